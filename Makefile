@@ -1,0 +1,33 @@
+# Every target is a short script in scripts/ that also works alone. ARGS reaches it: make test ARGS='-k window'
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench chaos docs clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup:  ## make .venv and install everything into it (the others do this first)
+	@scripts/setup
+
+demo: setup  ## replay a long conversation; ARGS=FILE for your own
+	@scripts/demo $(ARGS)
+
+test: setup  ## run the test suite
+	@scripts/test $(ARGS)
+
+check: setup  ## format, lint, types, imports; ARGS=--fix mends what can be mended
+	@scripts/check $(ARGS)
+
+bench: setup  ## measure; every figure is a ratio inside one run
+	@scripts/bench $(ARGS)
+
+chaos: setup  ## the whole fault suite: kills, crashes, full disks
+	@scripts/chaos $(ARGS)
+
+docs: setup  ## build the docs site
+	@scripts/docs $(ARGS)
+
+clean:  ## remove .venv, caches and builds
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist site
+	find src tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The store on SQLite: one file, one writer, full text by FTS5."""

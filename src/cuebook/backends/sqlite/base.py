@@ -1,0 +1,62 @@
+"""What every part of the SQLite store shares: statements by name, rows as dicts, and who may see a conversation."""
+
+import json
+import sqlite3
+from typing import Any, Final
+
+from cuebook.backends.sqlite import named
+from cuebook.backends.sqlite.rows import Row
+from cuebook.errors import Conflict, NotFound
+from cuebook.records.memory import Scope
+
+SQL: Final = named.load()
+
+
+def one(connection: sqlite3.Connection, name: str, /, **values: Any) -> Row | None:
+    """The first row of a statement as a dict, None for none."""
+    cursor = connection.execute(SQL[name], values)
+    row = cursor.fetchone()
+    return None if row is None else {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+def rows(connection: sqlite3.Connection, name: str, /, **values: Any) -> list[Row]:
+    """All rows of a statement as dicts."""
+    cursor = connection.execute(SQL[name], values)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def run(connection: sqlite3.Connection, name: str, /, **values: Any) -> sqlite3.Cursor:
+    """Run a statement."""
+    return connection.execute(SQL[name], values)
+
+
+def visible(row: Row, scope: Scope) -> bool:
+    """Whether who asks takes part; nobody named is the owner, and a conversation without a user is everybody's."""
+    return scope.user is None or row["user_id"] is None or scope.user in json.loads(row["participants"])
+
+
+def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
+    """A conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
+    row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
+    if row is not None and not visible(row, scope):
+        raise not_found(conversation)
+    return row
+
+
+def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row:
+    """A conversation's row, or NotFound."""
+    row = find(connection, scope, conversation)
+    if row is None:
+        raise not_found(conversation)
+    return row
+
+
+def not_found(conversation: str) -> NotFound:
+    """The one answer for what does not exist and what belongs to others."""
+    return NotFound(f"no conversation {conversation!r}; `cuebook conversation list` names those there are")
+
+
+def moved(conversation: str) -> Conflict:
+    """The state has moved on since the scene was read."""
+    return Conflict(f"conversation {conversation!r} has moved on since it was read; read it again")

@@ -1,0 +1,314 @@
+-- Every statement has a name and a sentence. Read by named.py.
+
+-- name: conversation_by_id
+-- A conversation's row by its tenant and id.
+SELECT * FROM conversation WHERE tenant = :tenant AND id = :id;
+
+-- name: conversation_insert
+-- Begin a conversation.
+INSERT INTO conversation (tenant, id, user_id, persona, participants, speakers, metadata, head, last_seq, turns, generation, created_at,
+    updated_at, fence, lease_turn, lease_until, open_round, mark, backlog, backlog_tokens, compact_not_before, compact_last_at,
+    compact_failures, words)
+VALUES (:tenant, :id, :user_id, :persona, :participants, '[]', '{}', 0, 0, 0, 0, :now, :now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+RETURNING no;
+
+-- name: conversation_grow
+-- Move head and counters after posts were stored.
+UPDATE conversation SET head = :head, last_seq = :last_seq, generation = generation + 1, updated_at = :now, mark = :mark,
+    backlog = :backlog, backlog_tokens = :backlog_tokens, speakers = :speakers, words = :words
+WHERE no = :no;
+
+-- name: conversation_head
+-- Move the head to another path, with what follows from it.
+UPDATE conversation SET head = :head, mark = :mark, backlog = :backlog, backlog_tokens = :backlog_tokens,
+    generation = generation + 1, updated_at = :now WHERE no = :no;
+
+-- name: conversation_lease
+-- Give the lease to a turn.
+UPDATE conversation SET turns = :turns, fence = :fence, lease_turn = :turn, lease_until = :until, open_round = :open_round WHERE no = :no;
+
+-- name: conversation_renew
+-- Hold the lease longer, if it is still this one.
+UPDATE conversation SET lease_until = :until WHERE no = :no AND fence = :fence AND lease_turn = :turn RETURNING no;
+
+-- name: conversation_release
+-- Free the lease.
+UPDATE conversation SET lease_turn = 0, lease_until = 0, open_round = :open_round, updated_at = :now WHERE no = :no;
+
+-- name: conversation_metadata
+-- Replace a conversation's metadata.
+UPDATE conversation SET metadata = :metadata WHERE no = :no;
+
+-- name: conversations_page
+-- Conversations of a tenant, newest first, from a cursor on.
+SELECT * FROM conversation
+WHERE tenant = :tenant AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
+    AND (:user IS NULL OR user_id IS NULL OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
+ORDER BY updated_at DESC, no DESC LIMIT :limit;
+
+-- name: post_at
+-- What an insertion after a post needs of it.
+SELECT seq, run_start, run_parent, round, path_tokens, path_count FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+
+-- name: post_by_id
+-- A post's seq and digest by its id.
+SELECT seq, digest FROM post WHERE tenant = :tenant AND conversation = :no AND id = :id;
+
+-- name: post_insert
+-- Store a post.
+INSERT INTO post (tenant, conversation, seq, id, parent, run_start, run_parent, round, sender, recipient, role, state, message, small,
+    parts, wire, body, created_at, tokens, small_tokens, path_tokens, path_count, digest)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: post_text_insert
+-- Make a post findable. The rowid is conversation << 32 | seq.
+INSERT INTO post_text (rowid, scope, key) VALUES (?, ?, ?);
+
+-- name: run_of
+-- The run a post ends or stands in.
+SELECT run_start, run_parent FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+
+-- name: path_stretch
+-- Posts of a stretch of a run as assembly needs them, newest first.
+SELECT seq, id, round, role, sender, message, tokens, small, small_tokens, path_tokens, created_at, parts, wire, state, body FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq DESC;
+
+-- name: small_stretch
+-- Posts of a stretch in their compressed form only, newest first.
+SELECT seq, id, round, role, sender, CASE WHEN small IS NULL THEN message END, tokens, small, small_tokens, path_tokens, created_at,
+    parts, wire, state, body FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq DESC;
+
+-- name: posts_stretch
+-- Whole posts of a stretch of a run, oldest first.
+SELECT id, seq, parent, round, sender, recipient, role, message, created_at, tokens, parts, wire, state, digest, body FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq;
+
+-- name: sums_at
+-- Running sums at a post.
+SELECT path_tokens, path_count, tokens FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+
+-- name: posts_by_digest
+-- Posts that say the same, in one conversation.
+SELECT seq, parent FROM post INDEXED BY post_digest WHERE tenant = :tenant AND digest = :digest AND conversation = :no;
+
+-- name: conversations_by_digest
+-- Conversations that hold a post which says this, the newest first.
+SELECT DISTINCT conversation FROM post INDEXED BY post_digest WHERE tenant = :tenant AND digest = :digest
+ORDER BY conversation DESC LIMIT 64;
+
+-- name: conversation_by_no
+-- A conversation's row by its number.
+SELECT * FROM conversation WHERE tenant = :tenant AND no = :no;
+
+-- name: children_of
+-- Whether anything follows a post.
+SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND seq > :seq AND parent = :seq LIMIT 1;
+
+-- name: turn_insert
+-- Open a turn.
+INSERT INTO turn (tenant, conversation, n, round, state, waiting, query_seq, reply_seq, steps, fence, metadata, created_at, closed_at)
+VALUES (:tenant, :no, :n, :round, 'running', 0, :query_seq, 0, 1, :fence, :metadata, :now, NULL);
+
+-- name: turn_step
+-- Go on with a waiting turn.
+UPDATE turn SET waiting = 0, steps = steps + 1, fence = :fence, metadata = :metadata
+WHERE tenant = :tenant AND conversation = :no AND n = :n AND state = 'running' AND waiting = 1 RETURNING steps, round;
+
+-- name: turn_close
+-- End a step's turn or let it wait for tools.
+UPDATE turn SET state = :state, waiting = :waiting, reply_seq = :reply_seq, closed_at = :closed_at, metadata = :metadata
+WHERE tenant = :tenant AND conversation = :no AND n = :n;
+
+-- name: turn_get
+-- One turn.
+SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND n = :n;
+
+-- name: turns_last
+-- The newest turns, newest first.
+SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no ORDER BY n DESC LIMIT :limit;
+
+-- name: rounds_of_turns
+-- The state of the round each turn answers, oldest first.
+SELECT round, state FROM turn WHERE tenant = :tenant AND conversation = :no ORDER BY n;
+
+-- name: rounds_answered
+-- Rounds that hold an answer.
+SELECT DISTINCT round FROM post WHERE tenant = :tenant AND conversation = :no AND role = 'assistant' AND round > 0;
+
+-- name: step_insert
+-- Open a step.
+INSERT INTO step (tenant, conversation, turn, n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error)
+VALUES (:tenant, :no, :turn, :n, 'running', :manifest, :base, :moves_head, NULL, 0, NULL, '');
+
+-- name: step_partial
+-- Keep what has come of a running step.
+UPDATE step SET partial = :partial WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;
+
+-- name: step_close
+-- End a step.
+UPDATE step SET state = :state, partial = NULL, reply_seq = :reply_seq, reply_usage = :usage, error = :error
+WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;
+
+-- name: steps_of
+-- A turn's steps in order.
+SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step
+WHERE tenant = :tenant AND conversation = :no AND turn = :turn ORDER BY n;
+
+-- name: step_last
+-- The newest step of a turn.
+SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step
+WHERE tenant = :tenant AND conversation = :no AND turn = :turn ORDER BY n DESC LIMIT 1;
+
+-- name: blob_insert
+-- Keep a text once.
+INSERT INTO blob (tenant, digest, body) VALUES (:tenant, :digest, :body) ON CONFLICT DO NOTHING;
+
+-- name: blob_use
+-- Note that a conversation needs a text.
+INSERT INTO blob_use (tenant, digest, conversation) VALUES (:tenant, :digest, :no) ON CONFLICT DO NOTHING;
+
+-- name: blob_get
+-- A kept text.
+SELECT body FROM blob WHERE tenant = :tenant AND digest = :digest;
+
+-- name: summaries_newest
+-- A conversation's summaries, the farthest and newest first.
+SELECT * FROM summary WHERE tenant = :tenant AND conversation = :no ORDER BY upto_seq DESC, version DESC;
+
+-- name: summary_get
+-- One summary.
+SELECT * FROM summary WHERE tenant = :tenant AND conversation = :no AND version = :version;
+
+-- name: summary_marks
+-- Where each summary ends, the farthest and newest first.
+SELECT version, upto_seq, previous FROM summary WHERE tenant = :tenant AND conversation = :no ORDER BY upto_seq DESC, version DESC;
+
+-- name: summary_last
+-- The highest version given out.
+SELECT coalesce(max(version), 0) FROM summary WHERE tenant = :tenant AND conversation = :no;
+
+-- name: summary_insert
+-- Keep a summary.
+INSERT INTO summary (tenant, conversation, version, previous, upto_seq, upto_at, path_digest, markdown, memory_json, tainted, profile,
+    made_by, tokens, created_at)
+VALUES (:tenant, :no, :version, :previous, :upto_seq, :upto_at, :path_digest, :markdown, :memory_json, :tainted, :profile, :made_by,
+    :tokens, :created_at);
+
+-- name: item_insert
+-- Keep a remembered item.
+INSERT INTO item (tenant, conversation, id, made_in, ended_in, category, text, subject, name, status, sources, trust, confidence, weight,
+    valid_from, valid_to, supersedes, seq)
+VALUES (:tenant, :no, :id, :made_in, NULL, :category, :text, :subject, :name, :status, :sources, :trust, :confidence, :weight,
+    :valid_from, :valid_to, :supersedes, :seq) ON CONFLICT DO NOTHING;
+
+-- name: item_repeat
+-- Strengthen an item that was said again.
+UPDATE item SET confidence = :confidence, sources = :sources, weight = :weight, seq = :seq
+WHERE tenant = :tenant AND conversation = :no AND id = :id AND ended_in IS NULL;
+
+-- name: item_end
+-- End an item that no longer holds.
+UPDATE item SET ended_in = :ended_in, valid_to = :valid_to
+WHERE tenant = :tenant AND conversation = :no AND id = :id AND ended_in IS NULL;
+
+-- name: items_of
+-- All items of a conversation, ended ones too.
+SELECT * FROM item WHERE tenant = :tenant AND conversation = :no ORDER BY seq, id;
+
+-- name: compaction_done
+-- Note a pass and what is left behind the new mark.
+UPDATE conversation SET mark = :mark, backlog = :backlog, backlog_tokens = :backlog_tokens, compact_last_at = :now,
+    compact_not_before = 0, compact_failures = 0, generation = generation + 1 WHERE no = :no;
+
+-- name: compaction_postpone
+-- Do not try before a time; count failures.
+UPDATE conversation SET compact_not_before = :until, compact_failures = CASE WHEN :failed THEN compact_failures + 1 ELSE 0 END
+WHERE tenant = :tenant AND id = :id AND mark = :mark;
+
+-- name: due
+-- Conversations with posts behind no summary and no round open, the longest waiting first.
+SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_last_at, compact_failures, updated_at FROM conversation
+WHERE backlog > 0 AND open_round = 0 AND lease_until = 0 ORDER BY backlog DESC LIMIT :limit;
+
+-- name: leases_ended
+-- Turns whose lease ran out.
+SELECT tenant, no, id, lease_turn, fence FROM conversation WHERE lease_until > 0 AND lease_until < :now ORDER BY lease_until LIMIT :limit;
+
+-- name: idempotency_get
+-- What a key stands for.
+SELECT i.digest, coalesce(c.id, '') AS id, i.turn, i.response FROM idempotency i LEFT JOIN conversation c ON c.no = i.conversation
+WHERE i.tenant = :tenant AND i.key = :key;
+
+-- name: idempotency_insert
+-- Bind a key to what it did, in the same transaction.
+INSERT INTO idempotency (tenant, key, digest, conversation, turn, response, created_at)
+VALUES (:tenant, :key, :digest, :no, :turn, :response, :now);
+
+-- name: idempotency_prune
+-- Forget keys nobody will repeat.
+DELETE FROM idempotency WHERE created_at < :before;
+
+-- name: search_posts
+-- Best rows of a full-text question.
+SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+
+-- name: search_count
+-- How many rows hold a term.
+SELECT count(*) FROM post_text WHERE post_text MATCH :match;
+
+-- name: found_post
+-- A post as recall needs it.
+SELECT seq, id, role, sender, message, created_at, tokens, parent, body FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+
+-- name: delete_post_text
+-- Forget the full-text rows of a conversation.
+DELETE FROM post_text WHERE rowid BETWEEN :first AND :last;
+
+-- name: delete_posts
+-- Forget a conversation's posts.
+DELETE FROM post WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_turns
+-- Forget a conversation's turns.
+DELETE FROM turn WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_steps
+-- Forget a conversation's steps.
+DELETE FROM step WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_summaries
+-- Forget a conversation's summaries.
+DELETE FROM summary WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_items
+-- Forget a conversation's items.
+DELETE FROM item WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_blobs
+-- Forget texts no other conversation uses.
+DELETE FROM blob WHERE tenant = :tenant
+    AND digest IN (SELECT digest FROM blob_use WHERE tenant = :tenant AND conversation = :no)
+    AND NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.tenant = blob.tenant AND u.digest = blob.digest AND u.conversation <> :no);
+
+-- name: delete_blob_uses
+-- Forget which texts a conversation used.
+DELETE FROM blob_use WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_idempotency
+-- Forget the keys that stand for a conversation's turns.
+DELETE FROM idempotency WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_conversation
+-- Forget a conversation's row.
+DELETE FROM conversation WHERE tenant = :tenant AND no = :no;
+
+-- name: optimize_text
+-- Merge the full-text index so that forgotten terms leave its segments.
+INSERT INTO post_text (post_text) VALUES ('optimize');
+
+-- name: conversation_fence
+-- Outdate every lease given out so far.
+UPDATE conversation SET fence = :fence WHERE no = :no;

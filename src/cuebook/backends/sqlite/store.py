@@ -1,0 +1,265 @@
+"""The Store on one SQLite file: reads on their own connections, writes through the one writer."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite import base, derived, reads, search, turns, writes
+from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
+from cuebook.backends.sqlite.writer import Writer, translate
+from cuebook.errors import BackendError
+from cuebook.ports.store import (
+    Alignment,
+    Answered,
+    Appended,
+    Batch,
+    Closing,
+    Compacted,
+    CompactionInput,
+    Due,
+    Lease,
+    Look,
+    Opening,
+    Page,
+    PathPost,
+    Scene,
+    SearchLook,
+    SearchResult,
+)
+from cuebook.records.conversation import Conversation, Draft, Post, RoundState
+from cuebook.records.memory import Item, Scope, Summary
+from cuebook.records.turn import Turn
+from cuebook.backends.sqlite.rows import conversation as conversation_record
+
+T = TypeVar("T")
+
+#: Readers of one process: reads are short, and two cores run two of them.
+READERS = 4
+
+
+class SqliteStore:
+    """A store in one file, or in memory for trying out (`:memory:`). Durable when a write returns (`synchronous=FULL`)."""
+
+    def __init__(self, path: str = MEMORY, *, synchronous: str = "FULL", failpoints: Failpoints | None = None) -> None:
+        self.path = path if path == MEMORY else str(Path(path).resolve())
+        self._failpoints = failpoints or Failpoints()
+        self._writer = Writer(
+            lambda: prepare(self.path, synchronous=synchronous, failpoints=self._failpoints), self._failpoints
+        )
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cuebook-reader")
+        self._local = threading.local()
+        self._connections: list[sqlite3.Connection] = []
+        self._closed = False
+
+    @property
+    def commits(self) -> int:
+        """Transactions committed so far."""
+        return self._writer.commits
+
+    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.wrap_future(self._writer.submit(run))
+
+    async def _read(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed:
+            msg = "the store is closed"
+            raise BackendError(msg)
+        if self.path == MEMORY:
+            return await asyncio.wrap_future(self._writer.submit(run))
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, run)
+
+    def _snapshot(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a read in one snapshot on this thread's connection."""
+        connection = getattr(self._local, "connection", None)
+        try:
+            if connection is None:
+                connection = self._local.connection = connect(self.path, read_only=True)
+                self._connections.append(connection)
+            connection.execute("BEGIN")
+            try:
+                return run(connection)
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            raise translate(error) from error
+
+    # the turn
+
+    async def scene(self, scope: Scope, look: Look) -> Scene:
+        """Read everything a turn decides on."""
+        return await self._read(lambda c: reads.scene(c, scope, look))
+
+    async def append(self, scope: Scope, batch: Batch) -> Appended:
+        """Store posts, all or none."""
+        return await self._write(lambda c: writes.append(c, scope, batch, self._failpoints))
+
+    async def open(self, scope: Scope, opening: Opening) -> Lease:
+        """Open a step and take the lease. Busy while another turn runs, Conflict when the scene is outdated."""
+        return await self._write(lambda c: turns.open_turn(c, scope, opening, self._failpoints))
+
+    async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None:
+        """Keep what has come and renew the lease. LeaseLost when it is another's."""
+        raw = msgspec.msgpack.encode(partial) if partial else b""
+        await self._write(
+            lambda c: turns.checkpoint(c, lease, raw, now=now, lease_s=lease_s, failpoints=self._failpoints)
+        )
+
+    async def close(self, lease: Lease, closing: Closing) -> int:
+        """End a step; answers with the reply's seq. LeaseLost when the lease is another's."""
+        return await self._write(lambda c: turns.close_turn(c, lease, closing, self._failpoints))
+
+    async def align(
+        self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()
+    ) -> list[Alignment]:
+        """Find where a resent history lies."""
+        return await self._read(lambda c: reads.align(c, scope, digests, conversation=conversation, anchors=anchors))
+
+    async def answered(self, scope: Scope, key: str) -> Answered | None:
+        """What an Idempotency-Key stands for."""
+        row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=key))
+        return Answered(row["digest"], row["id"], row["turn"], row["response"]) if row else None
+
+    # reading
+
+    async def conversation(self, scope: Scope, conversation: str) -> Conversation:
+        """One conversation."""
+        return await self._read(lambda c: conversation_record(base.need(c, scope, conversation)))
+
+    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page:
+        """Conversations, the most recent first."""
+        return await self._read(lambda c: reads.page(c, scope, limit=limit, cursor=cursor))
+
+    async def posts(
+        self, scope: Scope, conversation: str, *, path: bool = True, last: int | None = None, head: int | None = None
+    ) -> list[Post]:
+        """Posts of a path, oldest first, or of all branches."""
+        return await self._read(lambda c: reads.posts(c, scope, conversation, path=path, last=last, head=head))
+
+    async def posts_in(self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]:
+        """Posts of seq ranges."""
+        return await self._read(lambda c: reads.posts_in(c, scope, conversation, ranges))
+
+    async def round_states(self, scope: Scope, conversation: str) -> dict[int, RoundState]:
+        """State of each round by its seq."""
+        return await self._read(lambda c: reads.round_states(c, scope, conversation))
+
+    async def turn(self, scope: Scope, conversation: str, n: int) -> Turn:
+        """One turn."""
+        return await self._read(lambda c: reads.turn(c, scope, conversation, n))
+
+    async def turns(self, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
+        """The newest turns, oldest first."""
+        return await self._read(lambda c: reads.turns(c, scope, conversation, last=last))
+
+    async def texts(self, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
+        """Kept texts by digest."""
+        return await self._read(lambda c: reads.texts(c, scope, digests))
+
+    async def summary(self, scope: Scope, conversation: str, *, version: int | None = None) -> Summary | None:
+        """The summary that stands for the head, or a named version."""
+        return await self._read(lambda c: derived.current(c, scope, conversation, version))
+
+    async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]:
+        """Items as they stand at the head, ended ones too if asked."""
+
+        def read(c: sqlite3.Connection) -> list[Item]:
+            row = base.need(c, scope, conversation)
+            return derived.items(c, row, derived.head_summary(c, row), ended=ended)
+
+        return await self._read(read)
+
+    async def search(self, scope: Scope, look: SearchLook, *, conversation: str | None) -> SearchResult:
+        """Full text over one conversation's head path, or over all of the user's conversations."""
+
+        def read(c: sqlite3.Connection) -> SearchResult:
+            if conversation is None:
+                return search.search_owned(c, scope, look)
+            row = base.find(c, scope, conversation)
+            if row is None:
+                return search.NOTHING
+            return search.search(c, row, search.runs_to(c, row["tenant"], row["no"], row["head"]), look)
+
+        return await self._read(read)
+
+    # changing
+
+    async def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> Conversation:
+        """Make a post the head."""
+        return await self._write(
+            lambda c: writes.move_head(c, scope, conversation, post, now=now, failpoints=self._failpoints)
+        )
+
+    async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:
+        """Forget a conversation, then empty the write-ahead log so that its bytes go too."""
+        counts = await self._write(lambda c: writes.delete(c, scope, conversation, self._failpoints))
+        if self.path != MEMORY:
+            await asyncio.get_running_loop().run_in_executor(self._readers, self._truncate_log)
+        return counts
+
+    def _truncate_log(self) -> None:
+        with connect(self.path) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.close()
+
+    # the work behind
+
+    async def expire(self, *, now: float, limit: int = 100) -> int:
+        """End turns whose lease ran out."""
+        return await self._write(lambda c: turns.expire(c, now=now, limit=limit, failpoints=self._failpoints))
+
+    async def due(self, *, limit: int = 100) -> list[Due]:
+        """Conversations with posts behind no summary."""
+        return await self._read(lambda c: derived.due(c, limit=limit))
+
+    async def leases_ended(self, *, now: float) -> int:
+        """How many leases ran out."""
+        return len(await self._read(lambda c: base.rows(c, "leases_ended", now=now, limit=100)))
+
+    async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None:
+        """What a pass reads, None while a round is open."""
+        return await self._read(lambda c: derived.compaction(c, scope, conversation, limit=limit))
+
+    async def save_summary(self, scope: Scope, compacted: Compacted) -> bool:
+        """Keep a pass's result; False when it was made from what no longer stands."""
+        return await self._write(lambda c: derived.save_summary(c, scope, compacted, self._failpoints))
+
+    async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None:
+        """Do not try a pass before a time."""
+        await self._write(
+            lambda c: derived.postpone(c, scope, conversation, until=until, failed=failed, mark=mark)
+        )
+
+    async def check(self) -> dict[str, Any]:
+        """Look whether the store answers, and what it holds."""
+
+        def read(c: sqlite3.Connection) -> dict[str, Any]:
+            count = c.execute("SELECT count(*), coalesce(sum(last_seq), 0) FROM conversation").fetchone()
+            return {
+                "kind": "sqlite",
+                "path": self.path,
+                "sqlite": sqlite3.sqlite_version,
+                "journal": c.execute("PRAGMA journal_mode").fetchone()[0],
+                "conversations": count[0],
+                "posts": count[1],
+                "integrity": c.execute("PRAGMA quick_check(1)").fetchone()[0],
+            }
+
+        return await self._read(read)
+
+    async def aclose(self) -> None:
+        """Finish what waits and close the file."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(None, self._shut)
+
+    def _shut(self) -> None:
+        self._writer.close()
+        self._readers.shutdown(wait=True)
+        for connection in self._connections:
+            connection.close()

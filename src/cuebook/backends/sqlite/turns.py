@@ -1,0 +1,209 @@
+"""How a turn is opened, kept while it speaks, closed, and ended when its lease ran out. Every step is a compare-and-set."""
+
+import json
+import sqlite3
+
+import msgspec
+
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite.base import one, rows, run
+from cuebook.backends.sqlite.rows import Row, draft_decoder
+from cuebook.backends.sqlite.tree import grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
+from cuebook.backends.sqlite.writes import begin, bind, set_head
+from cuebook.errors import Busy, Conflict, LeaseLost
+from cuebook.ports.store import Closing, Lease, Opening
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import Scope
+
+
+def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, failpoints: Failpoints) -> Lease:
+    """Store the caller's posts, the step and its manifest, and take the lease: from here on the query is safe."""
+    failpoints("open.begin")
+    user = opening.user or scope.user
+    row = begin(connection, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
+    if row["lease_until"]:
+        msg = f"a turn is running in conversation {opening.conversation!r}"
+        raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
+    if row["head"] != opening.expected_head or row["last_seq"] != opening.expected_last_seq:
+        raise base.moved(opening.conversation)
+    tip = grow(connection, row, opening.drafts, tip_at(connection, row["tenant"], row["no"], opening.parent))
+    if opening.moves_head and opening.drafts:
+        settle_head(connection, row, tip, now=opening.now)
+    elif opening.moves_head and tip.seq != row["head"]:
+        set_head(connection, row, tip.seq, now=opening.now)
+    elif opening.drafts:
+        save_growth(connection, row, now=opening.now)
+    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq)
+    for text in opening.texts.values():
+        keep(connection, row["tenant"], row["no"], text.encode("utf-8"))
+    if opening.idempotency:
+        bind(connection, row, opening.idempotency, turn=lease.turn, response=b"", now=opening.now)
+    failpoints("open.stored")
+    return lease
+
+
+def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening: Opening, *, base_seq: int) -> Lease:
+    tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
+    metadata = json.dumps(opening.metadata, ensure_ascii=False)
+    if opening.turn:
+        continued = run(connection, "turn_step", tenant=tenant, no=no, n=opening.turn, fence=fence, metadata=metadata).fetchone()
+        if continued is None:
+            raise base.moved(opening.conversation)
+        turn, (step, round_) = opening.turn, continued
+    else:
+        _leave_waiting(connection, row, now=opening.now)
+        turn, step = row["turns"] + 1, 1
+        round_ = tip_at(connection, tenant, no, opening.query_seq).round
+        run(
+            connection,
+            "turn_insert",
+            tenant=tenant,
+            no=no,
+            n=turn,
+            round=round_,
+            query_seq=opening.query_seq,
+            fence=fence,
+            metadata=metadata,
+            now=opening.now,
+        )
+    manifest = msgspec.json.encode(opening.manifest)
+    moves = int(opening.moves_head)
+    run(connection, "step_insert", tenant=tenant, no=no, turn=turn, n=step, manifest=manifest, base=base_seq, moves_head=moves)
+    until = opening.now + opening.lease_s
+    turns = max(turn, row["turns"])
+    run(connection, "conversation_lease", no=no, turns=turns, fence=fence, turn=turn, until=until, open_round=round_)
+    return Lease(
+        scope=scope,
+        conversation=opening.conversation,
+        no=no,
+        turn=turn,
+        step=step,
+        fence=fence,
+        until=until,
+        last_seq=row["last_seq"],
+    )
+
+
+def _leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
+    """A turn that still waits for its tools is interrupted when another one begins."""
+    if not row["open_round"]:
+        return
+    for turn in rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=1):
+        if turn["state"] == "running":
+            _end_turn(connection, row, turn, state="interrupted", reply_seq=turn["reply_seq"], now=now)
+
+
+def _end_turn(connection: sqlite3.Connection, row: Row, turn: Row, *, state: str, reply_seq: int, now: float) -> None:
+    run(
+        connection,
+        "turn_close",
+        tenant=row["tenant"],
+        no=row["no"],
+        n=turn["n"],
+        state=state,
+        waiting=0,
+        reply_seq=reply_seq,
+        closed_at=now,
+        metadata=turn["metadata"],
+    )
+
+
+def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
+    """The conversation's row, if the lease is still ours."""
+    row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
+    if row is None or row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
+        msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over; what came after that is not stored"
+        raise LeaseLost(msg)
+    return row
+
+
+def checkpoint(
+    connection: sqlite3.Connection, lease: Lease, partial: bytes, *, now: float, lease_s: float, failpoints: Failpoints
+) -> None:
+    """Keep what has come so far and hold the lease longer."""
+    row = _held(connection, lease)
+    run(connection, "conversation_renew", no=row["no"], fence=lease.fence, turn=lease.turn, until=now + lease_s)
+    if partial:
+        run(connection, "step_partial", tenant=row["tenant"], no=row["no"], turn=lease.turn, n=lease.step, partial=partial)
+    failpoints("checkpoint.stored")
+
+
+def close_turn(connection: sqlite3.Connection, lease: Lease, closing: Closing, failpoints: Failpoints) -> int:
+    """Store the reply and end the step; answers with the reply's seq, 0 for none."""
+    failpoints("close.begin")
+    row = _held(connection, lease)
+    reply_seq = _finish_step(connection, row, lease.turn, lease.step, closing)
+    failpoints("close.stored")
+    return reply_seq
+
+
+def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, closing: Closing) -> int:
+    tenant, no = row["tenant"], row["no"]
+    turn = one(connection, "turn_get", tenant=tenant, no=no, n=n)
+    step = one(connection, "step_last", tenant=tenant, no=no, turn=n)
+    if turn is None or step is None or step["n"] != step_n:
+        raise base.moved(row["id"])
+    reply_seq = _reply(connection, row, closing.reply, step, now=closing.now) if closing.reply else 0
+    usage = msgspec.json.encode(closing.usage) if closing.usage else None
+    run(
+        connection,
+        "step_close",
+        tenant=tenant,
+        no=no,
+        turn=n,
+        n=step_n,
+        state="finished" if closing.waiting else closing.state,
+        reply_seq=reply_seq,
+        usage=usage,
+        error=closing.error,
+    )
+    run(
+        connection,
+        "turn_close",
+        tenant=tenant,
+        no=no,
+        n=n,
+        state="running" if closing.waiting else closing.state,
+        waiting=int(closing.waiting),
+        reply_seq=reply_seq or turn["reply_seq"],
+        closed_at=None if closing.waiting else closing.now,
+        metadata=json.dumps(json.loads(turn["metadata"]) | closing.metadata, ensure_ascii=False),
+    )
+    open_round = row["open_round"] if closing.waiting else 0
+    run(connection, "conversation_release", no=no, open_round=open_round, now=max(closing.now, row["updated_at"]))
+    return reply_seq
+
+
+def _reply(connection: sqlite3.Connection, row: Row, reply: Draft, step: Row, *, now: float) -> int:
+    """Store a reply behind its query, or behind what was stored on the same path while it was spoken."""
+    tenant, no, parent = row["tenant"], row["no"], step["base"]
+    heads = bool(step["moves_head"])
+    if heads and row["head"] != parent:
+        heads = on_path(runs_to(connection, tenant, no, row["head"]), parent)
+        parent = row["head"] if heads else parent
+    tip = grow(connection, row, [reply], tip_at(connection, tenant, no, parent))
+    if heads:
+        settle_head(connection, row, tip, now=now)
+    else:
+        save_growth(connection, row, now=now)
+    return tip.seq
+
+
+def expire(connection: sqlite3.Connection, *, now: float, limit: int, failpoints: Failpoints) -> int:
+    """End turns whose lease ran out as interrupted, with what their checkpoints had kept."""
+    ended = rows(connection, "leases_ended", now=now, limit=limit)
+    for due in ended:
+        row = one(connection, "conversation_by_no", tenant=due["tenant"], no=due["no"])
+        if row is None:
+            continue
+        step = one(connection, "step_last", tenant=row["tenant"], no=row["no"], turn=row["lease_turn"])
+        if step is None:
+            raise Conflict("a lease without its step")
+        reply = draft_decoder.decode(step["partial"]) if step["partial"] else None
+        closing = Closing(state="interrupted", now=now, reply=reply, error="the process that answered went away")
+        fence = row["fence"]
+        _finish_step(connection, row, row["lease_turn"], step["n"], closing)
+        run(connection, "conversation_fence", no=row["no"], fence=fence + 1)
+    failpoints("expire.stored")
+    return len(ended)

@@ -1,0 +1,137 @@
+"""What is written of a conversation's posts: appending, moving the head, deleting."""
+
+import json
+import sqlite3
+
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite.base import one, run
+from cuebook.backends.sqlite.rows import Row
+from cuebook.backends.sqlite.rows import conversation as conversation_record
+from cuebook.backends.sqlite.tree import SHIFT, backlog, grow, mark_on, runs_to, settle_head, tip_at
+from cuebook.errors import Conflict, NotFound
+from cuebook.ports.store import Appended, Batch
+from cuebook.records.conversation import Conversation, Draft
+from cuebook.records.memory import Scope
+
+
+def begin(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, *, user: str | None, persona: str | None, now: float
+) -> Row:
+    """A conversation's row, made if it does not exist yet."""
+    row = base.find(connection, scope, conversation)
+    if row is not None:
+        return row
+    participants = json.dumps([user] if user else [], ensure_ascii=False)
+    run(
+        connection,
+        "conversation_insert",
+        tenant=scope.tenant,
+        id=conversation,
+        user_id=user,
+        persona=persona,
+        participants=participants,
+        now=now,
+    ).fetchone()
+    return base.need(connection, scope, conversation)
+
+
+def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoints: Failpoints) -> Appended:
+    """Store posts at the head or behind a named parent. A post already stored with the same content is skipped."""
+    failpoints("append.begin")
+    user = batch.user or scope.user
+    row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
+    fresh = _fresh(connection, row, batch.drafts)
+    if fresh:
+        parent = row["head"] if batch.parent is None else _seq_of(connection, row, batch.parent)
+        tip = grow(connection, row, fresh, tip_at(connection, row["tenant"], row["no"], parent))
+        settle_head(connection, row, tip, now=batch.now)
+    answer = Appended(len(fresh), row["last_seq"])
+    if batch.idempotency:
+        response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()
+        bind(connection, row, batch.idempotency, turn=0, response=response, now=batch.now)
+    failpoints("append.stored")
+    return answer
+
+
+def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) -> list[Draft]:
+    """Drafts not stored yet; the same id with other content is a Conflict."""
+    if row["last_seq"] == 0 and len({draft.id for draft in drafts}) == len(drafts):
+        return list(drafts)
+    fresh: dict[str, Draft] = {}
+    for draft in drafts:
+        stored = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+        known = stored["digest"] if stored else fresh[draft.id].digest if draft.id in fresh else None
+        if known is None:
+            fresh[draft.id] = draft
+        elif known != draft.digest:
+            msg = f"post id {draft.id!r} is taken by other content in conversation {row['id']!r}; send it under a new id"
+            raise Conflict(msg)
+    return list(fresh.values())
+
+
+def _seq_of(connection: sqlite3.Connection, row: Row, post: str) -> int:
+    found = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=post)
+    if found is None:
+        msg = f"no post {post!r} in conversation {row['id']!r}"
+        raise NotFound(msg)
+    return int(found["seq"])
+
+
+def bind(
+    connection: sqlite3.Connection, row: Row, idempotency: tuple[str, bytes], *, turn: int, response: bytes, now: float
+) -> None:
+    """Bind an Idempotency-Key to what it did, in the same transaction. Conflict if another request took it meanwhile."""
+    key, digest = idempotency
+    try:
+        run(
+            connection,
+            "idempotency_insert",
+            tenant=row["tenant"],
+            key=key,
+            digest=digest,
+            no=row["no"],
+            turn=turn,
+            response=response,
+            now=now,
+        )
+    except sqlite3.IntegrityError:
+        msg = f"Idempotency-Key {key!r} is in use by another request"
+        raise Conflict(msg) from None
+
+
+def move_head(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, post: str, *, now: float, failpoints: Failpoints
+) -> Conversation:
+    """Make a post the head; what follows it stays, as a sibling branch."""
+    row = base.need(connection, scope, conversation)
+    if row["lease_until"] >= now:
+        msg = f"a turn is running in conversation {conversation!r}; move the head when it has ended"
+        raise Conflict(msg)
+    set_head(connection, row, _seq_of(connection, row, post), now=now)
+    failpoints("head.stored")
+    return conversation_record(base.need(connection, scope, conversation))
+
+
+def set_head(connection: sqlite3.Connection, row: Row, seq: int, *, now: float) -> None:
+    """Move the head to a stored post."""
+    tenant, no = row["tenant"], row["no"]
+    mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, seq))
+    count, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, seq), mark)
+    row.update(head=seq, mark=mark, backlog=count, backlog_tokens=tokens)
+    run(connection, "conversation_head", no=no, head=seq, mark=mark, backlog=count, backlog_tokens=tokens, now=now)
+
+
+def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, failpoints: Failpoints) -> dict[str, int]:
+    """Forget a conversation and all that was derived from it. Counts of rows by table."""
+    row = base.need(connection, scope, conversation)
+    tenant, no = row["tenant"], row["no"]
+    counts = {
+        "fullText": run(connection, "delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
+    }
+    tables = ("posts", "turns", "steps", "summaries", "items", "blobs", "blob_uses", "idempotency", "conversation")
+    for table in tables:
+        counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
+    run(connection, "optimize_text")
+    failpoints("delete.stored")
+    return counts

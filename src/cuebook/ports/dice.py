@@ -1,0 +1,11 @@
+"""Chance and new ids, as an argument somebody gives."""
+
+from typing import Protocol
+
+
+class Dice(Protocol):
+    """Makes ids nobody has made before."""
+
+    def new_id(self, prefix: str) -> str:
+        """Give a fresh id that begins with `prefix` and a hyphen."""
+        ...

@@ -1,0 +1,273 @@
+"""What keeps everything: one coarse method for each thing a turn, a door or the work behind needs.
+
+Every method takes the Scope of who asks; another scope's object is NotFound. Writes are durable when they return. A method that writes
+what was decided on an earlier read compares and sets: it raises Conflict (or LeaseLost) when the state has moved on, and changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from cuebook.records.conversation import Conversation, Draft, Post, Role, RoundState
+from cuebook.records.memory import Item, Scope, Summary
+from cuebook.records.turn import Manifest, Turn, TurnState, Usage
+
+
+class PathPost(Struct, frozen=True, gc=False):
+    """A post as assembly needs it, lean: `message` is None where only the compressed form was read."""
+
+    seq: int
+    id: str
+    round: int
+    role: Role
+    sender: str
+    message: str | None
+    tokens: int
+    small: str | None
+    small_tokens: int
+    path_tokens: int  # running sum of tokens along the path, this post included
+    created_at: float
+    parts: bytes | None = None  # JSON of the parts, None for plain text
+    wire: bytes | None = None
+    state: str = "complete"
+
+
+class Stretch(Struct, frozen=True):
+    """Posts `first`..`last` of a path, consecutive seqs, that were not read: `count` posts of `tokens` in all."""
+
+    first: int
+    last: int
+    count: int
+    tokens: int
+
+
+class Found(Struct, frozen=True):
+    """A post full text search brought, or a neighbour of one (`direct` false)."""
+
+    seq: int
+    id: str
+    role: Role
+    sender: str
+    text: str
+    created_at: float
+    tokens: int
+    previous: int  # the post before it on the path, 0 for none
+    direct: bool
+    conversation: str = ""
+
+
+class SearchLook(Struct, frozen=True, kw_only=True):
+    """A full-text question: an FTS expression with `{scope}` where the store puts its scope token, and terms to count."""
+
+    match: str
+    terms: tuple[str, ...]
+    limit: int = 400
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """Candidates on the path with the statistics of their scope."""
+
+    found: tuple[Found, ...] = ()
+    posts: int = 0  # posts in scope
+    mean_words: float = 1.0
+    frequencies: dict[str, int] = {}  # term -> posts of the scope that hold it
+
+
+class Look(Struct, frozen=True, kw_only=True):
+    """What a turn wants to read. Caps bound what is read of the path: all newer posts full, then compressed forms."""
+
+    conversation: str
+    parent: int | None = None  # continue after this post; None = the head
+    full_tokens: int = 0
+    small_tokens: int = 0
+    search: SearchLook | None = None
+    use_summary: bool = True
+
+
+class Scene(Struct, frozen=True, kw_only=True):
+    """One consistent read of everything a turn decides on."""
+
+    conversation: Conversation | None
+    parent: int = 0
+    path: tuple[PathPost, ...] = ()  # oldest first, behind the summary's mark
+    unread: tuple[Stretch, ...] = ()  # older posts behind the mark that the caps left out, oldest first
+    path_count: int = 0  # posts on the path in all
+    summary: Summary | None = None
+    open_turn: Turn | None = None
+    previous: Manifest | None = None  # the last step's window in this conversation
+    found: SearchResult = SearchResult()
+    speakers: tuple[str, ...] = ()
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Posts to store at once, all or none."""
+
+    conversation: str
+    drafts: tuple[Draft, ...]
+    now: float
+    user: str | None = None
+    persona: str | None = None
+    parent: str | None = None  # id of the post the first one follows; None = the head
+    idempotency: tuple[str, bytes] | None = None  # key and digest of the request
+
+
+class Appended(Struct, frozen=True):
+    """How many posts were new, and the conversation's last seq."""
+
+    stored: int
+    last_seq: int
+
+
+class Opening(Struct, frozen=True, kw_only=True):
+    """A step about to be spoken, decided on a scene whose head and last seq it names."""
+
+    conversation: str
+    expected_head: int
+    expected_last_seq: int
+    parent: int  # seq the first draft follows
+    drafts: tuple[Draft, ...]
+    manifest: Manifest
+    texts: dict[str, str]  # digest (hex) -> text of the manifest's derived blocks
+    now: float
+    lease_s: float
+    user: str | None = None
+    persona: str | None = None
+    turn: int = 0  # a waiting turn this step continues; 0 opens a new one
+    query_seq: int = 0  # the post that is answered
+    moves_head: bool = True
+    metadata: dict[str, Any] = {}
+    idempotency: tuple[str, bytes] | None = None
+
+
+class Lease(Struct, frozen=True, kw_only=True):
+    """The right to speak in a conversation until `until`; `fence` outdates every earlier one."""
+
+    scope: Scope
+    conversation: str
+    no: int
+    turn: int
+    step: int
+    fence: int
+    until: float
+    last_seq: int
+
+
+class Closing(Struct, frozen=True, kw_only=True):
+    """How a step ended. Without `reply` nothing was said."""
+
+    state: TurnState
+    now: float
+    reply: Draft | None = None
+    waiting: bool = False  # the model asked for tools
+    usage: Usage | None = None
+    error: str = ""
+    metadata: dict[str, Any] = {}
+    head: bool = True  # the reply becomes the head
+
+
+class Alignment(Struct, frozen=True):
+    """Where a resent history lies in a stored tree: message number -> seqs, with each seq's parent."""
+
+    conversation: Conversation
+    places: tuple[tuple[int, ...], ...]
+    parents: dict[int, int]
+    leaves: frozenset[int] = frozenset()
+
+
+class CompactionInput(Struct, frozen=True, kw_only=True):
+    """What one pass reads: posts behind the mark up to `upto` on the head's path, the summary before, and its items."""
+
+    conversation: Conversation
+    scope: Scope
+    posts: tuple[Post, ...]
+    previous: Summary | None
+    items: tuple[Item, ...]
+    failures: int = 0
+    last_at: float = 0.0
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """The result of a pass, to be stored if the head still descends from what it covers."""
+
+    conversation: str
+    previous_version: int
+    summary: Summary
+    added: tuple[Item, ...]
+    ended: tuple[Item, ...]
+    repeated: tuple[Item, ...]
+    now: float
+
+
+class Due(Struct, frozen=True):
+    """A conversation with work behind."""
+
+    tenant: str
+    conversation: str
+    backlog: int
+    backlog_tokens: int
+    mark: int
+    not_before: float
+    last_at: float
+    failures: int
+    updated_at: float
+
+
+class Answered(Struct, frozen=True):
+    """What an Idempotency-Key stands for: the digest of its request, and the turn it opened or the answer it got."""
+
+    digest: bytes
+    conversation: str = ""
+    turn: int = 0
+    response: bytes = b""
+
+
+class Page(Struct, frozen=True):
+    """A page of conversations and the cursor of the next, if there is more."""
+
+    items: tuple[Conversation, ...]
+    cursor: str | None = None
+
+
+class Store(Protocol):
+    """Keeps conversations, turns and memory."""
+
+    # the turn
+    async def scene(self, scope: Scope, look: Look) -> Scene: ...
+    async def append(self, scope: Scope, batch: Batch) -> Appended: ...
+    async def open(self, scope: Scope, opening: Opening) -> Lease: ...
+    async def checkpoint(self, lease: Lease, partial: str, *, now: float, lease_s: float) -> None: ...
+    async def close(self, lease: Lease, closing: Closing) -> int: ...
+    async def align(
+        self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()
+    ) -> list[Alignment]: ...
+    async def answered(self, scope: Scope, key: str) -> Answered | None: ...
+
+    # reading
+    async def conversation(self, scope: Scope, conversation: str) -> Conversation: ...
+    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page: ...
+    async def posts(
+        self, scope: Scope, conversation: str, *, path: bool = True, last: int | None = None, head: int | None = None
+    ) -> list[Post]: ...
+    async def posts_in(self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]: ...
+    async def round_states(self, scope: Scope, conversation: str) -> dict[int, RoundState]: ...
+    async def turn(self, scope: Scope, conversation: str, n: int) -> Turn: ...
+    async def turns(self, scope: Scope, conversation: str, *, last: int) -> list[Turn]: ...
+    async def texts(self, scope: Scope, digests: Sequence[str]) -> dict[str, str]: ...
+    async def summary(self, scope: Scope, conversation: str, *, version: int | None = None) -> Summary | None: ...
+    async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]: ...
+    async def search(self, scope: Scope, look: SearchLook, *, conversation: str | None) -> SearchResult: ...
+
+    # changing
+    async def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> Conversation: ...
+    async def delete(self, scope: Scope, conversation: str) -> dict[str, int]: ...
+
+    # the work behind
+    async def expire(self, *, now: float, limit: int = 100) -> int: ...
+    async def due(self, *, limit: int = 100) -> list[Due]: ...
+    async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None: ...
+    async def save_summary(self, scope: Scope, compacted: Compacted) -> bool: ...
+    async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None: ...
+
+    async def check(self) -> dict[str, Any]: ...
+    async def aclose(self) -> None: ...

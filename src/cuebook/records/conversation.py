@@ -1,0 +1,145 @@
+"""What a conversation is: a tree of lossless posts, read as paths and rounds.
+
+A post never changes once stored. `message` is its text view; `parts` keep everything else in order; `wire` is the message
+verbatim as a client or provider sent it, so that what must go back unchanged (signatures, call ids, unknown fields) does.
+"""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+Role = Literal["user", "assistant", "tool", "system", "summary"]
+PostState = Literal["complete", "interrupted"]
+RoundState = Literal["created", "finished", "failed"]
+
+ASSISTANT = "assistant"
+TOOL = "tool"
+SYSTEM = "system"
+
+#: D's attachment types (seed 003) and those the OpenAI wire needs beside them. Anything else loads as `opaque`.
+PART_TYPES = frozenset({
+    "plan", "current_plan_step", "plan_reasoning", "stop",
+    "thought", "reply_type", "reply_content", "verification",
+    "code_error", "execution_status", "execution_result", "artifact_paths", "revise_message",
+    "function", "web_exploring_plan", "web_exploring_screenshot", "web_exploring_link",
+    "session_variables", "shared_memory_entry", "invalid_response", "text", "image_url",
+    "reasoning", "file", "audio", "refusal", "opaque",
+})  # fmt: skip
+#: Types that existed once and are gone: they load as nothing (D, "Backward Compatibility").
+REMOVED_PART_TYPES = frozenset({"init_plan"})
+#: Old names of types that live on (measured in D's code: notes/seed-origins §4.2).
+RENAMED_PART_TYPES = {"python": "reply_content", "sample": "text"}
+
+CALL = "function"
+RESULT = "execution_result"
+ERROR = "code_error"
+
+
+class Part(Struct, frozen=True, omit_defaults=True):
+    """One ordered piece of a post: a D attachment, a tool call or result, an image, a file, or an unknown thing kept whole."""
+
+    type: str
+    content: str
+    extra: Any = None
+    id: str = ""
+
+
+class Post(Struct, frozen=True, kw_only=True):
+    """One message between two roles, as stored. `seq` is gap-free in the conversation; `parent` is a seq, 0 at a root."""
+
+    id: str
+    seq: int
+    parent: int
+    round: int  # seq of the post that opened the round; 0 before the first round
+    sender: str
+    recipient: str
+    role: Role
+    message: str
+    created_at: float  # Unix seconds
+    tokens: int  # estimate of the whole rendered message
+    parts: tuple[Part, ...] = ()
+    wire: bytes | None = None
+    state: PostState = "complete"
+    digest: bytes = b""
+
+    @property
+    def calls(self) -> tuple[Part, ...]:
+        """The tool calls this post makes."""
+        return tuple(part for part in self.parts if part.type == CALL)
+
+    @property
+    def result_of(self) -> str | None:
+        """The id of the tool call this post answers, if it answers one."""
+        for part in self.parts:
+            if part.type in (RESULT, ERROR) and isinstance(part.extra, dict):
+                call = part.extra.get("callId")
+                if isinstance(call, str):
+                    return call
+        return None
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A post ready to be stored, secrets already replaced and every derived column computed; the store gives it its seq."""
+
+    id: str
+    sender: str
+    recipient: str
+    role: Role
+    message: str
+    created_at: float
+    tokens: int
+    digest: bytes  # 16 bytes over what the message says; equal digest = same message
+    parts: tuple[Part, ...] = ()
+    wire: bytes | None = None
+    small: str | None = None  # T8's compressed form, None where it would not be smaller
+    small_tokens: int = 0  # tokens of the compressed form, or `tokens`
+    key: str = ""  # what full text search indexes: speaker, date and text
+    state: PostState = "complete"
+
+    @property
+    def opens_round(self) -> bool:
+        """A round starts at each post that is no assistant's, tool's or system's (INTERFACE, Posts)."""
+        return self.role == "user"
+
+
+class Round(Struct, frozen=True, kw_only=True):
+    """One user query and everything that answers it (seed 003)."""
+
+    id: str
+    seq: int
+    user_query: str
+    state: RoundState
+    posts: tuple[Post, ...] = ()
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A conversation's own row: who takes part, where its head is, how far it has grown."""
+
+    id: str
+    no: int  # the store's own number
+    user: str | None
+    persona: str | None
+    participants: tuple[str, ...]
+    head: int
+    last_seq: int
+    turns: int
+    generation: int  # grows with every change of the tree or of what is derived from it
+    created_at: float
+    updated_at: float
+    metadata: dict[str, Any] = {}
+    lease_until: float = 0.0
+    fence: int = 0
+    backlog: int = 0  # posts on the head's path behind no summary
+    backlog_tokens: int = 0
+    mark: int = 0  # seq the newest summary on the head's path reaches
+    open_round: int = 0  # seq of the round a turn has open, 0 for none
+
+
+class SharedEntry(Struct, frozen=True):
+    """A note one role leaves for the others (seed 003): scope `conversation` always holds, `round` only in the last round."""
+
+    type: str
+    scope: Literal["round", "conversation"]
+    content: str
+    id: str = ""
+    sender: str | UnsetType = UNSET

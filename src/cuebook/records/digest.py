@@ -1,0 +1,39 @@
+"""How things are named by what they say: 16-byte BLAKE2b digests."""
+
+import hashlib
+from collections.abc import Iterable
+
+#: Bytes of a digest: 128 bits, collision-free for any number of posts a machine can hold.
+SIZE = 16
+
+
+def digest_of(body: bytes) -> bytes:
+    """Give the digest of a body."""
+    return hashlib.blake2b(body, digest_size=SIZE).digest()
+
+
+def text_digest(text: str) -> str:
+    """Give the digest of a text in hex, as manifests name it."""
+    return digest_of(text.encode("utf-8", "surrogatepass")).hex()
+
+
+def chain(start: bytes, digests: Iterable[bytes]) -> bytes:
+    """Give the digest of a path: that of the path before it and of the posts that follow."""
+    hasher = hashlib.blake2b(start, digest_size=SIZE)
+    for digest in digests:
+        hasher.update(digest)
+    return hasher.digest()
+
+
+def messages_digest(messages: Iterable[bytes]) -> str:
+    """Give the digest (hex) of rendered messages, each with its length so that boundaries count."""
+    hasher = hashlib.blake2b(digest_size=SIZE)
+    for message in messages:
+        hasher.update(len(message).to_bytes(8, "big"))
+        hasher.update(message)
+    return hasher.hexdigest()
+
+
+def fence_of(key: bytes, conversation: str, turn: int) -> str:
+    """Give the fence of a turn's volatile block: keyed, so that no stored text can guess it (DESIGN §6)."""
+    return hashlib.blake2b(f"{conversation}\x00{turn}".encode("utf-8", "surrogatepass"), key=key[:64], digest_size=8).hexdigest()

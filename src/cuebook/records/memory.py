@@ -1,0 +1,86 @@
+"""What memory is: scopes, summaries, remembered items, and the hits a search returns."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+DEFAULT_TENANT = "default"
+
+Category = Literal["facts", "preferences", "people", "projects", "decisions", "open_loops", "todo"]
+#: A's eight keys of `memory_json` (seed 000): seven with items, and `tags`, plain strings.
+CATEGORIES: tuple[Category, ...] = ("facts", "preferences", "people", "projects", "decisions", "open_loops", "todo")
+Trust = Literal["user", "assistant", "tool"]
+HitKind = Literal["post", "item", "knowledge", "summary"]
+
+
+class Scope(Struct, frozen=True):
+    """Who asks. Every store method takes one; `tenant` leads every key, and a named user sees only their conversations."""
+
+    tenant: str = DEFAULT_TENANT
+    user: str | None = None
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """One post as memory reads it: who said what when, oldest first in any sequence of them."""
+
+    id: str
+    seq: int
+    role: str
+    speaker: str
+    text: str
+    when: float  # Unix seconds
+    round: int = 0
+    tokens: int = 0
+    calls: bool = False  # makes tool calls
+    failed: bool = False  # a tool result that reports an error
+
+
+class Item(Struct, frozen=True, kw_only=True):
+    """One remembered thing with the posts it came from. `valid_to` set = it held once and no longer does."""
+
+    id: str
+    category: Category
+    text: str
+    sources: tuple[str, ...]
+    subject: str = ""  # what it is about, normalised; items of one subject supersede each other
+    trust: Trust = "user"
+    confidence: float = 0.5
+    valid_from: float = 0.0
+    valid_to: float | None = None
+    supersedes: str | None = None
+    name: str = ""  # people and projects
+    status: str = ""  # projects
+    seq: int = 0  # the newest source's seq
+    weight: float = 0.0  # how much it deserves a place in a short summary, in [0, 1]
+
+
+class Summary(Struct, frozen=True, kw_only=True):
+    """A path's rolling digest, immutable. It covers every post of the path up to `upto_seq`, all of them."""
+
+    version: int
+    upto_seq: int
+    upto_at: float
+    path_digest: bytes
+    markdown: str
+    memory_json: dict[str, Any]
+    profile: str
+    made_by: str  # "rules" or the model's name
+    created_at: float
+    tokens: int = 0
+    tainted: str = ""  # lines that come from tools or pages: for the fenced block only, never the system prompt
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """One found memory. `sources` are ids of posts whose words the text holds or was derived from."""
+
+    memory_id: str
+    kind: HitKind
+    text: str
+    score: float
+    scope: str
+    sources: tuple[str, ...]
+    tokens: int
+    timestamp: float
+    seq: int = 0
+    speaker: str = ""
+    why: str = ""

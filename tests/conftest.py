@@ -1,0 +1,73 @@
+"""What every test gets: Hypothesis profiles, asyncio as the only loop, and a network that ends at this machine."""
+
+import ipaddress
+import sys
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# "ci" is the default: the same examples every time, so that a failure is about the change and not about luck.
+# Deeper, with new examples each time: scripts/test --hypothesis-profile=deep
+settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
+settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile("ci")
+
+
+class NetworkIsOffError(RuntimeError):
+    """A test tried to reach beyond this machine; no OSError, so that no client takes it for a failed connection."""
+
+
+def is_loopback(host: object) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode("ascii", errors="replace")
+    if host in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(str(host).partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+class NetworkGuard:
+    """Refuses connections, datagrams and name look-ups to other hosts while closed.
+
+    It listens to Python's audit events, so nothing is patched and no client can go around it. A hook cannot be
+    removed, hence the switch. Binding is free: a server under test may listen where it likes.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        sys.addaudithook(self.hear)
+
+    def hear(self, event: str, args: tuple[object, ...]) -> None:
+        if not self.closed or not event.startswith("socket."):
+            return
+        host: object = None
+        if event in ("socket.connect", "socket.sendto", "socket.sendmsg"):
+            address = args[1]
+            host = address[0] if isinstance(address, tuple) else None  # a path is a Unix socket, None a connected one
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+            host = args[0]
+        if not is_loopback(host):
+            message = (
+                f"{event} to {host!r}: tests reach loopback only; use a double from cuebook.testing or a local server"
+            )
+            raise NetworkIsOffError(message)
+
+
+network_guard = NetworkGuard()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def network_off() -> Iterator[None]:
+    """Close the network for the whole session, fixtures of wider scope included."""
+    network_guard.closed = True
+    yield
+    network_guard.closed = False
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run async tests and fixtures on asyncio, the only loop we support."""
+    return "asyncio"

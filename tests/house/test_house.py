@@ -1,0 +1,192 @@
+"""The house rules (docs: how the code reads) that no linter knows, as tests over the source."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import socket
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cuebook
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src"
+MODULES = sorted(SOURCE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+CATCHES_EVERYTHING = {"src/cuebook/engine/worker.py"}  # its outermost loop records and goes on
+PURE_ROOMS = {"assembly", "config", "errors", "memory", "prompts", "records", "signals"}
+SEEN_BY_DOORS = {"app", "config", "errors", "records"}
+DOORS = {"cli", "server"}
+
+# In pieces, so that this file does not break its own rule.
+REGISTRY = re.compile(
+    "|".join(
+        [
+            "index" + "-url",
+            '"resolved"' + r":\s*" + '"http',
+            "registry" + r"\s*=\s*" + '"?http',
+            "pypi" + r"\.org",
+            "python" + r"hosted\.org",
+            "npm" + r"js\.(org|com)",
+            "deb" + r"\.debian\.org",
+        ]
+    )
+)
+MACHINE = re.compile(r"(?<![\w.)\]}/-])/(?:" + "work|root" + r")/\w")
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=name(path))
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (function.end_lineno or function.lineno) - function.lineno + 1
+
+
+def is_own(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.level > 0 or (node.module or "").split(".")[0] == "cuebook"
+    return isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "cuebook" for alias in node.names)
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    """Tell a bare or broad `except`; one that only cleans up and raises again is none."""
+    if isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None:
+        return False
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(
+        kind is None or (isinstance(kind, ast.Name) and kind.id in ("Exception", "BaseException")) for kind in caught
+    )
+
+
+def tracked() -> list[Path]:
+    # What is about to be committed counts too. The checkout may belong to another user than the one who tests.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git checkout: which files are tracked cannot be told")
+    return [ROOT / row for row in listing.split("\0") if row and (ROOT / row).is_file()]
+
+
+def test_files_are_short() -> None:
+    long = {
+        name(path): count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > MAX_FILE_LINES
+    }
+    assert not long, f"files over {MAX_FILE_LINES} lines: cut by noun"
+
+
+def test_functions_are_short() -> None:
+    long = [
+        f"{name(path)}:{function.lineno} {function.name}: {lines_of(function)} lines"
+        for path in MODULES
+        for function in functions(parsed(path))
+        if lines_of(function) > MAX_FUNCTION_LINES
+    ]
+    assert not long, f"functions over {MAX_FUNCTION_LINES} lines: one that needs scrolling is two"
+
+
+def test_own_rooms_are_imported_at_the_top() -> None:
+    hidden = [
+        f"{name(path)}:{node.lineno}"
+        for path in MODULES
+        for function in functions(parsed(path))
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom) and is_own(node)
+    ]
+    assert not hidden, "an import of our own inside a function hides a cycle"
+
+
+def test_nothing_catches_everything() -> None:
+    broad = [
+        f"{name(path)}:{node.lineno}"
+        for path in MODULES
+        if name(path) not in CATCHES_EVERYTHING
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ExceptHandler) and catches_everything(node)
+    ]
+    assert not broad, "name what is caught"
+
+
+def test_every_module_says_what_it_decides() -> None:
+    silent = [name(path) for path in MODULES if not ast.get_docstring(parsed(path))]
+    assert not silent, "a module begins with a docstring"
+
+
+def test_tests_use_doubles_and_patch_nothing() -> None:
+    patching = re.compile("unittest" + r"(\.|\s+import\s+)" + r"mock|monkeypatch\." + r"setattr|mocker\.")
+    found = [
+        f"{name(path)}:{number}"
+        for path in TESTS
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if patching.search(line)
+    ]
+    assert not found, "doubles come from cuebook.testing"
+
+
+def test_every_exported_name_exists() -> None:
+    modules = [
+        cuebook.__name__,
+        *(found.name for found in pkgutil.walk_packages(cuebook.__path__, "cuebook.") if found.ispkg),
+    ]
+    missing = [
+        f"{module}.{exported}"
+        for module in modules
+        for exported in getattr(importlib.import_module(module), "__all__", ())
+        if not hasattr(importlib.import_module(module), exported)
+    ]
+    assert not missing, "__all__ promises what is not there"
+
+
+def test_tracked_files_name_no_registry_and_no_machine() -> None:
+    found = []
+    for path in tracked():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), start=1):
+            if REGISTRY.search(line) or MACHINE.search(line):
+                found.append(f"{name(path)}:{number}: {line.strip()[:120]}")
+    assert not found, "a commit holds no registry's address and no path of one machine"
+
+
+def test_contracts_know_every_room() -> None:
+    """A room may be missing from the source while it is written, never from a contract."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    layers, _, pure, doors = contracts
+    rooms = {room.strip(" ()") for layer in layers["layers"] for room in layer.split("|")}
+    assert {room.removeprefix("*.") for room in pure["source_modules"]} == PURE_ROOMS
+    assert {room.removeprefix("*.") for room in doors["source_modules"]} == DOORS
+    assert {room.removeprefix("*.") for room in doors["forbidden_modules"]} == rooms - SEEN_BY_DOORS - DOORS
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "2001:db8::1", "example.com"])
+def test_network_is_off(host: str) -> None:
+    with pytest.raises(RuntimeError, match="loopback only"):
+        socket.create_connection((host, 80), timeout=1)
+
+
+def test_loopback_is_reachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=5):
+        pass
+
+
+async def test_async_tests_run_on_asyncio(anyio_backend_name: str) -> None:
+    assert anyio_backend_name == "asyncio"
