@@ -1,0 +1,186 @@
+"""The schema Cuebook begins with."""
+
+from typing import Final
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+#: schema.sql as it was then. Plain SQL: the text SQLite keeps of a table is compared with the one of a new database.
+SCHEMA: Final = """\
+CREATE TABLE conversation (
+    no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    user_id TEXT,
+    persona TEXT,
+    participants TEXT NOT NULL,
+    speakers TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    head INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    turns INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    created_at FLOAT NOT NULL,
+    updated_at FLOAT NOT NULL,
+    fence INTEGER NOT NULL,
+    lease_turn INTEGER NOT NULL,
+    lease_until FLOAT NOT NULL,
+    open_round INTEGER NOT NULL,
+    mark INTEGER NOT NULL,
+    backlog INTEGER NOT NULL,
+    backlog_tokens INTEGER NOT NULL,
+    compact_not_before FLOAT NOT NULL,
+    compact_last_at FLOAT NOT NULL,
+    compact_failures INTEGER NOT NULL,
+    words INTEGER NOT NULL
+);
+CREATE UNIQUE INDEX conversation_id ON conversation (tenant, id);
+CREATE INDEX conversation_recent ON conversation (tenant, updated_at);
+CREATE INDEX conversation_backlog ON conversation (backlog) WHERE backlog > 0;
+CREATE INDEX conversation_lease ON conversation (lease_until) WHERE lease_until > 0;
+
+CREATE TABLE post (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    parent INTEGER NOT NULL,
+    run_start INTEGER NOT NULL,
+    run_parent INTEGER NOT NULL,
+    round INTEGER NOT NULL,
+    sender TEXT NOT NULL,
+    recipient TEXT NOT NULL,
+    role TEXT NOT NULL,
+    state TEXT NOT NULL,
+    message TEXT,
+    small TEXT,
+    parts BLOB,
+    wire BLOB,
+    body BLOB,
+    created_at FLOAT NOT NULL,
+    tokens INTEGER NOT NULL,
+    small_tokens INTEGER NOT NULL,
+    path_tokens INTEGER NOT NULL,
+    path_count INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    PRIMARY KEY (tenant, conversation, seq)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX post_id ON post (tenant, conversation, id);
+CREATE INDEX post_digest ON post (tenant, digest);
+
+CREATE VIRTUAL TABLE post_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
+
+CREATE TABLE turn (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    round INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    waiting INTEGER NOT NULL,
+    query_seq INTEGER NOT NULL,
+    reply_seq INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    fence INTEGER NOT NULL,
+    metadata TEXT NOT NULL,
+    created_at FLOAT NOT NULL,
+    closed_at FLOAT,
+    PRIMARY KEY (tenant, conversation, n)
+) WITHOUT ROWID;
+CREATE INDEX turn_round ON turn (tenant, conversation, round);
+
+CREATE TABLE step (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    manifest BLOB NOT NULL,
+    base INTEGER NOT NULL,
+    moves_head INTEGER NOT NULL,
+    partial BLOB,
+    reply_seq INTEGER NOT NULL,
+    reply_usage BLOB,
+    error TEXT NOT NULL,
+    PRIMARY KEY (tenant, conversation, turn, n)
+) WITHOUT ROWID;
+
+CREATE TABLE summary (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    previous INTEGER NOT NULL,
+    upto_seq INTEGER NOT NULL,
+    upto_at FLOAT NOT NULL,
+    path_digest BLOB NOT NULL,
+    markdown TEXT NOT NULL,
+    memory_json TEXT NOT NULL,
+    tainted TEXT NOT NULL,
+    profile TEXT NOT NULL,
+    made_by TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    created_at FLOAT NOT NULL,
+    PRIMARY KEY (tenant, conversation, version)
+) WITHOUT ROWID;
+
+CREATE TABLE item (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    made_in INTEGER NOT NULL,
+    ended_in INTEGER,
+    category TEXT NOT NULL,
+    text TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    name TEXT NOT NULL,
+    status TEXT NOT NULL,
+    sources TEXT NOT NULL,
+    trust TEXT NOT NULL,
+    confidence FLOAT NOT NULL,
+    weight FLOAT NOT NULL,
+    valid_from FLOAT NOT NULL,
+    valid_to FLOAT,
+    supersedes TEXT,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (tenant, conversation, id, made_in)
+) WITHOUT ROWID;
+
+CREATE TABLE blob (
+    tenant TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX blob_digest ON blob (tenant, digest);
+CREATE TABLE blob_use (
+    tenant TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    conversation INTEGER NOT NULL,
+    PRIMARY KEY (tenant, digest, conversation)
+) WITHOUT ROWID;
+CREATE INDEX blob_use_conversation ON blob_use (tenant, conversation);
+
+CREATE TABLE idempotency (
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    conversation INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    response BLOB NOT NULL,
+    created_at FLOAT NOT NULL,
+    PRIMARY KEY (tenant, key)
+) WITHOUT ROWID;
+
+CREATE TABLE meta (
+    name TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+def upgrade() -> None:
+    """Create everything, and mark the file as Cuebook's ("cueb")."""
+    op.execute(f"PRAGMA application_id = {0x63756562}")
+    for statement in SCHEMA.split(";\n"):
+        if statement.strip():
+            op.execute(statement)
