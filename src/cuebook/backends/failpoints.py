@@ -1,7 +1,7 @@
 """Named places where a test can make a process die, fail, stop or wait. Off unless CUEBOOK_FAILPOINT names one.
 
-`name:kill|raise|delay|stop@n` acts the n-th time the place is passed (1 by default). kill = SIGKILL to ourselves, stop = SIGSTOP,
-raise = a BackendError, delay = half a second.
+`name:kill|raise|delay|stop@n` acts the n-th time the place is passed (1 by default). kill = SIGKILL to ourselves,
+stop = SIGSTOP, raise = a BackendError, delay = half a second.
 """
 
 import os
@@ -46,7 +46,10 @@ class Failpoints:
             place, _, action = setting.partition(":")
             action, _, nth = action.partition("@")
             if place not in NAMES or action not in _ACTIONS or not (nth or "1").isdecimal():
-                msg = f"CUEBOOK_FAILPOINT {setting!r}: expected NAME:kill|raise|delay|stop[@N] with NAME one of {', '.join(NAMES)}"
+                msg = (
+                    f"CUEBOOK_FAILPOINT {setting!r}: expected NAME:kill|raise|delay|stop[@N] with NAME one of"
+                    f" {', '.join(NAMES)}"
+                )
                 raise InvalidInput(msg)
             self._name, self._action, self._left = place, action, int(nth or 1)
 

@@ -9,52 +9,13 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from cuebook.records.conversation import Conversation, Draft, Post, Role, RoundState
+from cuebook.records.conversation import Conversation, Draft, Post, RoundState
+from cuebook.records.conversation import PathPost as PathPost
+from cuebook.records.conversation import Stretch as Stretch
+from cuebook.records.memory import Found as Found
 from cuebook.records.memory import Item, Scope, Summary
+from cuebook.records.memory import SearchResult as SearchResult
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
-
-
-class PathPost(Struct, frozen=True, gc=False):
-    """A post as assembly needs it, lean: `message` is None where only the compressed form was read."""
-
-    seq: int
-    id: str
-    round: int
-    role: Role
-    sender: str
-    message: str | None
-    tokens: int
-    small: str | None
-    small_tokens: int
-    path_tokens: int  # running sum of tokens along the path, this post included
-    created_at: float
-    parts: bytes | None = None  # JSON of the parts, None for plain text
-    wire: bytes | None = None
-    state: str = "complete"
-
-
-class Stretch(Struct, frozen=True):
-    """Posts `first`..`last` of a path, consecutive seqs, that were not read: `count` posts of `tokens` in all."""
-
-    first: int
-    last: int
-    count: int
-    tokens: int
-
-
-class Found(Struct, frozen=True):
-    """A post full text search brought, or a neighbour of one (`direct` false)."""
-
-    seq: int
-    id: str
-    role: Role
-    sender: str
-    text: str
-    created_at: float
-    tokens: int
-    previous: int  # the post before it on the path, 0 for none
-    direct: bool
-    conversation: str = ""
 
 
 class SearchLook(Struct, frozen=True, kw_only=True):
@@ -63,15 +24,6 @@ class SearchLook(Struct, frozen=True, kw_only=True):
     match: str
     terms: tuple[str, ...]
     limit: int = 400
-
-
-class SearchResult(Struct, frozen=True, kw_only=True):
-    """Candidates on the path with the statistics of their scope."""
-
-    found: tuple[Found, ...] = ()
-    posts: int = 0  # posts in scope
-    mean_words: float = 1.0
-    frequencies: dict[str, int] = {}  # term -> posts of the scope that hold it
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -137,6 +89,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     query_seq: int = 0  # the post that is answered
     moves_head: bool = True
     metadata: dict[str, Any] = {}
+    mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
     idempotency: tuple[str, bytes] | None = None
 
 
@@ -163,7 +116,7 @@ class Closing(Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     error: str = ""
     metadata: dict[str, Any] = {}
-    head: bool = True  # the reply becomes the head
+    others: tuple[Draft, ...] = ()  # further choices: siblings of the reply
 
 
 class Alignment(Struct, frozen=True):
@@ -197,6 +150,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     ended: tuple[Item, ...]
     repeated: tuple[Item, ...]
     now: float
+    no: int = 0  # the conversation's number as it was read: one deleted and begun again is another; 0 does not ask
 
 
 class Due(Struct, frozen=True):
@@ -211,6 +165,7 @@ class Due(Struct, frozen=True):
     last_at: float
     failures: int
     updated_at: float
+    mode: str = ""
 
 
 class Answered(Struct, frozen=True):
@@ -236,7 +191,7 @@ class Store(Protocol):
     async def scene(self, scope: Scope, look: Look) -> Scene: ...
     async def append(self, scope: Scope, batch: Batch) -> Appended: ...
     async def open(self, scope: Scope, opening: Opening) -> Lease: ...
-    async def checkpoint(self, lease: Lease, partial: str, *, now: float, lease_s: float) -> None: ...
+    async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None: ...
     async def close(self, lease: Lease, closing: Closing) -> int: ...
     async def align(
         self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()

@@ -78,6 +78,34 @@ class Post(Struct, frozen=True, kw_only=True):
         return None
 
 
+class PathPost(Struct, frozen=True, gc=False):
+    """A post as assembly needs it, lean: `message` is None where only the compressed form was read."""
+
+    seq: int
+    id: str
+    round: int
+    role: Role
+    sender: str
+    message: str | None
+    tokens: int
+    small: str | None
+    small_tokens: int
+    path_tokens: int  # running sum of tokens along the path, this post included
+    created_at: float
+    parts: bytes | None = None  # JSON of the parts, None for plain text
+    wire: bytes | None = None
+    state: str = "complete"
+
+
+class Stretch(Struct, frozen=True):
+    """Posts `first`..`last` of a path, consecutive seqs, that were not read: `count` posts of `tokens` in all."""
+
+    first: int
+    last: int
+    count: int
+    tokens: int
+
+
 class Draft(Struct, frozen=True, kw_only=True):
     """A post ready to be stored, secrets already replaced and every derived column computed; the store gives it its seq."""
 

@@ -4,7 +4,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from cuebook.records.conversation import Role
+
 DEFAULT_TENANT = "default"
+#: What an answer made without a model says first, so that nobody takes it for one, and memory never takes it in again.
+NO_MODEL_LABEL = "[no model configured · recalled]"
 
 Category = Literal["facts", "preferences", "people", "projects", "decisions", "open_loops", "todo"]
 #: A's eight keys of `memory_json` (seed 000): seven with items, and `tags`, plain strings.
@@ -84,3 +88,29 @@ class Hit(Struct, frozen=True, kw_only=True):
     seq: int = 0
     speaker: str = ""
     why: str = ""
+
+
+class Found(Struct, frozen=True):
+    """A post full text search brought, or a neighbour of one (`direct` false)."""
+
+    seq: int
+    id: str
+    role: Role
+    sender: str
+    text: str
+    created_at: float
+    tokens: int
+    previous: int  # the post before it on the path, 0 for none
+    direct: bool
+    conversation: str = ""
+    key: str = ""  # the post's words as the index holds them
+    no: int = 0  # the conversation's number
+
+
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """Candidates on the path with the statistics of their scope."""
+
+    found: tuple[Found, ...] = ()
+    posts: int = 0  # posts in scope
+    mean_words: float = 1.0
+    frequencies: dict[str, int] = {}  # term -> posts of the scope that hold it

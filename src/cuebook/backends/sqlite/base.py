@@ -13,14 +13,14 @@ SQL: Final = named.load()
 
 
 def one(connection: sqlite3.Connection, name: str, /, **values: Any) -> Row | None:
-    """The first row of a statement as a dict, None for none."""
+    """Give the first row of a statement as a dict, None for none."""
     cursor = connection.execute(SQL[name], values)
     row = cursor.fetchone()
     return None if row is None else {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
 
 
 def rows(connection: sqlite3.Connection, name: str, /, **values: Any) -> list[Row]:
-    """All rows of a statement as dicts."""
+    """Give all rows of a statement as dicts."""
     cursor = connection.execute(SQL[name], values)
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]
@@ -37,7 +37,7 @@ def visible(row: Row, scope: Scope) -> bool:
 
 
 def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
-    """A conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
+    """Give a conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
     if row is not None and not visible(row, scope):
         raise not_found(conversation)
@@ -45,7 +45,7 @@ def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row
 
 
 def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row:
-    """A conversation's row, or NotFound."""
+    """Give a conversation's row, or raise NotFound."""
     row = find(connection, scope, conversation)
     if row is None:
         raise not_found(conversation)
@@ -53,10 +53,15 @@ def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row
 
 
 def not_found(conversation: str) -> NotFound:
-    """The one answer for what does not exist and what belongs to others."""
+    """Say the one thing for what does not exist and what belongs to others."""
     return NotFound(f"no conversation {conversation!r}; `cuebook conversation list` names those there are")
 
 
 def moved(conversation: str) -> Conflict:
-    """The state has moved on since the scene was read."""
+    """Say that the state has moved on since the scene was read."""
     return Conflict(f"conversation {conversation!r} has moved on since it was read; read it again")
+
+
+def own_key(scope: Scope, key: str) -> str:
+    """Give an Idempotency-Key as it is kept: each user's keys are their own. A header holds no line break."""
+    return key if scope.user is None else f"{scope.user}\n{key}"

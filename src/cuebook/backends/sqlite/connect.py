@@ -1,4 +1,4 @@
-"""How a SQLite file is opened: pragmas, the check that it is ours and of a schema we know, creation and migration."""
+"""How a SQLite file is opened: the check that it is ours and of a schema we know, pragmas, creation and migration."""
 
 import sqlite3
 from pathlib import Path
@@ -13,23 +13,21 @@ REVISION = "0001"
 APPLICATION_ID = 0x63756562
 
 MEMORY = ":memory:"
+#: How long a write waits for another process's, in milliseconds.
+PATIENCE = 30000
 
 
 def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> sqlite3.Connection:
-    """Open a connection with our pragmas. Transactions are begun by us alone (`isolation_level` None)."""
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-    connection.row_factory = None
-    connection.execute("PRAGMA busy_timeout = 30000")
-    connection.execute("PRAGMA foreign_keys = ON")
-    if not read_only:
-        connection.execute("PRAGMA page_size = 8192")
-        connection.execute("PRAGMA secure_delete = ON")
-        if path != MEMORY:
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA journal_size_limit = 67108864")
-    else:
-        connection.execute("PRAGMA query_only = ON")
-    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    """Open a connection to a database of ours, with our pragmas. Transactions are begun by us alone."""
+    connection = _open(path)
+    try:
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            _set_up(connection, path, synchronous)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -37,38 +35,67 @@ def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.C
     """Open the writing connection, creating or migrating the database first where needed."""
     if path != MEMORY:
         _check_folder(Path(path))
-    connection = connect(path, synchronous=synchronous)
+    connection = _open(path)
     try:
-        _prepare_schema(connection, path, failpoints)
+        tables = _look(connection, path)  # before anything is set: a stranger's file is left as it is
+        _set_up(connection, path, synchronous)
+        _prepare_schema(connection, path, tables, failpoints)
+        _empty_log(connection)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+    return connection
+
+
+def _set_up(connection: sqlite3.Connection, path: str, synchronous: str) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA secure_delete = ON")
+    if path != MEMORY:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+
+
 def _check_folder(path: Path) -> None:
     if path.is_dir():
         msg = f"database {str(path)!r} is a folder; name a file"
         raise InvalidInput(msg)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = (
+            f"the folder of database {str(path)!r} cannot be made ({error.strerror}); name a place that can be written"
+        )
+        raise BackendError(msg) from error
 
 
-def _prepare_schema(connection: sqlite3.Connection, path: str, failpoints: Failpoints) -> None:
+def _look(connection: sqlite3.Connection, path: str) -> set[str]:
+    """Give the tables there are; refuse a file that is not ours."""
     tables = _tables(connection)
-    if not tables:
-        _create(connection)
-        return
-    if "alembic_version" not in tables:
+    if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         msg = f"{path!r} is a SQLite database but not Cuebook's; name another file"
         raise InvalidInput(msg)
+    return tables
+
+
+def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str], failpoints: Failpoints) -> None:
+    if not tables:
+        _create(connection)
     revision = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
-    if revision != REVISION:
-        if revision > REVISION:
-            msg = (
-                f"{path!r} was written by a newer Cuebook (schema {revision}, this one knows {REVISION}); upgrade cuebook, or use a copy"
-                " made before"
-            )
-            raise InvalidInput(msg)
+    if revision > REVISION:
+        msg = (
+            f"{path!r} was written by a newer Cuebook (schema {revision}, this one knows {REVISION}); upgrade cuebook,"
+            " or use a copy made before"
+        )
+        raise InvalidInput(msg)
+    if revision < REVISION:
         migrate.upgrade(connection, failpoints)
 
 
@@ -76,6 +103,8 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
     try:
         return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
+            raise
         msg = f"the file is no SQLite database ({error}); name another file or restore it from a backup"
         raise BackendError(msg) from error
 
@@ -93,5 +122,17 @@ def _create(connection: sqlite3.Connection) -> None:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
         raise
+
+
+def _empty_log(connection: sqlite3.Connection) -> None:
+    """Empty the write-ahead log a killed process left: what it had just forgotten would stay in there."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError:
+        return  # others work with the file: the last of them to close it empties the log
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")

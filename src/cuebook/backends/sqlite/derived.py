@@ -19,8 +19,10 @@ def due(connection: sqlite3.Connection, *, limit: int) -> list[Due]:
     return [Due(*row) for row in connection.execute(SQL["due"], {"limit": limit})]
 
 
-def compaction(connection: sqlite3.Connection, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None:
-    """What a pass reads: the oldest posts behind the mark, at most `limit`, and what was derived before."""
+def compaction(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, *, limit: int
+) -> CompactionInput | None:
+    """Read what a pass needs: the oldest posts behind the mark, at most `limit`, and what was derived before."""
     row = base.need(connection, scope, conversation)
     if row["open_round"] or row["lease_until"]:
         return None
@@ -33,7 +35,7 @@ def compaction(connection: sqlite3.Connection, scope: Scope, conversation: str, 
         if room <= 0:
             break
         values = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + room - 1)}
-        posts.extend(reads._posts(connection, tenant, connection.execute(SQL["posts_stretch"], values).fetchall()))
+        posts.extend(reads.whole_posts(connection, tenant, connection.execute(SQL["posts_stretch"], values).fetchall()))
     return CompactionInput(
         conversation=records.conversation(row),
         scope=scope,
@@ -46,23 +48,18 @@ def compaction(connection: sqlite3.Connection, scope: Scope, conversation: str, 
 
 
 def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool) -> list[Item]:
-    """Items as they stand at a summary: made in its line of versions and, unless asked for, not ended in it."""
+    """Give items as they stand at a summary: their newest form in its line of versions; ended ones if asked for."""
     line = lineage(connection, row, version)
-    found = []
+    newest: dict[str, Row] = {}
     for each in rows(connection, "items_of", tenant=row["tenant"], no=row["no"]):
-        if each["made_in"] not in line:
-            continue
-        is_ended = each["ended_in"] is not None and each["ended_in"] in line
-        if is_ended and not ended:
-            continue
-        if not is_ended:
-            each["valid_to"] = None
-        found.append(records.item(each))
-    return found
+        if each["made_in"] in line:
+            newest[each["id"]] = each
+    found = [records.item(each) for each in newest.values() if ended or each["ended_in"] is None]
+    return sorted(found, key=lambda item: (item.seq, item.id))
 
 
 def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
-    """A summary's version and those it was made from."""
+    """Give a summary's version and those it was made from."""
     marks = connection.execute(SQL["summary_marks"], {"tenant": row["tenant"], "no": row["no"]})
     previous = {each[0]: each[2] for each in marks}
     line = set()
@@ -73,7 +70,7 @@ def lineage(connection: sqlite3.Connection, row: Row, version: int) -> set[int]:
 
 
 def head_summary(connection: sqlite3.Connection, row: Row) -> int:
-    """The version of the summary that stands for the head's path, 0 for none."""
+    """Give the version of the summary that stands for the head's path, 0 for none."""
     return mark_on(connection, row["tenant"], row["no"], runs_to(connection, row["tenant"], row["no"], row["head"]))[1]
 
 
@@ -81,11 +78,12 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     """Keep a pass's result, unless the path it was made from is no longer the head's or another pass came first."""
     failpoints("summary.begin")
     row = base.find(connection, scope, compacted.conversation)
-    if row is None:
+    if row is None or (compacted.no and compacted.no != row["no"]):
         return False
     tenant, no, upto = row["tenant"], row["no"], compacted.summary.upto_seq
     runs = runs_to(connection, tenant, no, row["head"])
-    if mark_on(connection, tenant, no, runs)[1] != compacted.previous_version or not on_path(runs, upto):
+    mark, stands = mark_on(connection, tenant, no, runs)
+    if stands != compacted.previous_version or upto < mark or not on_path(runs, upto):
         return False
     version = connection.execute(SQL["summary_last"], {"tenant": tenant, "no": no}).fetchone()[0] + 1
     _insert_summary(connection, row, compacted.summary, version=version, previous=compacted.previous_version)
@@ -118,18 +116,16 @@ def _insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, 
 
 
 def _save_items(connection: sqlite3.Connection, row: Row, compacted: Compacted, version: int) -> None:
-    key = {"tenant": row["tenant"], "no": row["no"]}
-    for item in compacted.ended:
-        run(connection, "item_end", id=item.id, ended_in=version, valid_to=item.valid_to, **key)
-    for item in compacted.repeated:
-        sources = json.dumps(item.sources)
-        run(connection, "item_repeat", id=item.id, confidence=item.confidence, sources=sources, weight=item.weight, seq=item.seq, **key)
-    for item in compacted.added:
+    """Keep each item a pass touched in a new form of its own: another branch still sees the form before."""
+    for item in (*compacted.ended, *compacted.repeated, *compacted.added):
         run(
             connection,
             "item_insert",
+            tenant=row["tenant"],
+            no=row["no"],
             id=item.id,
             made_in=version,
+            ended_in=None if item.valid_to is None else version,
             category=item.category,
             text=item.text,
             subject=item.subject,
@@ -143,17 +139,29 @@ def _save_items(connection: sqlite3.Connection, row: Row, compacted: Compacted, 
             valid_to=item.valid_to,
             supersedes=item.supersedes,
             seq=item.seq,
-            **key,
         )
 
 
-def postpone(connection: sqlite3.Connection, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None:
+def postpone(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int
+) -> None:
     """Do not try a pass before a time."""
-    run(connection, "compaction_postpone", tenant=scope.tenant, id=conversation, until=until, failed=int(failed), mark=mark)
+    base.find(connection, scope, conversation)
+    run(
+        connection,
+        "compaction_postpone",
+        tenant=scope.tenant,
+        id=conversation,
+        until=until,
+        failed=int(failed),
+        mark=mark,
+    )
 
 
 def current(connection: sqlite3.Connection, scope: Scope, conversation: str, version: int | None) -> Summary | None:
-    """A summary of a conversation: the one that stands for its head, or a named version."""
+    """Give a summary of a conversation: the one that stands for its head, or a named version."""
     row = base.need(connection, scope, conversation)
-    found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version or head_summary(connection, row))
+    found = one(
+        connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version or head_summary(connection, row)
+    )
     return records.summary(found) if found else None

@@ -94,9 +94,9 @@ SELECT path_tokens, path_count, tokens FROM post WHERE tenant = :tenant AND conv
 SELECT seq, parent FROM post INDEXED BY post_digest WHERE tenant = :tenant AND digest = :digest AND conversation = :no;
 
 -- name: conversations_by_digest
--- Conversations that hold a post which says this, the newest first.
-SELECT DISTINCT conversation FROM post INDEXED BY post_digest WHERE tenant = :tenant AND digest = :digest
-ORDER BY conversation DESC LIMIT 64;
+-- Conversations of one user that hold a post which says this, the newest first.
+SELECT DISTINCT p.conversation FROM post p INDEXED BY post_digest CROSS JOIN conversation c ON c.no = p.conversation
+WHERE p.tenant = :tenant AND p.digest = :digest AND c.user_id IS :user ORDER BY p.conversation DESC LIMIT :limit;
 
 -- name: conversation_by_no
 -- A conversation's row by its number.
@@ -173,6 +173,12 @@ INSERT INTO blob_use (tenant, digest, conversation) VALUES (:tenant, :digest, :n
 -- A kept text.
 SELECT body FROM blob WHERE tenant = :tenant AND digest = :digest;
 
+-- name: text_get
+-- A kept text, if a conversation uses it that this user takes part in.
+SELECT body FROM blob b WHERE b.tenant = :tenant AND b.digest = :digest AND (:user IS NULL OR EXISTS (
+    SELECT 1 FROM blob_use u JOIN conversation c ON c.no = u.conversation WHERE u.tenant = b.tenant AND u.digest = b.digest
+    AND (c.user_id IS NULL OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))));
+
 -- name: summaries_newest
 -- A conversation's summaries, the farthest and newest first.
 SELECT * FROM summary WHERE tenant = :tenant AND conversation = :no ORDER BY upto_seq DESC, version DESC;
@@ -184,6 +190,10 @@ SELECT * FROM summary WHERE tenant = :tenant AND conversation = :no AND version 
 -- name: summary_marks
 -- Where each summary ends, the farthest and newest first.
 SELECT version, upto_seq, previous FROM summary WHERE tenant = :tenant AND conversation = :no ORDER BY upto_seq DESC, version DESC;
+
+-- name: summary_ending
+-- The newest summary that ends at a post.
+SELECT version FROM summary WHERE tenant = :tenant AND conversation = :no AND upto_seq = :mark ORDER BY version DESC LIMIT 1;
 
 -- name: summary_last
 -- The highest version given out.
@@ -197,25 +207,15 @@ VALUES (:tenant, :no, :version, :previous, :upto_seq, :upto_at, :path_digest, :m
     :tokens, :created_at);
 
 -- name: item_insert
--- Keep a remembered item.
+-- Keep a remembered item as a pass made, repeated or ended it.
 INSERT INTO item (tenant, conversation, id, made_in, ended_in, category, text, subject, name, status, sources, trust, confidence, weight,
     valid_from, valid_to, supersedes, seq)
-VALUES (:tenant, :no, :id, :made_in, NULL, :category, :text, :subject, :name, :status, :sources, :trust, :confidence, :weight,
+VALUES (:tenant, :no, :id, :made_in, :ended_in, :category, :text, :subject, :name, :status, :sources, :trust, :confidence, :weight,
     :valid_from, :valid_to, :supersedes, :seq) ON CONFLICT DO NOTHING;
 
--- name: item_repeat
--- Strengthen an item that was said again.
-UPDATE item SET confidence = :confidence, sources = :sources, weight = :weight, seq = :seq
-WHERE tenant = :tenant AND conversation = :no AND id = :id AND ended_in IS NULL;
-
--- name: item_end
--- End an item that no longer holds.
-UPDATE item SET ended_in = :ended_in, valid_to = :valid_to
-WHERE tenant = :tenant AND conversation = :no AND id = :id AND ended_in IS NULL;
-
 -- name: items_of
--- All items of a conversation, ended ones too.
-SELECT * FROM item WHERE tenant = :tenant AND conversation = :no ORDER BY seq, id;
+-- All forms of a conversation's items, the oldest first.
+SELECT * FROM item WHERE tenant = :tenant AND conversation = :no ORDER BY made_in;
 
 -- name: compaction_done
 -- Note a pass and what is left behind the new mark.
@@ -229,7 +229,8 @@ WHERE tenant = :tenant AND id = :id AND mark = :mark;
 
 -- name: due
 -- Conversations with posts behind no summary and no round open, the longest waiting first.
-SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_last_at, compact_failures, updated_at FROM conversation
+SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_last_at, compact_failures, updated_at,
+    coalesce(json_extract(metadata, '$.mode'), '') FROM conversation
 WHERE backlog > 0 AND open_round = 0 AND lease_until = 0 ORDER BY backlog DESC LIMIT :limit;
 
 -- name: leases_ended
@@ -312,3 +313,7 @@ INSERT INTO post_text (post_text) VALUES ('optimize');
 -- name: conversation_fence
 -- Outdate every lease given out so far.
 UPDATE conversation SET fence = :fence WHERE no = :no;
+
+-- name: found_key
+-- What full text holds of a post.
+SELECT key FROM post_text WHERE rowid = :rowid;

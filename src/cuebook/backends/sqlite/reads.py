@@ -2,32 +2,47 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from cuebook.backends.sqlite import base, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
 from cuebook.backends.sqlite.rows import Row
-from cuebook.backends.sqlite.tree import Runs, after, bodies, mark_on, path_post, runs_to, stretch, tip_at, unread
-from cuebook.errors import Conflict, NotFound
-from cuebook.ports.store import Alignment, Look, Page, PathPost, Scene
-from cuebook.records.conversation import Post, RoundState
+from cuebook.backends.sqlite.tree import (
+    Runs,
+    after,
+    bodies,
+    mark_on,
+    path_post,
+    runs_to,
+    small_post,
+    stretch,
+    tip_at,
+    unread,
+)
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.store import Alignment, Look, Page, Scene
+from cuebook.records.conversation import PathPost, Post, RoundState
 from cuebook.records.memory import Scope, Summary
 from cuebook.records.turn import Turn
 
 #: Conversations looked at when a history comes without an id (the newest of them wins).
 CANDIDATES = 16
 
+_TOKENS, _SMALL_TOKENS = 6, 8  # columns of `path_stretch` and `small_stretch`
+_LARGEST = (1 << 63) - 1  # number SQLite can hold
+
 
 def scene(connection: sqlite3.Connection, scope: Scope, look: Look) -> Scene:
-    """Everything a turn decides on, in one snapshot."""
+    """Read everything a turn decides on, in one snapshot."""
     row = base.find(connection, scope, look.conversation)
     if row is None:
         return Scene(conversation=None)
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
-    mark, version = mark_on(connection, tenant, no, runs) if look.use_summary else (0, 0)
+    mark, version = _standing(connection, row, runs) if look.use_summary else (0, 0)
     behind = after(runs, mark)
     path, left = _read_path(connection, tenant, no, behind, look)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
@@ -46,32 +61,52 @@ def scene(connection: sqlite3.Connection, scope: Scope, look: Look) -> Scene:
     )
 
 
-def _read_path(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs, look: Look) -> tuple[tuple[PathPost, ...], Runs]:
-    """Newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
-    found: list[PathPost] = []
-    full, left = _take(connection, "path_stretch", tenant, no, runs, look.full_tokens, found)
-    if full:
-        _, left = _take(connection, "small_stretch", tenant, no, left, look.small_tokens, found)
+def _standing(connection: sqlite3.Connection, row: Row, runs: Runs) -> tuple[int, int]:
+    """Give seq and version of the summary that stands for a path; for the head's the mark is kept in its row."""
+    if not runs or runs[0][1] != row["head"]:
+        return mark_on(connection, row["tenant"], row["no"], runs)
+    if not row["mark"]:
+        return 0, 0
+    return row["mark"], connection.execute(SQL["summary_ending"], row).fetchone()[0]
+
+
+def _read_path(
+    connection: sqlite3.Connection, tenant: str, no: int, runs: Runs, look: Look
+) -> tuple[tuple[PathPost, ...], Runs]:
+    """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
+    newest = stretch(connection, "path_stretch", tenant, no, runs)
+    taken, left = _take(newest, runs, _TOKENS, look.full_tokens)
+    found = [path_post(connection, tenant, row) for row in taken]
+    if left:
+        if not found:  # one post in all, however long
+            last = left[0][1]
+            found = [
+                path_post(connection, tenant, row)
+                for row in stretch(connection, "path_stretch", tenant, no, [(last, last)])
+            ]
+            left = _until(left, last - 1)
+        older = stretch(connection, "small_stretch", tenant, no, left)
+        taken, left = _take(older, left, _SMALL_TOKENS, look.small_tokens)
+        found.extend(small_post(connection, tenant, row) for row in taken)
     found.reverse()
     return tuple(found), left
 
 
-def _take(
-    connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs, cap: int, found: list[PathPost]
-) -> tuple[bool, Runs]:
-    """Read posts newest first until their tokens reach a cap, at least one in all. Answers (cap reached, what is left)."""
-    size = 6 if name == "path_stretch" else 8  # tokens or small_tokens
+def _take(newest: Iterator[tuple[Any, ...]], runs: Runs, column: int, cap: int) -> tuple[list[tuple[Any, ...]], Runs]:
+    """Take rows until what a column adds up to is over the cap. Answers with them and the runs that are left."""
+    taken: list[tuple[Any, ...]] = []
     used = 0
-    for position, (first, last) in enumerate(runs):
-        for row in stretch(connection, name, tenant, no, [(first, last)]):
-            used += row[size]
-            if used > cap and found:
-                rest = [(first, row[0])] if row[0] >= first else []
-                return True, rest + runs[position + 1 :]
-            if name == "small_stretch" and row[7] is not None:
-                row = (*row[:11], row[11], None, row[13], None)
-            found.append(path_post(connection, tenant, row))
-    return False, []
+    for row in newest:
+        used += row[column]
+        if used > cap:
+            return taken, _until(runs, row[0])
+        taken.append(row)
+    return taken, []
+
+
+def _until(runs: Runs, seq: int) -> Runs:
+    """Give the part of a path up to a seq, newest first."""
+    return [(first, min(last, seq)) for first, last in runs if first <= seq]
 
 
 def _turn(connection: sqlite3.Connection, row: Row) -> Turn:
@@ -88,7 +123,7 @@ def summary(connection: sqlite3.Connection, row: Row, version: int) -> Summary |
 def posts(
     connection: sqlite3.Connection, scope: Scope, conversation: str, *, path: bool, last: int | None, head: int | None
 ) -> list[Post]:
-    """The posts of a path (the head's unless named), oldest first, or of all branches by seq."""
+    """Read the posts of a path (the head's unless named), oldest first, or of all branches by seq."""
     row = base.need(connection, scope, conversation)
     tenant, no = row["tenant"], row["no"]
     runs = runs_to(connection, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
@@ -97,7 +132,7 @@ def posts(
     found = []
     for first, end in reversed(runs):
         cursor = connection.execute(SQL["posts_stretch"], {"tenant": tenant, "no": no, "first": first, "last": end})
-        found.extend(_posts(connection, tenant, cursor.fetchall()))
+        found.extend(whole_posts(connection, tenant, cursor.fetchall()))
     return found
 
 
@@ -112,29 +147,32 @@ def _newest(runs: Runs, count: int) -> Runs:
     return kept
 
 
-def _posts(connection: sqlite3.Connection, tenant: str, found: Sequence[tuple]) -> list[Post]:  # type: ignore[type-arg]
+def whole_posts(connection: sqlite3.Connection, tenant: str, found: Sequence[Sequence[Any]]) -> list[Post]:
+    """Read posts from rows of `posts_stretch`, bodies fetched where they lie apart."""
     kept = bodies(connection, tenant, [row[14] for row in found if row[14] is not None])
     return [records.post(row, kept.get(row[14]) if row[14] is not None else None) for row in found]
 
 
-def posts_in(connection: sqlite3.Connection, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]:
-    """Posts of given seq ranges, in the order of the ranges; forgotten ones are missing."""
+def posts_in(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+) -> list[PathPost]:
+    """Read posts of given seq ranges, in the order of the ranges; forgotten ones are missing."""
     row = base.need(connection, scope, conversation)
-    found = []
-    for first, last in ranges:
-        newest_first = [path_post(connection, row["tenant"], each) for each in stretch(
-            connection, "path_stretch", row["tenant"], row["no"], [(first, last)])]  # fmt: skip
-        found.extend(reversed(newest_first))
+    found: list[PathPost] = []
+    for span in ranges:
+        newest_first = stretch(connection, "path_stretch", row["tenant"], row["no"], [span])
+        found.extend(reversed([path_post(connection, row["tenant"], each) for each in newest_first]))
     return found
 
 
 def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str) -> dict[int, RoundState]:
-    """The state of every round by its seq: what its newest turn says, else finished where an answer stands."""
+    """Tell the state of every round by its seq: what its newest turn says, else finished where an answer stands."""
     row = base.need(connection, scope, conversation)
     key = {"tenant": row["tenant"], "no": row["no"]}
     states: dict[int, RoundState] = {seq: "finished" for (seq,) in connection.execute(SQL["rounds_answered"], key)}
     for seq, state in connection.execute(SQL["rounds_of_turns"], key):
-        states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
+        if seq:
+            states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
     return states
 
 
@@ -149,7 +187,7 @@ def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int
 
 
 def turns(connection: sqlite3.Connection, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
-    """The newest turns, oldest first."""
+    """Read the newest turns, oldest first."""
     row = base.need(connection, scope, conversation)
     found = rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=last)
     return [_turn(connection, each) for each in reversed(found)]
@@ -157,12 +195,18 @@ def turns(connection: sqlite3.Connection, scope: Scope, conversation: str, *, la
 
 def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
     """Kept texts by digest (hex); what was forgotten is missing."""
-    kept = bodies(connection, scope.tenant, [bytes.fromhex(digest) for digest in digests])
-    return {digest.hex(): body.decode("utf-8") for digest, body in kept.items()}
+    kept = {}
+    for digest in digests:
+        values = {"tenant": scope.tenant, "digest": bytes.fromhex(digest), "user": scope.user}
+        row = connection.execute(SQL["text_get"], values).fetchone()
+        if row:
+            kept[digest] = row[0].decode("utf-8", "surrogatepass")
+    return kept
 
 
 def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> Page:
-    """Conversations who asks takes part in, the most recent first."""
+    """List conversations who asks takes part in, the most recent first."""
+    limit = max(1, limit)
     before, before_no = _read_cursor(cursor)
     found = rows(
         connection,
@@ -183,24 +227,30 @@ def _read_cursor(cursor: str | None) -> tuple[float, int]:
         return float("inf"), 0
     try:
         before, _, number = cursor.partition(":")
-        return float(before), int(number)
+        return float(before), min(int(number), _LARGEST)
     except ValueError:
         msg = f"cursor {cursor!r} is none this server gave; begin again without one"
-        raise Conflict(msg) from None
+        raise InvalidInput(msg, where="cursor") from None
 
 
 def align(
-    connection: sqlite3.Connection, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes]
+    connection: sqlite3.Connection,
+    scope: Scope,
+    digests: Sequence[bytes],
+    *,
+    conversation: str | None,
+    anchors: Sequence[bytes],
 ) -> list[Alignment]:
-    """Where messages lie in the named conversation, or in those of this user that hold one of the anchors."""
+    """Find where messages lie: in the named conversation, or in those of this user that hold one of the anchors."""
     if conversation is not None:
         row = base.find(connection, scope, conversation)
         return [_places(connection, row, digests)] if row else []
     found: list[Alignment] = []
     for anchor in anchors:
-        for (no,) in connection.execute(SQL["conversations_by_digest"], {"tenant": scope.tenant, "digest": anchor}).fetchall():
+        values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
+        for (no,) in connection.execute(SQL["conversations_by_digest"], values).fetchall():
             row = one(connection, "conversation_by_no", tenant=scope.tenant, no=no)
-            if row is not None and row["user_id"] == scope.user and len(found) < CANDIDATES:
+            if row is not None:
                 found.append(_places(connection, row, digests))
         if found:
             break

@@ -23,27 +23,27 @@ INLINE = 4096
 
 
 def encode_parts(parts: Sequence[Part]) -> bytes | None:
-    """Parts as JSON, None for none."""
+    """Give parts as JSON, None for none."""
     return msgspec.json.encode(parts) if parts else None
 
 
 def encode_body(message: str, parts: bytes | None, wire: bytes | None) -> bytes:
-    """A large post's body as one blob."""
+    """Give a large post's body as one blob."""
     return msgspec.msgpack.encode((message, parts, wire))
 
 
 def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
-    """The message, parts and wire of a large post."""
+    """Give the message, parts and wire of a large post."""
     return _body.decode(blob)
 
 
 def decode_parts(raw: bytes | None) -> tuple[Part, ...]:
-    """Parts from JSON."""
+    """Read parts from JSON."""
     return _parts.decode(raw) if raw else ()
 
 
 def conversation(row: Row) -> Conversation:
-    """A conversation's record."""
+    """Read a conversation's record."""
     return Conversation(
         id=row["id"],
         no=row["no"],
@@ -67,7 +67,7 @@ def conversation(row: Row) -> Conversation:
 
 
 def post(row: Sequence[Any], body: bytes | None) -> Post:
-    """A post from a row of `posts_stretch`; `body` is its blob where it has one."""
+    """Read a post from a row of `posts_stretch`; `body` is its blob where it has one."""
     id_, seq, parent, round_, sender, recipient, role, message, created_at, tokens, parts, wire, state, digest, _ = row
     if body is not None:
         message, parts, wire = decode_body(body)
@@ -90,7 +90,7 @@ def post(row: Sequence[Any], body: bytes | None) -> Post:
 
 
 def summary(row: Row) -> Summary:
-    """A summary's record."""
+    """Read a summary's record."""
     return Summary(
         version=row["version"],
         upto_seq=row["upto_seq"],
@@ -107,7 +107,7 @@ def summary(row: Row) -> Summary:
 
 
 def item(row: Row) -> Item:
-    """An item's record."""
+    """Read an item's record."""
     return Item(
         id=row["id"],
         category=row["category"],
@@ -127,7 +127,7 @@ def item(row: Row) -> Item:
 
 
 def step(row: Row) -> Step:
-    """A step's record."""
+    """Read a step's record."""
     return Step(
         n=row["n"],
         state=row["state"],
@@ -139,7 +139,7 @@ def step(row: Row) -> Step:
 
 
 def turn(row: Row, steps: Sequence[Row]) -> Turn:
-    """A turn's record with its steps."""
+    """Read a turn's record with its steps."""
     partial = steps[-1]["partial"] if steps else None
     return Turn(
         n=row["n"],

@@ -14,7 +14,7 @@ _SEQ = (1 << SHIFT) - 1
 
 
 def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook) -> SearchResult:
-    """Posts of one path, each with its neighbours."""
+    """Find posts of one path, each with its neighbours."""
     no, tenant = conversation["no"], conversation["tenant"]
     token = f"c{no}"
     hits = [rowid & _SEQ for (rowid,) in _match(connection, look, token)]
@@ -31,7 +31,7 @@ def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: 
 
 
 def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook) -> SearchResult:
-    """Posts of all of a user's conversations, each on its head's path."""
+    """Find posts of all of a user's conversations, each on its head's path."""
     token = owner_token(scope.tenant, scope.user)
     by_conversation: dict[int, list[int]] = {}
     for (rowid,) in _match(connection, look, token):
@@ -81,7 +81,8 @@ def _frequencies(connection: sqlite3.Connection, look: SearchLook, token: str) -
 def _found(
     connection: sqlite3.Connection, tenant: str, no: int, conversation: str, *, direct: set[int], around: set[int]
 ) -> list[Found]:
-    rows = [connection.execute(SQL["found_post"], {"tenant": tenant, "no": no, "seq": seq}).fetchone() for seq in sorted(direct | around)]
+    keys = ({"tenant": tenant, "no": no, "seq": seq} for seq in sorted(direct | around))
+    rows = [connection.execute(SQL["found_post"], key).fetchone() for key in keys]
     kept = bodies(connection, tenant, [row[8] for row in rows if row and row[8] is not None])
     found = []
     for row in rows:
@@ -89,5 +90,8 @@ def _found(
             continue
         seq, id_, role, sender, message, created_at, tokens, parent, body = row
         text = decode_body(kept[body])[0] if body is not None and body in kept else message or ""
-        found.append(Found(seq, id_, role, sender, text, created_at, tokens, parent, seq in direct, conversation))
+        key = connection.execute(SQL["found_key"], {"rowid": no << SHIFT | seq}).fetchone()
+        words = key[0] if key else ""
+        near = seq in direct
+        found.append(Found(seq, id_, role, sender, text, created_at, tokens, parent, near, conversation, words, no))
     return found

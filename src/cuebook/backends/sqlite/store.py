@@ -5,6 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,9 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, reads, search, turns, writes
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
-from cuebook.backends.sqlite.writer import Writer, translate
+from cuebook.backends.sqlite.rows import conversation as conversation_record
+from cuebook.backends.sqlite.tree import runs_to
+from cuebook.backends.sqlite.writer import Writer, explain, translate
 from cuebook.errors import BackendError
 from cuebook.ports.store import (
     Alignment,
@@ -28,15 +31,12 @@ from cuebook.ports.store import (
     Look,
     Opening,
     Page,
-    PathPost,
     Scene,
     SearchLook,
-    SearchResult,
 )
-from cuebook.records.conversation import Conversation, Draft, Post, RoundState
-from cuebook.records.memory import Item, Scope, Summary
+from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState
+from cuebook.records.memory import Item, Scope, SearchResult, Summary
 from cuebook.records.turn import Turn
-from cuebook.backends.sqlite.rows import conversation as conversation_record
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ READERS = 4
 
 
 class SqliteStore:
-    """A store in one file, or in memory for trying out (`:memory:`). Durable when a write returns (`synchronous=FULL`)."""
+    """A store in one file, or in memory for trying out (`:memory:`). What a write returned from is durable (`FULL`)."""
 
     def __init__(self, path: str = MEMORY, *, synchronous: str = "FULL", failpoints: Failpoints | None = None) -> None:
         self.path = path if path == MEMORY else str(Path(path).resolve())
@@ -85,9 +85,10 @@ class SqliteStore:
             try:
                 return run(connection)
             finally:
-                connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise translate(error) from error
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+            raise explain(error) from error
 
     # the turn
 
@@ -101,7 +102,10 @@ class SqliteStore:
 
     async def open(self, scope: Scope, opening: Opening) -> Lease:
         """Open a step and take the lease. Busy while another turn runs, Conflict when the scene is outdated."""
-        return await self._write(lambda c: turns.open_turn(c, scope, opening, self._failpoints))
+        lease = await self._write(lambda c: turns.open_turn(c, scope, opening, self._failpoints))
+        if lease is None:
+            raise base.moved(opening.conversation)
+        return lease
 
     async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None:
         """Keep what has come and renew the lease. LeaseLost when it is another's."""
@@ -121,8 +125,9 @@ class SqliteStore:
         return await self._read(lambda c: reads.align(c, scope, digests, conversation=conversation, anchors=anchors))
 
     async def answered(self, scope: Scope, key: str) -> Answered | None:
-        """What an Idempotency-Key stands for."""
-        row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=key))
+        """Tell what an Idempotency-Key stands for."""
+        own = base.own_key(scope, key)
+        row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=own))
         return Answered(row["digest"], row["id"], row["turn"], row["response"]) if row else None
 
     # reading
@@ -138,11 +143,11 @@ class SqliteStore:
     async def posts(
         self, scope: Scope, conversation: str, *, path: bool = True, last: int | None = None, head: int | None = None
     ) -> list[Post]:
-        """Posts of a path, oldest first, or of all branches."""
+        """Read posts of a path, oldest first, or of all branches."""
         return await self._read(lambda c: reads.posts(c, scope, conversation, path=path, last=last, head=head))
 
     async def posts_in(self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]:
-        """Posts of seq ranges."""
+        """Read posts of seq ranges."""
         return await self._read(lambda c: reads.posts_in(c, scope, conversation, ranges))
 
     async def round_states(self, scope: Scope, conversation: str) -> dict[int, RoundState]:
@@ -154,7 +159,7 @@ class SqliteStore:
         return await self._read(lambda c: reads.turn(c, scope, conversation, n))
 
     async def turns(self, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
-        """The newest turns, oldest first."""
+        """Read the newest turns, oldest first."""
         return await self._read(lambda c: reads.turns(c, scope, conversation, last=last))
 
     async def texts(self, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
@@ -162,7 +167,7 @@ class SqliteStore:
         return await self._read(lambda c: reads.texts(c, scope, digests))
 
     async def summary(self, scope: Scope, conversation: str, *, version: int | None = None) -> Summary | None:
-        """The summary that stands for the head, or a named version."""
+        """Read the summary that stands for the head, or a named version."""
         return await self._read(lambda c: derived.current(c, scope, conversation, version))
 
     async def items(self, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]:
@@ -183,7 +188,7 @@ class SqliteStore:
             row = base.find(c, scope, conversation)
             if row is None:
                 return search.NOTHING
-            return search.search(c, row, search.runs_to(c, row["tenant"], row["no"], row["head"]), look)
+            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), look)
 
         return await self._read(read)
 
@@ -203,9 +208,11 @@ class SqliteStore:
         return counts
 
     def _truncate_log(self) -> None:
-        with connect(self.path) as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        connection.close()
+        try:
+            with closing(connect(self.path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise translate(error) from error
 
     # the work behind
 
@@ -222,7 +229,7 @@ class SqliteStore:
         return len(await self._read(lambda c: base.rows(c, "leases_ended", now=now, limit=100)))
 
     async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None:
-        """What a pass reads, None while a round is open."""
+        """Read what a pass needs, None while a round is open."""
         return await self._read(lambda c: derived.compaction(c, scope, conversation, limit=limit))
 
     async def save_summary(self, scope: Scope, compacted: Compacted) -> bool:
@@ -231,9 +238,7 @@ class SqliteStore:
 
     async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None:
         """Do not try a pass before a time."""
-        await self._write(
-            lambda c: derived.postpone(c, scope, conversation, until=until, failed=failed, mark=mark)
-        )
+        await self._write(lambda c: derived.postpone(c, scope, conversation, until=until, failed=failed, mark=mark))
 
     async def check(self) -> dict[str, Any]:
         """Look whether the store answers, and what it holds."""

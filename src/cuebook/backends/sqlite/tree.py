@@ -9,14 +9,16 @@ from msgspec import Struct
 
 from cuebook.backends.sqlite.base import SQL, one, run
 from cuebook.backends.sqlite.rows import INLINE, Row, decode_body, encode_body, encode_parts
-from cuebook.ports.store import PathPost, Stretch
-from cuebook.records.conversation import Draft
+from cuebook.errors import Conflict, NotFound
+from cuebook.records.conversation import Draft, PathPost, Stretch
 from cuebook.records.digest import digest_of
 
 #: A full-text rowid is conversation << SHIFT | seq.
 SHIFT = 32
 #: The most speakers a conversation remembers by name.
 SPEAKERS = 64
+#: Stands for parts that lie in the body only.
+APART = b""
 
 Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
 
@@ -33,20 +35,28 @@ class Tip(Struct):
 
 
 def tip_at(connection: sqlite3.Connection, tenant: str, no: int, seq: int) -> Tip:
-    """The path that ends at a post; seq 0 is the root."""
+    """Give the path that ends at a post; seq 0 is the root."""
     if seq == 0:
         return Tip()
     row = connection.execute(SQL["post_at"], {"tenant": tenant, "no": no, "seq": seq}).fetchone()
+    if row is None:
+        raise _no_post(seq)
     return Tip(*row)
 
 
+def _no_post(seq: int) -> NotFound:
+    return NotFound(f"no post with seq {seq} in this conversation")
+
+
 def runs_to(connection: sqlite3.Connection, tenant: str, no: int, head: int) -> Runs:
-    """The runs of the path that ends at `head`, newest first."""
+    """Give the runs of the path that ends at `head`, newest first."""
     found: Runs = []
     while head:
-        start, parent = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
-        found.append((start, head))
-        head = parent
+        row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
+        if row is None:
+            raise _no_post(head)
+        found.append((row[0], head))
+        head = row[1]
     return found
 
 
@@ -56,7 +66,7 @@ def on_path(runs: Runs, seq: int) -> bool:
 
 
 def after(runs: Runs, mark: int) -> Runs:
-    """The part of a path behind a mark on it, newest first."""
+    """Give the part of a path behind a mark on it, newest first."""
     kept: Runs = []
     for first, last in runs:
         if last <= mark:
@@ -66,7 +76,7 @@ def after(runs: Runs, mark: int) -> Runs:
 
 
 def mark_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
-    """Seq and version of the farthest summary on a path, (0, 0) for none."""
+    """Give seq and version of the farthest summary on a path, (0, 0) for none."""
     for version, upto, _ in connection.execute(SQL["summary_marks"], {"tenant": tenant, "no": no}):
         if on_path(runs, upto):
             return upto, version
@@ -74,52 +84,54 @@ def mark_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) ->
 
 
 def backlog(connection: sqlite3.Connection, tenant: str, no: int, head: Tip, mark: int) -> tuple[int, int]:
-    """Posts and tokens between a mark and the head."""
+    """Count posts and tokens between a mark and the head."""
     base = tip_at(connection, tenant, no, mark)
     return head.path_count - base.path_count, head.path_tokens - base.path_tokens
 
 
 def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Draft], tip: Tip) -> Tip:
     """Store drafts one after another behind `tip`; `conversation` counts along. Does not move the head."""
-    tenant, no = conversation["tenant"], conversation["no"]
+    tenant, no, seq = conversation["tenant"], conversation["no"], conversation["last_seq"]
     insert, insert_text = SQL["post_insert"], SQL["post_text_insert"]
+    scope = f"c{no} {owner_token(tenant, conversation['user_id'])}"
     for draft in drafts:
-        seq = conversation["last_seq"] + 1
-        conversation["last_seq"] = seq
-        same_run = tip.seq == seq - 1 and tip.seq != 0
-        start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, tip.seq)
-        tip = Tip(
-            seq,
-            start,
-            run_parent,
-            seq if draft.opens_round else tip.round,
-            tip.path_tokens + draft.tokens,
-            tip.path_count + 1,
-        )
-        parent = seq - 1 if same_run else run_parent
+        seq += 1
+        parent = tip.seq
+        same_run = 0 < parent == seq - 1
+        start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, parent)
+        tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
+        tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count)
         message, parts, wire, body = _place_body(connection, tenant, no, draft)
-        connection.execute(
-            insert,
-            (tenant, no, seq, draft.id, parent, start, run_parent, tip.round, draft.sender, draft.recipient, draft.role, draft.state,
-             message, draft.small, parts, wire, body, draft.created_at, draft.tokens, draft.small_tokens or draft.tokens,
-             tip.path_tokens, tip.path_count, draft.digest),
+        values = (
+            tenant, no, seq, draft.id, parent, start, run_parent, tip.round, draft.sender, draft.recipient, draft.role,
+            draft.state, message, draft.small, parts, wire, body, draft.created_at, draft.tokens,
+            draft.small_tokens or draft.tokens, tokens, count, draft.digest,
         )  # fmt: skip
+        try:
+            connection.execute(insert, values)
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorname != "SQLITE_CONSTRAINT_UNIQUE":
+                raise
+            msg = f"post id {draft.id!r} is taken in conversation {conversation['id']!r}; send it under a new id"
+            raise Conflict(msg) from error
         if draft.key:
-            connection.execute(insert_text, (no << SHIFT | seq, f"c{no} {owner_token(tenant, conversation['user_id'])}", draft.key))
+            connection.execute(insert_text, (no << SHIFT | seq, scope, draft.key))
             conversation["words"] += draft.key.count(" ") + 1
-        _hear(conversation, draft)
+        _hear(conversation, draft.sender)
+    conversation["last_seq"] = seq
     return tip
 
 
 def _place_body(
     connection: sqlite3.Connection, tenant: str, no: int, draft: Draft
 ) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
-    parts = encode_parts(draft.parts)
+    """Place a large body apart, in whole. Parts of moderate size stay beside, for who reads the compressed form."""
+    parts = encode_parts(draft.parts) if draft.parts else None
     size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
     if size <= INLINE:
         return draft.message, parts, draft.wire, None
-    body = encode_body(draft.message, parts, draft.wire)
-    return None, None, None, keep(connection, tenant, no, body)
+    body = keep(connection, tenant, no, encode_body(draft.message, parts, draft.wire))
+    return None, parts if parts is None or len(parts) <= INLINE else APART, None, body
 
 
 def keep(connection: sqlite3.Connection, tenant: str, no: int, body: bytes) -> bytes:
@@ -130,44 +142,45 @@ def keep(connection: sqlite3.Connection, tenant: str, no: int, body: bytes) -> b
     return digest
 
 
-def _hear(conversation: Row, draft: Draft) -> None:
+def _hear(conversation: Row, sender: str) -> None:
     """Remember a speaker's name."""
-    if f'"{draft.sender}"' not in conversation["speakers"]:
+    if f'"{sender}"' not in conversation["speakers"]:
         names = json.loads(conversation["speakers"])
-        if draft.sender not in names and len(names) < SPEAKERS:
-            conversation["speakers"] = json.dumps([*names, draft.sender], ensure_ascii=False)
+        if sender not in names and len(names) < SPEAKERS:
+            conversation["speakers"] = json.dumps([*names, sender], ensure_ascii=False)
 
 
 def owner_token(tenant: str, user: str | None) -> str:
-    """The full-text token of everything one user owns."""
+    """Give the full-text token of everything one user owns."""
     return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
 
 
-def settle_head(connection: sqlite3.Connection, conversation: Row, tip: Tip, *, now: float) -> None:
-    """Make `tip` the head after posts were stored, and bring mark and backlog up to it."""
-    tenant, no = conversation["tenant"], conversation["no"]
-    straight = tip.run_start <= conversation["head"] < tip.seq or conversation["head"] == 0 and conversation["mark"] == 0
-    mark = conversation["mark"]
-    if not straight:
-        mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, tip.seq))
-    if straight and conversation["head"]:
-        base = tip_at(connection, tenant, no, conversation["head"])
-        count = conversation["backlog"] + tip.path_count - base.path_count
-        tokens = conversation["backlog_tokens"] + tip.path_tokens - base.path_tokens
+def settle_head(connection: sqlite3.Connection, conversation: Row, start: Tip, tip: Tip, *, now: float) -> None:
+    """Make `tip` the head after posts were stored behind `start`, and bring mark and backlog up to it."""
+    if start.seq == conversation["head"]:
+        conversation["backlog"] += tip.path_count - start.path_count
+        conversation["backlog_tokens"] += tip.path_tokens - start.path_tokens
     else:
-        count, tokens = backlog(connection, tenant, no, tip, mark)
-    conversation.update(head=tip.seq, mark=mark, backlog=count, backlog_tokens=tokens)
+        turn_to(connection, conversation, tip)
+    conversation["head"] = tip.seq
     save_growth(connection, conversation, now=now)
+
+
+def turn_to(connection: sqlite3.Connection, conversation: Row, tip: Tip) -> None:
+    """Make `tip` the head in the row, with the mark and the backlog of its path."""
+    tenant, no = conversation["tenant"], conversation["no"]
+    mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, tip.seq))
+    count, tokens = backlog(connection, tenant, no, tip, mark)
+    conversation.update(head=tip.seq, mark=mark, backlog=count, backlog_tokens=tokens)
 
 
 def save_growth(connection: sqlite3.Connection, conversation: Row, *, now: float) -> None:
     """Write a conversation's counters back."""
-    names = ("head", "last_seq", "mark", "backlog", "backlog_tokens", "speakers", "words", "no")
-    run(connection, "conversation_grow", now=max(now, conversation["updated_at"]), **{name: conversation[name] for name in names})
+    connection.execute(SQL["conversation_grow"], {**conversation, "now": max(now, conversation["updated_at"])})
 
 
 def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Kept bodies by digest; what was forgotten is missing."""
+    """Give kept bodies by digest; what was forgotten is missing."""
     found = {}
     for digest in set(digests):
         row = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
@@ -177,23 +190,36 @@ def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]
 
 
 def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs) -> Iterator[tuple[Any, ...]]:
-    """Rows of a path, newest first."""
+    """Read rows of a path, newest first."""
     for first, last in runs:
         yield from connection.execute(SQL[name], {"tenant": tenant, "no": no, "first": first, "last": last})
 
 
 def path_post(connection: sqlite3.Connection, tenant: str, row: tuple[Any, ...]) -> PathPost:
-    """A row of `path_stretch` as a record, its body fetched where it lies apart."""
+    """Read a record from a row of `path_stretch`, its body fetched where it lies apart."""
     body = row[14]
     if body is None:
         return PathPost(*row[:14])
-    kept = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": body}).fetchone()
-    message, parts, wire = decode_body(kept[0]) if kept else ("", None, None)
-    return PathPost(*row[:5], message, *row[6:11], parts, wire, row[13])
+    message, parts, wire = read_body(connection, tenant, body)
+    return PathPost(*row[:5], message, *row[6:11], parts, wire, row[13])  # type: ignore[call-arg]  # a slice's length
+
+
+def small_post(connection: sqlite3.Connection, tenant: str, row: tuple[Any, ...]) -> PathPost:
+    """Read a record from a row of `small_stretch`: no message and no wire where there is a compressed form."""
+    if row[7] is None:
+        return path_post(connection, tenant, row)
+    parts = read_body(connection, tenant, row[14])[1] if row[11] == APART else row[11]
+    return PathPost(*row[:11], parts, None, row[13])  # type: ignore[call-arg]  # a slice's length
+
+
+def read_body(connection: sqlite3.Connection, tenant: str, digest: bytes) -> tuple[str, bytes | None, bytes | None]:
+    """Give the message, parts and wire of a large post; nothing where they were forgotten."""
+    kept = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
+    return decode_body(kept[0]) if kept else ("", None, None)
 
 
 def unread(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[Stretch, ...]:
-    """Sums of the stretches of a path that were not read, oldest first."""
+    """Sum up the stretches of a path that were not read, oldest first."""
     found = []
     for first, last in runs:
         end = one(connection, "sums_at", tenant=tenant, no=no, seq=last)

@@ -1,4 +1,4 @@
-"""How a turn is opened, kept while it speaks, closed, and ended when its lease ran out. Every step is a compare-and-set."""
+"""How a turn is opened, kept while it speaks, closed, and ended when its lease ran out, each by compare-and-set."""
 
 import json
 import sqlite3
@@ -9,45 +9,76 @@ from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base
 from cuebook.backends.sqlite.base import one, rows, run
 from cuebook.backends.sqlite.rows import Row, draft_decoder
-from cuebook.backends.sqlite.tree import grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
+from cuebook.backends.sqlite.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
 from cuebook.backends.sqlite.writes import begin, bind, set_head
-from cuebook.errors import Busy, Conflict, LeaseLost
+from cuebook.errors import Busy, LeaseLost
 from cuebook.ports.store import Closing, Lease, Opening
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 
 
-def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, failpoints: Failpoints) -> Lease:
-    """Store the caller's posts, the step and its manifest, and take the lease: from here on the query is safe."""
+def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, failpoints: Failpoints) -> Lease | None:
+    """Store the caller's posts, the step and its manifest, and take the lease: from here on the query is safe.
+
+    A turn whose lease ran out is ended first. None when that stored a post: then only the ending is to be kept, and the
+    caller reads again.
+    """
     failpoints("open.begin")
     user = opening.user or scope.user
     row = begin(connection, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
+    _compare(row, opening)
     if row["lease_until"]:
+        if _end_expired(connection, row, now=opening.now):
+            return None
+        row = base.need(connection, scope, opening.conversation)
+    tip = _place(connection, row, opening)
+    if opening.mode is not None:
+        _set_mode(connection, row, opening.mode)
+    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq)
+    for text in opening.texts.values():
+        keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
+    if opening.idempotency:
+        bind(connection, scope, row, opening.idempotency, turn=lease.turn, response=b"", now=opening.now)
+    failpoints("open.stored")
+    return lease
+
+
+def _compare(row: Row, opening: Opening) -> None:
+    """Raise Busy while another turn holds the lease, Conflict when the state is not the one that was read."""
+    if row["lease_until"] and row["lease_until"] >= opening.now:
         msg = f"a turn is running in conversation {opening.conversation!r}"
         raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
     if row["head"] != opening.expected_head or row["last_seq"] != opening.expected_last_seq:
         raise base.moved(opening.conversation)
-    tip = grow(connection, row, opening.drafts, tip_at(connection, row["tenant"], row["no"], opening.parent))
+
+
+def _place(connection: sqlite3.Connection, row: Row, opening: Opening) -> Tip:
+    """Store the caller's posts and move the head as the opening says; answers with the post to be answered."""
+    start = tip_at(connection, row["tenant"], row["no"], opening.parent)
+    tip = grow(connection, row, opening.drafts, start)
     if opening.moves_head and opening.drafts:
-        settle_head(connection, row, tip, now=opening.now)
+        settle_head(connection, row, start, tip, now=opening.now)
     elif opening.moves_head and tip.seq != row["head"]:
         set_head(connection, row, tip.seq, now=opening.now)
     elif opening.drafts:
         save_growth(connection, row, now=opening.now)
-    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq)
-    for text in opening.texts.values():
-        keep(connection, row["tenant"], row["no"], text.encode("utf-8"))
-    if opening.idempotency:
-        bind(connection, row, opening.idempotency, turn=lease.turn, response=b"", now=opening.now)
-    failpoints("open.stored")
-    return lease
+    return tip
+
+
+def _set_mode(connection: sqlite3.Connection, row: Row, mode: str) -> None:
+    metadata = json.loads(row["metadata"])
+    if metadata.get("mode") != mode:
+        metadata["mode"] = mode
+        run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(metadata, ensure_ascii=False))
 
 
 def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening: Opening, *, base_seq: int) -> Lease:
     tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
     metadata = json.dumps(opening.metadata, ensure_ascii=False)
     if opening.turn:
-        continued = run(connection, "turn_step", tenant=tenant, no=no, n=opening.turn, fence=fence, metadata=metadata).fetchone()
+        continued = run(
+            connection, "turn_step", tenant=tenant, no=no, n=opening.turn, fence=fence, metadata=metadata
+        ).fetchone()
         if continued is None:
             raise base.moved(opening.conversation)
         turn, (step, round_) = opening.turn, continued
@@ -69,7 +100,17 @@ def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening:
         )
     manifest = msgspec.json.encode(opening.manifest)
     moves = int(opening.moves_head)
-    run(connection, "step_insert", tenant=tenant, no=no, turn=turn, n=step, manifest=manifest, base=base_seq, moves_head=moves)
+    run(
+        connection,
+        "step_insert",
+        tenant=tenant,
+        no=no,
+        turn=turn,
+        n=step,
+        manifest=manifest,
+        base=base_seq,
+        moves_head=moves,
+    )
     until = opening.now + opening.lease_s
     turns = max(turn, row["turns"])
     run(connection, "conversation_lease", no=no, turns=turns, fence=fence, turn=turn, until=until, open_round=round_)
@@ -86,9 +127,7 @@ def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening:
 
 
 def _leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
-    """A turn that still waits for its tools is interrupted when another one begins."""
-    if not row["open_round"]:
-        return
+    """Interrupt a turn that still waits for its tools when another one begins."""
     for turn in rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=1):
         if turn["state"] == "running":
             _end_turn(connection, row, turn, state="interrupted", reply_seq=turn["reply_seq"], now=now)
@@ -110,10 +149,10 @@ def _end_turn(connection: sqlite3.Connection, row: Row, turn: Row, *, state: str
 
 
 def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
-    """The conversation's row, if the lease is still ours."""
+    """Give the conversation's row, if the lease is still ours."""
     row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
     if row is None or row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
-        msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over; what came after that is not stored"
+        msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over; what came later is not stored"
         raise LeaseLost(msg)
     return row
 
@@ -125,7 +164,15 @@ def checkpoint(
     row = _held(connection, lease)
     run(connection, "conversation_renew", no=row["no"], fence=lease.fence, turn=lease.turn, until=now + lease_s)
     if partial:
-        run(connection, "step_partial", tenant=row["tenant"], no=row["no"], turn=lease.turn, n=lease.step, partial=partial)
+        run(
+            connection,
+            "step_partial",
+            tenant=row["tenant"],
+            no=row["no"],
+            turn=lease.turn,
+            n=lease.step,
+            partial=partial,
+        )
     failpoints("checkpoint.stored")
 
 
@@ -144,7 +191,7 @@ def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, 
     step = one(connection, "step_last", tenant=tenant, no=no, turn=n)
     if turn is None or step is None or step["n"] != step_n:
         raise base.moved(row["id"])
-    reply_seq = _reply(connection, row, closing.reply, step, now=closing.now) if closing.reply else 0
+    reply_seq = _reply(connection, row, closing, closing.reply, step) if closing.reply else 0
     usage = msgspec.json.encode(closing.usage) if closing.usage else None
     run(
         connection,
@@ -175,18 +222,21 @@ def _finish_step(connection: sqlite3.Connection, row: Row, n: int, step_n: int, 
     return reply_seq
 
 
-def _reply(connection: sqlite3.Connection, row: Row, reply: Draft, step: Row, *, now: float) -> int:
+def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Draft, step: Row) -> int:
     """Store a reply behind its query, or behind what was stored on the same path while it was spoken."""
     tenant, no, parent = row["tenant"], row["no"], step["base"]
     heads = bool(step["moves_head"])
     if heads and row["head"] != parent:
-        heads = on_path(runs_to(connection, tenant, no, row["head"]), parent)
+        heads = parent == 0 or on_path(runs_to(connection, tenant, no, row["head"]), parent)
         parent = row["head"] if heads else parent
-    tip = grow(connection, row, [reply], tip_at(connection, tenant, no, parent))
+    start = tip_at(connection, tenant, no, parent)
+    tip = grow(connection, row, [reply], start)
+    for other in closing.others:
+        grow(connection, row, [other], start)
     if heads:
-        settle_head(connection, row, tip, now=now)
+        settle_head(connection, row, start, tip, now=closing.now)
     else:
-        save_growth(connection, row, now=now)
+        save_growth(connection, row, now=closing.now)
     return tip.seq
 
 
@@ -195,15 +245,31 @@ def expire(connection: sqlite3.Connection, *, now: float, limit: int, failpoints
     ended = rows(connection, "leases_ended", now=now, limit=limit)
     for due in ended:
         row = one(connection, "conversation_by_no", tenant=due["tenant"], no=due["no"])
-        if row is None:
-            continue
-        step = one(connection, "step_last", tenant=row["tenant"], no=row["no"], turn=row["lease_turn"])
-        if step is None:
-            raise Conflict("a lease without its step")
-        reply = draft_decoder.decode(step["partial"]) if step["partial"] else None
-        closing = Closing(state="interrupted", now=now, reply=reply, error="the process that answered went away")
-        fence = row["fence"]
-        _finish_step(connection, row, row["lease_turn"], step["n"], closing)
-        run(connection, "conversation_fence", no=row["no"], fence=fence + 1)
+        if row is not None:
+            _end_expired(connection, row, now=now)
     failpoints("expire.stored")
     return len(ended)
+
+
+def _end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
+    """End the turn that holds the lease and outdate the lease; answers with the seq of what had come, 0 for nothing."""
+    tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
+    step = one(connection, "step_last", tenant=tenant, no=no, turn=row["lease_turn"])
+    reply_seq = 0
+    if step is None:
+        run(connection, "conversation_release", no=no, open_round=0, now=row["updated_at"])
+    else:
+        reply = _kept(connection, row, step["partial"])
+        closing = Closing(state="interrupted", now=now, reply=reply, error="the process that answered went away")
+        reply_seq = _finish_step(connection, row, row["lease_turn"], step["n"], closing)
+    run(connection, "conversation_fence", no=no, fence=fence)
+    return reply_seq
+
+
+def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Draft | None:
+    """Give what a checkpoint kept as the post it becomes, unless a post took its id meanwhile."""
+    if not partial:
+        return None
+    draft = draft_decoder.decode(partial)
+    taken = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+    return None if taken else msgspec.structs.replace(draft, state="interrupted")

@@ -8,7 +8,7 @@ from cuebook.backends.sqlite import base
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.rows import conversation as conversation_record
-from cuebook.backends.sqlite.tree import SHIFT, backlog, grow, mark_on, runs_to, settle_head, tip_at
+from cuebook.backends.sqlite.tree import SHIFT, grow, settle_head, tip_at, turn_to
 from cuebook.errors import Conflict, NotFound
 from cuebook.ports.store import Appended, Batch
 from cuebook.records.conversation import Conversation, Draft
@@ -16,9 +16,15 @@ from cuebook.records.memory import Scope
 
 
 def begin(
-    connection: sqlite3.Connection, scope: Scope, conversation: str, *, user: str | None, persona: str | None, now: float
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation: str,
+    *,
+    user: str | None,
+    persona: str | None,
+    now: float,
 ) -> Row:
-    """A conversation's row, made if it does not exist yet."""
+    """Give a conversation's row, made if it does not exist yet."""
     row = base.find(connection, scope, conversation)
     if row is not None:
         return row
@@ -44,12 +50,12 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
     fresh = _fresh(connection, row, batch.drafts)
     if fresh:
         parent = row["head"] if batch.parent is None else _seq_of(connection, row, batch.parent)
-        tip = grow(connection, row, fresh, tip_at(connection, row["tenant"], row["no"], parent))
-        settle_head(connection, row, tip, now=batch.now)
+        start = tip_at(connection, row["tenant"], row["no"], parent)
+        settle_head(connection, row, start, grow(connection, row, fresh, start), now=batch.now)
     answer = Appended(len(fresh), row["last_seq"])
     if batch.idempotency:
         response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()
-        bind(connection, row, batch.idempotency, turn=0, response=response, now=batch.now)
+        bind(connection, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
     failpoints("append.stored")
     return answer
 
@@ -65,7 +71,9 @@ def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) 
         if known is None:
             fresh[draft.id] = draft
         elif known != draft.digest:
-            msg = f"post id {draft.id!r} is taken by other content in conversation {row['id']!r}; send it under a new id"
+            msg = (
+                f"post id {draft.id!r} is taken by other content in conversation {row['id']!r}; send it under a new id"
+            )
             raise Conflict(msg)
     return list(fresh.values())
 
@@ -79,16 +87,23 @@ def _seq_of(connection: sqlite3.Connection, row: Row, post: str) -> int:
 
 
 def bind(
-    connection: sqlite3.Connection, row: Row, idempotency: tuple[str, bytes], *, turn: int, response: bytes, now: float
+    connection: sqlite3.Connection,
+    scope: Scope,
+    row: Row,
+    idempotency: tuple[str, bytes],
+    *,
+    turn: int,
+    response: bytes,
+    now: float,
 ) -> None:
-    """Bind an Idempotency-Key to what it did, in the same transaction. Conflict if another request took it meanwhile."""
+    """Bind an Idempotency-Key to what it did, in the same transaction. Conflict if another request took it."""
     key, digest = idempotency
     try:
         run(
             connection,
             "idempotency_insert",
             tenant=row["tenant"],
-            key=key,
+            key=base.own_key(scope, key),
             digest=digest,
             no=row["no"],
             turn=turn,
@@ -115,11 +130,8 @@ def move_head(
 
 def set_head(connection: sqlite3.Connection, row: Row, seq: int, *, now: float) -> None:
     """Move the head to a stored post."""
-    tenant, no = row["tenant"], row["no"]
-    mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, seq))
-    count, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, seq), mark)
-    row.update(head=seq, mark=mark, backlog=count, backlog_tokens=tokens)
-    run(connection, "conversation_head", no=no, head=seq, mark=mark, backlog=count, backlog_tokens=tokens, now=now)
+    turn_to(connection, row, tip_at(connection, row["tenant"], row["no"], seq))
+    connection.execute(base.SQL["conversation_head"], {**row, "now": max(now, row["updated_at"])})
 
 
 def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, failpoints: Failpoints) -> dict[str, int]:
