@@ -18,6 +18,7 @@ __all__ = [
     "Conflict",
     "CuebookError",
     "InvalidInput",
+    "KeyReused",
     "LeaseLost",
     "NotFound",
     "StoreFull",
@@ -44,6 +45,10 @@ class InvalidInput(CuebookError):
 
 class TooLarge(InvalidInput):
     """The input is larger than the limit."""
+
+
+class KeyReused(InvalidInput):
+    """The Idempotency-Key was used for another request; choose a new one."""
 
 
 class NotFound(CuebookError):

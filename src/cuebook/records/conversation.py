@@ -4,7 +4,7 @@ A post never changes once stored. `message` is its text view; `parts` keep every
 verbatim as a client or provider sent it, so that what must go back unchanged (signatures, call ids, unknown fields) does.
 """
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -12,9 +12,9 @@ Role = Literal["user", "assistant", "tool", "system", "summary"]
 PostState = Literal["complete", "interrupted"]
 RoundState = Literal["created", "finished", "failed"]
 
-ASSISTANT = "assistant"
-TOOL = "tool"
-SYSTEM = "system"
+ASSISTANT: Final = "assistant"
+TOOL: Final = "tool"
+SYSTEM: Final = "system"
 
 #: D's attachment types (seed 003) and those the OpenAI wire needs beside them. Anything else loads as `opaque`.
 PART_TYPES = frozenset({

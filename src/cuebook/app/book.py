@@ -1,0 +1,263 @@
+"""The public API: a book opens, answers, assembles, stores, finds, shows and replays."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.compose import compose
+from cuebook.app.conversations import Conversations
+from cuebook.app.load import load_config
+from cuebook.app.memory import Memory
+from cuebook.app.turns import Turns
+from cuebook.config import Config, Settings, StoreConfig
+from cuebook.engine import relay as relaying
+from cuebook.engine import turn as turning
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import Posted
+from cuebook.engine.relay import Call, Head
+from cuebook.engine.turn import Chunk
+from cuebook.engine.worker import Worker
+from cuebook.errors import CuebookError, InvalidInput
+from cuebook.ports.clock import Clock
+from cuebook.ports.dice import Dice
+from cuebook.ports.model import Model, RelayRequest, Upstream
+from cuebook.ports.store import Appended
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Ask, Window
+
+
+class Reply(Struct, frozen=True, kw_only=True):
+    """An answer: its text, the same as plain text, and how it came about."""
+
+    text: str
+    text_plain: str
+    conversation: str
+    turn: int
+    metadata: dict[str, Any]
+    window: Window | None
+
+
+class Cuebook:
+    """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it and does its work behind; leaving closes it."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        model: Model | None = None,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+        upstream: Upstream | None = None,
+        worker: bool = True,
+    ) -> None:
+        self.config = config
+        self._given = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        self._works = worker
+        self._desk: Desk | None = None
+        self._upstream: Upstream | None = None
+        self._worker: Worker | None = None
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path | Config | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        model: Model | None = None,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+        upstream: Upstream | None = None,
+        worker: bool = True,
+    ) -> "Cuebook":
+        """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory that is gone when it closes.
+
+        `model` (any object of the Model protocol) answers in the place of the configured one. Raises InvalidInput.
+        """
+        if where is None:
+            config = Config(settings=Settings(store=StoreConfig(url=":memory:")))
+        elif isinstance(where, Config):
+            config = where
+        else:
+            config = load_config(where, arguments=arguments)
+        return cls(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        desk, self._upstream = await loop.run_in_executor(None, lambda: compose(self.config, **self._given))  # type: ignore[arg-type]
+        self._desk = desk
+        self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
+        if self._works:
+            self._worker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the work behind and close store and connections."""
+        if self._desk is None or self._worker is None:
+            return
+        await self._worker.stop()
+        await self._desk.model.aclose()
+        if self._upstream is not None:
+            await self._upstream.aclose()
+        await self._desk.store.aclose()
+        self._desk = None
+
+    @property
+    def desk(self) -> Desk:
+        """What the engine works with; for this package."""
+        if self._desk is None:
+            msg = "the book is not open; use `async with Cuebook.open(...) as book:`"
+            raise CuebookError(msg)
+        return self._desk
+
+    @property
+    def conversations(self) -> Conversations:
+        """Transcripts: list, read, move the head, export, delete."""
+        return Conversations(self.desk)
+
+    @property
+    def turns(self) -> Turns:
+        """Turns: show every block of a prompt, replay it."""
+        return Turns(self.desk)
+
+    @property
+    def memory(self) -> Memory:
+        """What is remembered: search, items, the summary."""
+        return Memory(self.desk)
+
+    async def ask(self, ask: Ask) -> Reply:
+        """Answer. The query is durable before the model is asked, the answer before this returns."""
+        last: Chunk | None = None
+        async for chunk in self.stream(ask):
+            last = chunk
+        if last is None or last.type != "final_response":
+            msg = "the turn gave no answer"
+            raise CuebookError(msg)
+        return Reply(
+            text=last.text,
+            text_plain=last.plain,
+            conversation=ask.conversation,
+            turn=last.turn,
+            metadata=last.metadata,
+            window=last.window,
+        )
+
+    async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
+        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays, as interrupted."""
+        _check(ask)
+        async for chunk in turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask)):
+            yield chunk
+
+    async def assemble(self, ask: Ask) -> Window:
+        """Build the prompt an ask would get. No model is called and nothing is stored."""
+        return (await self.assemble_with_metadata(ask))[0]
+
+    async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
+        """The same, with the reply's `metadata`."""
+        _check(ask)
+        return await turning.assemble(self.desk, Scope(user=ask.user), ask)
+
+    async def append(
+        self,
+        conversation: str,
+        posts: Sequence[Posted | Mapping[str, Any]],
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        parent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Appended:
+        """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings."""
+        return await self.conversations.append(
+            conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+        )
+
+    async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:  # noqa: ASYNC109
+        """Wait until nothing is due; answers with what is still due by kind, empty when settled."""
+        if self._worker is None:
+            return {}
+        return await self._worker.settle(timeout_s=timeout, conversation=conversation)
+
+    async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
+        """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
+        async for piece in relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call)):
+            yield piece
+
+    def _model_for(self, call: Call) -> str | None:
+        """The upstream's model for a request that names a persona."""
+        try:
+            named = msgspec.json.decode(call.body, type=_Named).model
+        except msgspec.DecodeError:
+            return None
+        if named not in self.desk.personas or self._upstream is None:
+            return None
+        model = self.desk.personas[named].other.get("model") or self.config.settings.model.name
+        if not isinstance(model, str) or not model:
+            msg = f"model {named!r} is a persona and names no upstream model; set model.name, or the persona's `model`"
+            raise InvalidInput(msg, where="model")
+        return model
+
+    async def pass_through(self, request: RelayRequest) -> AsyncIterator[Head | bytes]:
+        """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept."""
+        if self._upstream is None:
+            msg = f"{request.path}: there is no upstream; start with `cuebook serve --upstream URL`"
+            raise InvalidInput(msg, where="path")
+        answer = await self._upstream.send(request)
+        try:
+            yield Head(status=answer.status, headers=answer.headers)
+            async for chunk in answer.chunks():
+                yield chunk
+        finally:
+            await answer.aclose()
+
+    @property
+    def upstream_url(self) -> str | None:
+        """The upstream's address, None without one."""
+        return self._upstream.base_url if self._upstream else None
+
+    @property
+    def personas(self) -> list[str]:
+        """Ids of the personas."""
+        return sorted(self.desk.personas)
+
+    async def check(self) -> dict[str, Any]:
+        """Whether store and model are ready, and what they are."""
+        store = await self.desk.store.check()
+        return {
+            "store": store,
+            "model": self.desk.model.name,
+            "hasModel": self.desk.model.name != "cuebook-recall" or self._upstream is not None,
+            "upstream": self.upstream_url,
+            "personas": self.personas,
+        }
+
+
+class _Named(Struct):
+    model: str = ""
+
+
+def _check(ask: Ask) -> None:
+    if not ask.conversation:
+        msg = "conversation: empty; name the conversation"
+        raise InvalidInput(msg, where="conversation")
+    if not ask.text and not ask.attachments:
+        msg = "text: empty; say something"
+        raise InvalidInput(msg, where="message")
+    if ask.token_budget is not None and ask.token_budget < 1:
+        msg = f"token_budget: {ask.token_budget} is no number of tokens"
+        raise InvalidInput(msg, where="tokenBudget")
+
+
+def _digest(ask: Ask) -> bytes:
+    fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
+    return hashlib.blake2b(msgspec.json.encode(fields), digest_size=16).digest()

@@ -1,0 +1,142 @@
+"""How a book is put together from its configuration."""
+
+import os
+from pathlib import Path
+
+from cuebook.app.load import load_compaction, load_personas
+from cuebook.assembly.budget import Limits
+from cuebook.assembly.cache import CacheRule, rule_for, rule_named
+from cuebook.assembly.tokens import counter
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.openai import HttpUpstream, OpenAIModel
+from cuebook.backends.recalled import RecalledModel
+from cuebook.backends.sqlite.connect import MEMORY
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.backends.system import SystemClock, SystemDice, book_key
+from cuebook.config import Config
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import Writer
+from cuebook.engine.lines import Lines
+from cuebook.errors import InvalidInput
+from cuebook.ports.clock import Clock
+from cuebook.ports.dice import Dice
+from cuebook.ports.model import Model, Upstream
+from cuebook.records.redact import Redactor
+
+
+def compose(
+    config: Config, *, model: Model | None = None, clock: Clock | None = None, dice: Dice | None = None, upstream: Upstream | None = None
+) -> tuple[Desk, Upstream | None]:
+    """Open the store and build what the engine works with. Blocks on the file: call it in a thread where a loop runs."""
+    settings = config.settings
+    personas, default = load_personas(config)
+    compaction = load_compaction(config)
+    failpoints = Failpoints.from_environment()
+    key = book_key(_key_file(config))
+    count = counter(settings.budget.tokens)
+    upstream = upstream or _upstream(config)
+    model = model or _model(config)
+    store = SqliteStore(_database(config), synchronous=settings.store.synchronous, failpoints=failpoints)
+    desk = Desk(
+        store=store,
+        model=model,
+        work_model=_work_model(config, model, upstream),
+        clock=clock or SystemClock(),
+        dice=dice or SystemDice(),
+        writer=Writer(count, Redactor(key) if settings.secrets.redact else None, settings.server.max_post),
+        count=count,
+        limits=Limits(
+            context_tokens=settings.budget.context,
+            system_tokens=settings.budget.system,
+            reply_tokens=settings.budget.reply,
+            max_short_term_tokens=settings.budget.max_short_term,
+            window_posts=settings.budget.window_posts,
+            trigger_ratio=settings.budget.trigger,
+            memory_tokens=settings.budget.memory,
+        ),
+        key=key,
+        personas=personas,
+        default_persona=default,
+        compaction=compaction,
+        lines=Lines(settings.server.line),
+        lease_s=settings.work.lease_s,
+        checkpoint_s=settings.work.checkpoint_s,
+        recall=settings.memory.recall,
+        recall_hits=settings.memory.recall_hits,
+        cache_rule=_cache_rule(config),
+        failpoint=failpoints,
+    )
+    return desk, upstream
+
+
+def _database(config: Config) -> str:
+    url = config.settings.store.url
+    if url == MEMORY:
+        return url
+    if "://" in url and not url.startswith("sqlite:///"):
+        msg = f"store.url: {url.partition('://')[0]!r} is no store of this version; name a SQLite file, or \":memory:\""
+        raise InvalidInput(msg, where="store.url")
+    return str(Path(config.folder) / url.removeprefix("sqlite:///"))
+
+
+def _key_file(config: Config) -> Path | None:
+    named = config.settings.secrets.key_file
+    if named:
+        return Path(config.folder) / named
+    database = _database(config)
+    return None if database == MEMORY else Path(f"{database}.key")
+
+
+def _upstream(config: Config) -> HttpUpstream | None:
+    settings = config.settings.upstream
+    if not settings.url:
+        return None
+    return HttpUpstream(
+        settings.url,
+        forward_auth=settings.forward_auth,
+        api_key_env=settings.api_key_env,
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+    )
+
+
+def _model(config: Config) -> Model:
+    settings = config.settings.model
+    if settings.provider == "none":
+        return RecalledModel()
+    upstream = HttpUpstream(
+        settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=settings.timeout_s
+    )
+    return OpenAIModel(settings.name, upstream)
+
+
+def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Model | None:
+    which = config.settings.work.model
+    if which == "none":
+        return None
+    if which == "model":
+        if isinstance(model, RecalledModel):
+            msg = 'work.model is "model", and no [model] is configured; set model.provider or work.model = "none"'
+            raise InvalidInput(msg, where="work.model")
+        return model
+    if not isinstance(upstream, HttpUpstream) or not config.settings.model.name:
+        msg = 'work.model is "upstream": set upstream.url, and model.name to the upstream\'s model for the work behind'
+        raise InvalidInput(msg, where="work.model")
+    return OpenAIModel(config.settings.model.name, upstream)
+
+
+def _cache_rule(config: Config) -> CacheRule | None:
+    """The provider's cache rule that windows are judged by; a longest-prefix rule where the provider is not known."""
+    settings = config.settings
+    name = settings.upstream.cache_rule
+    if name == "off":
+        return None
+    if name != "auto":
+        return rule_named(name)
+    url = settings.upstream.url or (settings.model.base_url if settings.model.provider != "none" else "")
+    return rule_for(settings.model.name, url or None) or rule_named("openai-prefix")
+
+
+def environment_key(name: str) -> bool:
+    """Whether an API key stands in the environment, for `doctor`; its value is nobody's to see."""
+    return bool(os.environ.get(name))

@@ -1,0 +1,142 @@
+"""Transcripts of a book: stored, listed, read as posts and rounds, exported, moved and deleted."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from cuebook.app import shapes
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.relay import sender_of
+from cuebook.errors import InvalidInput, KeyReused
+from cuebook.ports.store import Appended, Batch, Page
+from cuebook.records.conversation import Conversation, Draft, Post, Round
+from cuebook.records.memory import Scope
+from cuebook.records.openai_messages import read_message
+from cuebook.records.views import role_rounds, rounds_of
+
+#: Seconds between posts that come without a time, so that their order is their time's.
+TICK_S = 0.001
+
+
+class Conversations:
+    """The conversations of a book. `user` names who asks; nobody named is the owner."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def append(
+        self,
+        conversation: str,
+        posts: Sequence[Posted | Mapping[str, Any]],
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        parent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Appended:
+        """Store posts made elsewhere, all or none. The same id with the same content is stored once; with other content: Conflict."""
+        if not conversation:
+            msg = "conversation: empty; name the conversation"
+            raise InvalidInput(msg, where="conversation")
+        check_text(conversation, "conversation")
+        if not posts:
+            msg = "posts: empty; send at least one"
+            raise InvalidInput(msg, where="posts")
+        now = self._desk.clock.now()
+        drafts = [self._draft(each, number, user, persona, now) for number, each in enumerate(posts)]
+        key = None
+        if idempotency_key:
+            key = (idempotency_key, _digest(conversation, drafts, parent))
+            if repeated := await self._repeated(Scope(user=user), *key):
+                return repeated
+        batch = Batch(
+            conversation=conversation,
+            drafts=tuple(drafts),
+            now=now,
+            user=user,
+            persona=persona,
+            parent=parent,
+            idempotency=key,
+        )
+        appended = await self._desk.store.append(Scope(user=user), batch)
+        self._desk.stirred()
+        return appended
+
+    def _draft(self, given: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float) -> Draft:
+        desk, at = self._desk, now + number * TICK_S
+        fresh = desk.dice.new_id("post")
+        try:
+            if isinstance(given, Posted):
+                check_text(given.id, "id")
+                check_text(given.sender, "sendFrom")
+                return desk.writer.posted(given, id=fresh, now=at, persona=persona, user=user)
+            fields = dict(given)
+            id_, when = fields.pop("id", None), fields.pop("timestamp", None)
+            raw = msgspec.json.encode(fields)
+            said = read_message(raw, index=number)
+            when = at if when is None else float(when)
+            return desk.writer.message(raw, said, id=id_ or fresh, sender=sender_of(said, user), now=when)
+        except InvalidInput as error:
+            where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
+            raise type(error)(f"posts[{number}]: {error}", where=where) from error
+
+    async def _repeated(self, scope: Scope, key: str, digest: bytes) -> Appended | None:
+        answered = await self._desk.store.answered(scope, key)
+        if answered is None:
+            return None
+        if answered.digest != digest:
+            msg = f"Idempotency-Key {key!r} came before with another request; choose a new key"
+            raise KeyReused(msg, where="Idempotency-Key")
+        fields = msgspec.json.decode(answered.response)
+        return Appended(fields["stored"], fields["lastSeq"])
+
+    async def list(self, *, user: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
+        """Conversations, the most recent first."""
+        return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
+
+    async def get(self, conversation: str, *, user: str | None = None) -> Conversation:
+        """One conversation. Raises NotFound."""
+        return await self._desk.store.conversation(Scope(user=user), conversation)
+
+    async def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
+        """One conversation in INTERFACE's shape, with its summary's state."""
+        scope = Scope(user=user)
+        found = await self.get(conversation, user=user)
+        summary = await self._desk.store.summary(scope, conversation)
+        head = await self._desk.store.posts_in(scope, conversation, [(found.head, found.head)]) if found.head else []
+        return shapes.conversation(found, head=head[0].id if head else None, summary=summary)
+
+    async def posts(
+        self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
+    ) -> Sequence[Post]:
+        """The posts of the head's path, oldest first; with `branches` those of all branches by seq."""
+        return await self._desk.store.posts(Scope(user=user), conversation, path=not branches, last=last)
+
+    async def rounds(
+        self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
+    ) -> Sequence[Round]:
+        """The rounds of the head's path; with `role` those posts only that it sent or got."""
+        posts = await self.posts(conversation, user=user)
+        rounds = rounds_of(posts, await self._desk.store.round_states(Scope(user=user), conversation))
+        if role is not None:
+            return role_rounds(rounds, role, include_failed=include_failed)
+        return rounds if include_failed else [each for each in rounds if each.state != "failed"]
+
+    async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
+        """Make a post the head: the other branches stay, and can be made the head again."""
+        return await self._desk.store.move_head(Scope(user=user), conversation, post, now=self._desk.clock.now())
+
+    async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
+        """Forget a conversation and everything derived from it. Counts of what went, by kind."""
+        self._desk.last.clear()
+        return await self._desk.store.delete(Scope(user=user), conversation)
+
+
+def _digest(conversation: str, drafts: Sequence[Draft], parent: str | None) -> bytes:
+    hasher = hashlib.blake2b(f"{conversation}\x00{parent}".encode(), digest_size=16)
+    for draft in drafts:
+        hasher.update(draft.digest)
+    return hasher.digest()

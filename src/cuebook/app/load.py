@@ -1,0 +1,91 @@
+"""How a project directory is read: cuebook.toml, presets, personas, and the environment, each error naming file and place."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cuebook.config import Config, build
+from cuebook.errors import InvalidInput
+from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
+from cuebook.records.persona import Persona, read_persona
+
+#: Who speaks where no persona is defined: nobody's words stand in front, a client's prompt stays as it is.
+PLAIN = Persona(id="assistant", name="Assistant")
+FILE = "cuebook.toml"
+
+
+def load_config(
+    path: str | Path | None = None, *, arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> Config:
+    """Build the configuration from a project's file (or folder), the environment and arguments.
+
+    Without a path the file is the working folder's cuebook.toml, and defaults hold where there is none.
+    """
+    environment = os.environ if environment is None else environment
+    file = Path(path) if path is not None else Path(FILE)
+    if file.is_dir():
+        file /= FILE
+    if not file.exists():
+        if path is not None:
+            msg = f"there is no {str(file)!r}; `cuebook init` makes a project directory"
+            raise InvalidInput(msg, where=str(file))
+        return build(environment=environment, arguments=arguments, folder=str(file.parent))
+    document = _read(file, "TOML", lambda text: tomllib.loads(text))
+    return build(file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent))
+
+
+def load_compaction(config: Config) -> Compaction:
+    """Read the presets file's compaction profiles; the shipped ones where there is no file."""
+    file = Path(config.folder) / config.settings.memory.presets
+    compaction = SHIPPED
+    if file.exists():
+        compaction = read_compaction(_read_json(file), file=str(config.settings.memory.presets))
+    elif "memory.presets" in config.origins:
+        msg = f"memory.presets: there is no file {str(file)!r}"
+        raise InvalidInput(msg, where="memory.presets")
+    profile = config.settings.memory.profile
+    if profile:
+        if profile not in compaction.profiles:
+            msg = f"memory.profile: no profile {profile!r}; there are {', '.join(sorted(compaction.profiles))}"
+            raise InvalidInput(msg, where="memory.profile")
+        compaction = Compaction(profiles=compaction.profiles, default=profile, by_mode=compaction.by_mode)
+    return override(compaction, config.compaction_env)
+
+
+def load_personas(config: Config) -> tuple[dict[str, Persona], str]:
+    """Read the personas of a project and the id of the default one."""
+    folder = Path(config.folder) / config.settings.persona.folder
+    personas: dict[str, Persona] = {}
+    files: dict[str, str] = {}
+    for file in sorted(folder.glob("*.json")) if folder.is_dir() else []:
+        name = f"{config.settings.persona.folder}/{file.name}"
+        persona = read_persona(_read_json(file), file=name)
+        if persona.id in personas:
+            msg = f"{name}: id: {persona.id!r} is taken by {files[persona.id]}; give each persona its own"
+            raise InvalidInput(msg, where="id")
+        personas[persona.id], files[persona.id] = persona, name
+    default = config.settings.persona.default
+    if default and default not in personas:
+        known = ", ".join(sorted(personas)) or "none"
+        msg = f"persona.default: no persona {default!r} in {str(folder)!r}; there are {known}"
+        raise InvalidInput(msg, where="persona.default")
+    personas.setdefault(PLAIN.id, PLAIN)
+    return personas, default or PLAIN.id
+
+
+def _read_json(file: Path) -> Any:
+    return _read(file, "JSON", lambda text: json.loads(text))
+
+
+def _read(file: Path, kind: str, parse: Any) -> Any:
+    try:
+        return parse(file.read_text("utf-8"))
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        raise InvalidInput(msg, where=str(file)) from error
+    except (ValueError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{file.name}: is no valid {kind} ({error})"
+        raise InvalidInput(msg, where=file.name) from error

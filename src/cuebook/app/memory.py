@@ -1,0 +1,70 @@
+"""What a book remembers: found by a query, listed as items, read as a summary."""
+
+from collections.abc import Sequence
+
+from cuebook.engine.desk import Desk
+from cuebook.engine.plan import rank_found
+from cuebook.errors import InvalidInput
+from cuebook.memory.recall import match_expression, pack, read_query
+from cuebook.ports.store import SearchLook, SearchResult
+from cuebook.records.memory import Hit, Item, Scope, Summary
+
+#: Scopes there are in this version.
+SCOPES = ("conversation", "user")
+#: The most hits one search gives.
+MOST = 200
+
+
+class Memory:
+    """The memory of a book."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        user: str | None = None,
+        scopes: Sequence[str] | None = None,
+        limit: int = 10,
+        token_budget: int | None = None,
+    ) -> list[Hit]:
+        """Posts that answer a query, best first: of the conversation named, else of all of the user's conversations.
+
+        With `token_budget` (tokens) the hits are packed by value per token. What was just stored is found at once.
+        """
+        if not 1 <= limit <= MOST:
+            msg = f"limit: {limit} is not between 1 and {MOST}"
+            raise InvalidInput(msg, where="limit")
+        for scope in scopes or ():
+            if scope not in SCOPES:
+                msg = f"scopes: no scope {scope!r}; there are {', '.join(SCOPES)}"
+                raise InvalidInput(msg, where="scopes")
+        place = conversation if scopes is None or "conversation" in scopes else None
+        if place is None and scopes is not None and "user" not in scopes:
+            return []
+        found = await self._find(query, Scope(user=user), place)
+        speakers = {each.sender for each in found.found}
+        read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now())
+        most = limit if token_budget is None else MOST
+        hits = rank_found(found.found, read, posts=found.posts, frequencies=found.frequencies, limit=most)
+        if place is None:
+            hits = [Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__} | {"scope": "user"}) for hit in hits]
+        return hits if token_budget is None else pack(hits, token_budget)[:limit]
+
+    async def _find(self, query: str, scope: Scope, conversation: str | None) -> SearchResult:
+        read = read_query(query)
+        match = match_expression(read, "{scope}")
+        if match is None:
+            return SearchResult()
+        return await self._desk.store.search(scope, SearchLook(match=match, terms=read.terms), conversation=conversation)
+
+    async def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
+        """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
+        return await self._desk.store.items(Scope(user=user), conversation, ended=ended)
+
+    async def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
+        """The rolling summary that stands for the head's path, or a named version."""
+        return await self._desk.store.summary(Scope(user=user), conversation, version=version)

@@ -1,0 +1,170 @@
+"""How records look on the wire: INTERFACE's exact shapes, camelCase, ISO 8601 times."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from cuebook.engine.plan import dropped_to_wire
+from cuebook.records.conversation import Conversation, Part, Post, Round
+from cuebook.records.memory import Hit, Item, Summary
+from cuebook.records.turn import Turn, Window
+
+Wire = dict[str, Any]
+
+
+def iso(when: float | None) -> str | None:
+    """A Unix time as ISO 8601 UTC."""
+    if when is None:
+        return None
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def part(value: Part) -> Wire:
+    """An attachment."""
+    return {"type": value.type, "content": value.content} | ({"extra": value.extra} if value.extra is not None else {})
+
+
+def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
+    """A post. `ids` name posts by seq, so that `parent` is an id."""
+    shown: Wire = {
+        "id": value.id,
+        "seq": value.seq,
+        "parent": (ids or {}).get(value.parent),
+        "sendFrom": value.sender,
+        "sendTo": value.recipient,
+        "role": value.role,
+        "message": value.message,
+        "attachments": [part(each) for each in value.parts],
+        "timestamp": iso(value.created_at),
+        "tokens": value.tokens,
+        "state": value.state,
+    }
+    return shown
+
+
+def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
+    """A round with its posts."""
+    return {
+        "id": value.id,
+        "seq": value.seq,
+        "userQuery": value.user_query,
+        "state": value.state,
+        "posts": [post(each, ids) for each in value.posts],
+    }
+
+
+def conversation(value: Conversation, *, head: str | None = None, summary: Summary | None = None) -> Wire:
+    """A conversation's own data; A's state stands in its metadata."""
+    metadata = dict(value.metadata)
+    if summary is not None:
+        metadata["rollingSummaryState"] = summary_state(summary)
+    return {
+        "id": value.id,
+        "userId": value.user,
+        "personaId": value.persona,
+        "participants": list(value.participants),
+        "head": head,
+        "lastSeq": value.last_seq,
+        "turns": value.turns,
+        "createdAt": iso(value.created_at),
+        "updatedAt": iso(value.updated_at),
+        "metadata": metadata,
+    }
+
+
+def summary_state(value: Summary) -> Wire:
+    """A's `rollingSummaryState`."""
+    return {
+        "updatedAt": iso(value.created_at),
+        "summaryText": value.markdown,
+        "summaryJson": value.memory_json,
+        "summaryUptoTimestamp": iso(value.upto_at),
+        "summaryUptoSeq": value.upto_seq,
+        "version": value.version,
+        "madeBy": value.made_by,
+    }
+
+
+def window(value: Window) -> Wire:
+    """A window as `/api/assemble` gives it."""
+    return {
+        "tokens": value.tokens,
+        "budget": value.budget,
+        "stablePrefixRatio": value.stable_prefix_ratio,
+        "cache": value.cache,
+        "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in value.anchors],
+        "blocks": [
+            {"kind": block.kind, "source": block.source, "role": block.role, "tokens": block.tokens, "text": block.text}
+            | ({"cut": True} if block.form == "cut" else {})
+            | ({"compressed": True} if block.form == "compressed" else {})
+            for block in value.blocks
+        ],
+        "dropped": [dropped_to_wire(each) for each in value.dropped],
+    }
+
+
+def messages(value: Window) -> list[Any]:
+    """A window's messages as JSON objects."""
+    return [msgspec.json.decode(message) for message in value.messages]
+
+
+def turn(value: Turn, *, query: str, reply: str, shown: Window | None) -> Wire:
+    """A turn with its window."""
+    return {
+        "turn": value.n,
+        "state": value.state,
+        "query": query,
+        "reply": reply or value.partial,
+        "window": window(shown) if shown else None,
+        "metadata": value.metadata,
+        "createdAt": iso(value.created_at),
+        "closedAt": iso(value.closed_at),
+        "steps": [
+            {
+                "step": step.n,
+                "state": step.state,
+                "tokens": step.manifest.tokens,
+                "budget": step.manifest.budget,
+                "usage": msgspec.to_builtins(step.usage) if step.usage else None,
+                **({"error": step.error} if step.error else {}),
+            }
+            for step in value.steps
+        ],
+    }
+
+
+def hit(value: Hit) -> Wire:
+    """A search hit."""
+    return {
+        "memoryId": value.memory_id,
+        "kind": value.kind,
+        "text": value.text,
+        "score": value.score,
+        "scope": value.scope,
+        "sources": list(value.sources),
+        "tokens": value.tokens,
+        "timestamp": iso(value.timestamp),
+        "why": value.why,
+    }
+
+
+def item(value: Item) -> Wire:
+    """A remembered item."""
+    return {
+        "id": value.id,
+        "category": value.category,
+        "text": value.text,
+        "sources": list(value.sources),
+        "trust": value.trust,
+        "confidence": value.confidence,
+        "validFrom": iso(value.valid_from),
+        "validTo": iso(value.valid_to),
+        "supersedes": value.supersedes,
+    }
+
+
+def ids_of(posts: Sequence[Post]) -> dict[int, str]:
+    """Post ids by seq."""
+    return {each.seq: each.id for each in posts}

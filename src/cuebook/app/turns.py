@@ -1,0 +1,94 @@
+"""Turns of a book: what each prompt held and why, and the same prompt rendered again."""
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cuebook.app import shapes
+from cuebook.assembly.manifest import digests_of, ranges_of, restore
+from cuebook.assembly.window import RENDERER, render
+from cuebook.engine.desk import Desk
+from cuebook.errors import NotFound
+from cuebook.records.digest import messages_digest
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Manifest, Turn, Window
+
+Verdict = Literal["identical", "erased", "renderer-changed", "altered"]
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """A window rendered again. `window` is None where something of it was erased."""
+
+    verdict: Verdict
+    digest: str
+    window: Window | None
+    reason: str = ""
+
+
+class Turns:
+    """The turns of a book's conversations."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
+        """One turn. Raises NotFound."""
+        return await self._desk.store.turn(Scope(user=user), conversation, n)
+
+    async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
+        """The newest turns, oldest first."""
+        return await self._desk.store.turns(Scope(user=user), conversation, last=last)
+
+    async def show(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> dict[str, Any]:
+        """A turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
+        scope = Scope(user=user)
+        turn = await self.get(conversation, n, user=user)
+        replay = await self._render(scope, conversation, self._manifest(turn, step))
+        seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
+        posts = {post.seq: post for post in await self._desk.store.posts_in(scope, conversation, seqs)}
+        query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
+        shown = shapes.turn(
+            turn,
+            query=(query.message or "") if query else "",
+            reply=(reply.message or "") if reply else "",
+            shown=replay.window,
+        )
+        return shown | {"replay": replay.verdict}
+
+    async def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
+        """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
+        turn = await self.get(conversation, n, user=user)
+        return await self._render(Scope(user=user), conversation, self._manifest(turn, step))
+
+    def _manifest(self, turn: Turn, step: int | None) -> Manifest:
+        for each in turn.steps:
+            if each.n == (step or turn.steps[-1].n):
+                return each.manifest
+        msg = f"turn {turn.n} has no step {step}; it has steps 1 to {len(turn.steps)}"
+        raise NotFound(msg)
+
+    async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
+        found = await self._desk.store.conversation(scope, conversation)
+        posts = await self._desk.store.posts_in(scope, conversation, ranges_of(manifest))
+        texts = await self._desk.store.texts(scope, digests_of(manifest))
+        try:
+            sheet = restore(manifest, posts, texts, user=found.user)
+        except NotFound as erased:
+            return Replay(verdict="erased", digest="", window=None, reason=str(erased))
+        window = render(
+            sheet,
+            manifest.dropped,
+            budget=manifest.budget,
+            tools_tokens=manifest.tools_tokens,
+            count=self._desk.count,
+        )
+        digest = messages_digest(window.messages)
+        ratio = manifest.stable_prefix_ratio
+        fields = {name: getattr(window, name) for name in window.__struct_fields__}
+        window = Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors}))
+        if digest == manifest.digest:
+            return Replay(verdict="identical", digest=digest, window=window)
+        if manifest.renderer != RENDERER:
+            reason = f"rendered by version {manifest.renderer}, this is {RENDERER}"
+            return Replay(verdict="renderer-changed", digest=digest, window=window, reason=reason)
+        return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")

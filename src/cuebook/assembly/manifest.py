@@ -1,0 +1,170 @@
+"""How a window is remembered in O(what changed): seq ranges and digests, enough to render it again (N2)."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from cuebook.assembly.partition import Partition, Placed
+from cuebook.assembly.window import RENDERER, ClientSystem, Sheet, Text
+from cuebook.errors import NotFound
+from cuebook.records.conversation import PathPost
+from cuebook.records.digest import messages_digest, text_digest
+from cuebook.records.openai_messages import read_message
+from cuebook.records.turn import Block, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
+
+CLIENT = "client:system"
+
+
+class Remembered(Struct, frozen=True):
+    """A manifest and the derived texts it names, by digest (hex)."""
+
+    manifest: Manifest
+    texts: dict[str, str]
+
+
+def remember(window: Window, sheet: Sheet, *, summary_version: int, tools: str = "") -> Remembered:
+    """Make the manifest of a rendered window."""
+    texts: dict[str, str] = {}
+
+    def keep(text: str) -> str:
+        digest = text_digest(text)
+        texts[digest] = text
+        return digest
+
+    tokens: dict[tuple[str, str], int] = {(block.kind, block.source): block.tokens for block in window.blocks}
+    front = [_text(text, tokens, keep(text.text)) for text in sheet.front]
+    front += [
+        ManifestText("section", CLIENT, system.role, tokens.get(("section", CLIENT), 0), keep(system.wire.decode()))
+        for system in sheet.client
+    ]
+    if sheet.summary:
+        front.append(_text(sheet.summary, tokens, keep(sheet.summary.text)))
+    manifest = Manifest(
+        renderer=RENDERER,
+        budget=window.budget,
+        tokens=window.tokens,
+        front=tuple(front),
+        path=tuple(_ranges(sheet.partition.kept)),
+        volatile=tuple(_text(text, tokens, keep(text.text)) for text in sheet.volatile),
+        query=sheet.query,
+        fence=sheet.fence,
+        dropped=window.dropped,
+        anchors=window.anchors,
+        digest=messages_digest(window.messages),
+        stable_prefix_ratio=window.stable_prefix_ratio,
+        cut={placed.post.seq: placed.tokens for placed in sheet.partition.kept if placed.form == "cut"},
+        tools_digest=keep(tools) if tools else "",
+        tools_tokens=window.tools_tokens,
+        summary_version=summary_version,
+    )
+    return Remembered(manifest, texts)
+
+
+def _text(text: Text, tokens: Mapping[tuple[str, str], int], digest: str) -> ManifestText:
+    return ManifestText(text.kind, text.source, text.role, tokens.get((text.kind, text.source), 0), digest)
+
+
+def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
+    """Consecutive seqs of one form as one range."""
+    ranges: list[tuple[int, int, Form, int]] = []
+    for placed in kept:
+        seq = placed.post.seq
+        if ranges and ranges[-1][1] == seq - 1 and ranges[-1][2] == placed.form:
+            first, _, form, tokens = ranges[-1]
+            ranges[-1] = (first, seq, form, tokens + placed.tokens)
+        else:
+            ranges.append((seq, seq, placed.form, placed.tokens))
+    return [ManifestRange(*each) for each in ranges]
+
+
+def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
+    """Posts left out as ranges of consecutive seqs, oldest first."""
+    found: list[Dropped] = []
+    for post in posts:
+        if found and found[-1].last == post.seq - 1:
+            last = found[-1]
+            found[-1] = Dropped(
+                kind="post",
+                reason=reason,
+                tokens=last.tokens + post.tokens,
+                count=last.count + 1,
+                first=last.first,
+                last=post.seq,
+            )
+        else:
+            found.append(Dropped(kind="post", reason=reason, tokens=post.tokens, first=post.seq, last=post.seq))
+    return found
+
+
+def digests_of(manifest: Manifest) -> list[str]:
+    """The texts a manifest needs."""
+    texts = [text.digest for text in (*manifest.front, *manifest.volatile)]
+    return texts + ([manifest.tools_digest] if manifest.tools_digest else [])
+
+
+def ranges_of(manifest: Manifest) -> list[tuple[int, int]]:
+    """The posts a manifest needs."""
+    return [(each.first, each.last) for each in manifest.path]
+
+
+def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, str], *, user: str | None) -> Sheet:
+    """The sheet a window was rendered from. Raises NotFound where a post or text of it was erased."""
+    by_seq = {post.seq: post for post in posts}
+    kept: list[Placed] = []
+    for each in manifest.path:
+        for seq in range(each.first, each.last + 1):
+            if seq not in by_seq:
+                msg = f"post {seq} of this window was erased"
+                raise NotFound(msg)
+            kept.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))
+    front, client, summary = _restore_front(manifest, texts)
+    return Sheet(
+        front=front,
+        client=client,
+        summary=summary,
+        partition=Partition(kept=tuple(kept), dropped=(), tokens=sum(placed.tokens for placed in kept)),
+        volatile=tuple(
+            Text(kind=text.kind, source=text.source, role=text.role, text=_known(texts, text.digest)) for text in manifest.volatile
+        ),
+        fence=manifest.fence,
+        query=manifest.query,
+        user=user,
+    )
+
+
+def _placed(post: PathPost, form: Form, cut: int | None) -> Placed:
+    if form == "cut":
+        return Placed(post, form, cut or post.tokens)
+    return Placed(post, form, post.small_tokens if form == "compressed" else post.tokens)
+
+
+def _restore_front(
+    manifest: Manifest, texts: Mapping[str, str]
+) -> tuple[tuple[Text, ...], tuple[ClientSystem, ...], Text | None]:
+    front: list[Text] = []
+    client: list[ClientSystem] = []
+    summary: Text | None = None
+    for each in manifest.front:
+        text = _known(texts, each.digest)
+        if each.source == CLIENT:
+            client.append(ClientSystem(role=each.role, text=read_message(text.encode()).message, wire=text.encode()))
+        elif each.kind == "summary":
+            summary = Text(kind=each.kind, source=each.source, role=each.role, text=text)
+        else:
+            front.append(Text(kind=each.kind, source=each.source, role=each.role, text=text))
+    return tuple(front), tuple(client), summary
+
+
+def _known(texts: Mapping[str, str], digest: str) -> str:
+    if digest not in texts:
+        msg = f"a text of this window was erased (digest {digest})"
+        raise NotFound(msg)
+    return texts[digest]
+
+
+def token_sums(blocks: Sequence[Block]) -> dict[str, int]:
+    """Tokens of a window by kind of block."""
+    sums: dict[str, int] = {}
+    for block in blocks:
+        sums[block.kind] = sums.get(block.kind, 0) + block.tokens
+    return sums

@@ -1,0 +1,220 @@
+"""The OpenAI wire over a raw HTTP client: an upstream that requests are relayed to as they came, and a model on the same wire."""
+
+import os
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.ports.model import ModelRequest, Piece, RelayRequest
+from cuebook.records.turn import Usage
+
+#: Headers of one hop (RFC 9110, 7.6.1), and those our own client sets anew.
+_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
+    "proxy-connection", "host", "content-length", "accept-encoding", "expect",
+})  # fmt: skip
+#: Our own headers: they name conversations and keys of Cuebook and are nobody else's business.
+_OURS = ("x-cuebook-", "x-conversation-id", "x-user-id", "x-history", "idempotency-key", "cookie", "origin", "referer", "sec-fetch-")
+#: Headers of an answer that hold for its hop alone.
+_ANSWER_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server"})
+
+
+class HttpAnswer:
+    """An upstream's answer, read as it comes."""
+
+    def __init__(self, response: Any) -> None:
+        self._response = response
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = {
+            name.lower(): value for name, value in response.headers.items() if name.lower() not in _ANSWER_HOP
+        }
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give the body's bytes as they come. Raises UpstreamError when it breaks off."""
+        import httpx2
+
+        try:
+            async for chunk in self._response.aiter_raw():
+                yield chunk
+        except httpx2.HTTPError as error:
+            msg = f"the upstream's answer broke off ({type(error).__name__}: {error})"
+            raise UpstreamError(msg, retryable=True) from error
+
+    async def aclose(self) -> None:
+        """Stop reading; the connection is closed unless the answer was read to its end."""
+        await self._response.aclose()
+
+
+class HttpUpstream:
+    """An OpenAI-compatible server. The HTTP client is loaded when the first request goes out."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        forward_auth: bool = True,
+        api_key_env: str = "",
+        connect_timeout_s: float = 10.0,
+        read_timeout_s: float = 300.0,
+    ) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            msg = f"upstream {base_url!r} is no address; give one like http://127.0.0.1:8080/v1"
+            raise InvalidInput(msg, where="upstream.url")
+        self.base_url = base_url.rstrip("/")
+        self._forward_auth = forward_auth
+        self._api_key_env = api_key_env
+        self._timeouts = (connect_timeout_s, read_timeout_s)
+        self._client: Any = None
+
+    async def send(self, request: RelayRequest) -> HttpAnswer:
+        """Send a request and wait for the head of its answer. Raises UpstreamError (504 timed out, 502 unreachable)."""
+        import httpx2
+
+        client = self._open()
+        url = self.base_url + request.path + (f"?{request.query}" if request.query else "")
+        try:
+            built = client.build_request(request.method, url, content=request.body, headers=self._headers(request.headers))
+            return HttpAnswer(await client.send(built, stream=True))
+        except httpx2.TimeoutException as error:
+            msg = f"the upstream {self.base_url} did not answer in time ({type(error).__name__})"
+            raise UpstreamError(msg, status=504, retryable=True) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            msg = f"the upstream {self.base_url} cannot be reached ({type(error).__name__}: {error}); is it running?"
+            raise UpstreamError(msg, status=502, retryable=True) from error
+
+    def _open(self) -> Any:
+        import httpx2
+
+        if self._client is None:
+            connect, read = self._timeouts
+            timeout = httpx2.Timeout(read, connect=connect)
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
+        return self._client
+
+    def _headers(self, given: Mapping[str, str]) -> dict[str, str]:
+        headers = {
+            name: value
+            for name, value in given.items()
+            if name.lower() not in _HOP and not name.lower().startswith(_OURS) and (self._forward_auth or name.lower() != "authorization")
+        }
+        headers["accept-encoding"] = "identity"
+        key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
+        if key and "authorization" not in {name.lower() for name in headers}:
+            headers["authorization"] = f"Bearer {key}"
+        return headers
+
+    async def aclose(self) -> None:
+        """Give back connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+
+class OpenAIModel:
+    """A model on the OpenAI chat wire, for `ask`, `/api/chat` and the work behind."""
+
+    def __init__(self, name: str, upstream: HttpUpstream) -> None:
+        if not name:
+            msg = "model.name: missing; say which model of the provider answers"
+            raise InvalidInput(msg, where="model.name")
+        self.name = name
+        self._upstream = upstream
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer piece by piece. Raises UpstreamError for an error answer and for a stream that ends early."""
+        answer = await self._upstream.send(
+            RelayRequest(
+                method="POST",
+                path="/chat/completions",
+                headers={"content-type": "application/json", "accept": "text/event-stream"},
+                body=self._body(request),
+            )
+        )
+        try:
+            if answer.status >= 400:
+                await _refuse(answer)
+            finished = False
+            async for event in _events(answer):
+                piece = _piece(event)
+                finished = finished or bool(piece.finish)
+                if piece.text or piece.usage or piece.finish:
+                    yield piece
+            if not finished:
+                msg = f"the stream of {self.name} ended before its answer did"
+                raise UpstreamError(msg, retryable=True)
+        finally:
+            await answer.aclose()
+
+    def _body(self, request: ModelRequest) -> bytes:
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": [msgspec.Raw(message) for message in request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.max_tokens:
+            body["max_tokens"] = request.max_tokens
+        if request.schema:
+            schema = {"name": request.purpose, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return msgspec.json.encode(body)
+
+    async def aclose(self) -> None:
+        """Give back connections."""
+        await self._upstream.aclose()
+
+
+async def _refuse(answer: HttpAnswer) -> None:
+    body = b"".join([chunk async for chunk in answer.chunks()])[:500].decode("utf-8", "replace")
+    retryable = answer.status in (408, 409, 425, 429) or answer.status >= 500
+    msg = f"the model's server answered {answer.status}: {body}"
+    raise UpstreamError(msg, status=answer.status, retryable=retryable)
+
+
+async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
+    """The JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
+    if "text/event-stream" not in answer.headers.get("content-type", ""):
+        body = b"".join([chunk async for chunk in answer.chunks()])
+        yield _object(body)
+        return
+    tail = b""
+    async for chunk in answer.chunks():
+        *lines, tail = (tail + chunk).split(b"\n")
+        for line in lines:
+            data = line.strip()
+            if data.startswith(b"data:") and (body := data[5:].strip()) != b"[DONE]" and body:
+                yield _object(body)
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        shown = body[:200].decode("utf-8", "replace")
+        msg = f"the model's server sent no JSON object: {shown!r}"
+        raise UpstreamError(msg, retryable=True) from error
+
+
+def _piece(event: dict[str, Any]) -> Piece:
+    if isinstance(event.get("error"), dict):
+        msg = f"the model's server reports: {event['error'].get('message')}"
+        raise UpstreamError(msg, retryable=True)
+    choices = event.get("choices") or [{}]
+    choice = choices[0] if isinstance(choices, list) and isinstance(choices[0], dict) else {}
+    said = choice.get("delta") or choice.get("message") or {}
+    content = said.get("content") if isinstance(said, dict) else None
+    usage = event.get("usage")
+    return Piece(
+        text=content if isinstance(content, str) else "",
+        finish=str(choice.get("finish_reason") or ""),
+        usage=_usage(usage) if isinstance(usage, dict) else None,
+    )
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return Usage(input=usage.get("prompt_tokens"), output=usage.get("completion_tokens"), cache_read=cached)

@@ -1,0 +1,35 @@
+"""What answers where no model is configured: what was recalled, plainly labelled, with no pretence of a model."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+from cuebook.ports.model import ModelRequest, Piece
+from cuebook.records.memory import NO_MODEL_LABEL, Hit
+
+#: Memories quoted in an answer.
+QUOTED = 5
+#: Characters of a quoted memory.
+QUOTE = 280
+
+
+class RecalledModel:
+    """Answers with what memory holds for the query and where it was said."""
+
+    name = "cuebook-recall"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer line by line."""
+        hits = [hit for hit in request.recalled if isinstance(hit, Hit)]
+        if not hits:
+            yield Piece(text=f"{NO_MODEL_LABEL} Nothing in memory fits this. Set [model] or --upstream to get an answer.")
+        else:
+            yield Piece(text=f"{NO_MODEL_LABEL} What memory holds for this:\n")
+        for hit in hits[:QUOTED]:
+            day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
+            text = " ".join(hit.text.split())
+            shown = text if len(text) <= QUOTE else text[: QUOTE - 1] + "…"
+            yield Piece(text=f"\n- [{day}] {hit.speaker}: {shown} ({', '.join(hit.sources)})")
+        yield Piece(finish="stop")
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""

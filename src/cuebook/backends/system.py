@@ -1,0 +1,76 @@
+"""The machine's clock and dice, and the book's own key."""
+
+import os
+import secrets
+import time
+from pathlib import Path
+
+from cuebook.errors import BackendError
+
+#: Bytes of the key that fingerprints and fences are made with.
+KEY_BYTES = 32
+
+
+class SystemClock:
+    """Tells the machine's time, never backwards."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def now(self) -> float:
+        """Give the Unix time in seconds; a clock set back stands still until it has caught up."""
+        self._last = max(self._last, time.time())
+        return self._last
+
+
+class SystemDice:
+    """Makes ids of 80 random bits."""
+
+    def new_id(self, prefix: str) -> str:
+        """Give a fresh id."""
+        return f"{prefix}-{secrets.token_hex(10)}"
+
+
+def book_key(path: Path | None) -> bytes:
+    """The book's key from its file, made once, readable by its owner alone; a fresh one where there is no file to keep it."""
+    if path is None:
+        return secrets.token_bytes(KEY_BYTES)
+    try:
+        return _read_key(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_hex(KEY_BYTES).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)  # the first of two processes wins
+        except FileExistsError:
+            pass
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return _read_key(path)
+
+
+def _read_key(path: Path) -> bytes:
+    text = path.read_text("ascii").strip()
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        msg = f"key file {str(path)!r} is damaged; restore it: without it secrets' fingerprints cannot be compared"
+        raise BackendError(msg)
+    return key
+
+
+def _unreadable(path: Path, error: OSError) -> BackendError:
+    return BackendError(f"key file {str(path)!r} cannot be read or made ({error.strerror}); check the folder's permissions")

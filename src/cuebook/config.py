@@ -1,0 +1,200 @@
+"""What can be set, and where each value came from: defaults < file < environment < arguments. Pure: reading files is `app`'s."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from cuebook.errors import InvalidInput
+
+
+class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where everything is kept."""
+
+    url: str = ".cuebook/cuebook.db"  # a file, ":memory:", or later postgresql://…
+    synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"
+
+
+class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What answers `ask` and `/api/chat`."""
+
+    provider: Literal["none", "openai"] = "none"
+    name: str = ""
+    base_url: str = "https://api.openai.com/v1"
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout_s: float = 120.0
+
+
+class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where `/v1` goes."""
+
+    url: str = ""
+    forward_auth: bool = True
+    api_key_env: str = ""
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 300.0
+    cache_rule: str = "auto"  # auto, off, or a rule's name
+    breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
+
+
+class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is done behind the reply."""
+
+    model: Literal["none", "model", "upstream"] = "none"
+    interval_s: float = 5.0
+    lease_s: float = 30.0
+    checkpoint_s: float = 2.0
+
+
+class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How large a prompt may be. Numbers as seed C's."""
+
+    tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"
+    context: int = 200_000
+    system: int = 5_000
+    reply: int = 4_096
+    max_short_term: int = 190_000
+    window_posts: int = 30
+    trigger: float = 0.7
+    memory: int = 1_500
+
+
+class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long conversations are kept short."""
+
+    presets: str = "config/metaprompt-presets.json"
+    profile: str = ""  # overrides the file's defaultProfile
+    recall: bool = True
+    recall_hits: int = 12
+
+
+class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who speaks."""
+
+    folder: str = "personas"
+    default: str = ""
+
+
+class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The HTTP server."""
+
+    host: str = "127.0.0.1"
+    port: int = 8760
+    max_body: int = 8 * 1024 * 1024
+    max_v1_body: int = 64 * 1024 * 1024
+    max_post: int = 2 * 1024 * 1024
+    line: int = 64  # turns that may wait for one conversation
+
+
+class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Secrets in what is stored."""
+
+    redact: bool = True
+    key_file: str = ""  # default: beside the database
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings by section."""
+
+    store: StoreConfig = StoreConfig()
+    model: ModelConfig = ModelConfig()
+    upstream: UpstreamConfig = UpstreamConfig()
+    work: WorkConfig = WorkConfig()
+    budget: BudgetConfig = BudgetConfig()
+    memory: MemoryConfig = MemoryConfig()
+    persona: PersonaConfig = PersonaConfig()
+    server: ServerConfig = ServerConfig()
+    secrets: SecretsConfig = SecretsConfig()
+
+
+class Config(Struct, frozen=True):
+    """The settings in force. `origins` maps "section.key" to where its value came from; what is missing there is a default."""
+
+    settings: Settings = Settings()
+    origins: Mapping[str, str] = field(default_factory=dict)
+    folder: str = "."  # what relative paths are relative to
+    compaction_env: Mapping[str, str] = field(default_factory=dict)  # MEMORY_COMPACTION_* (R8)
+
+
+#: Environment names that are not CUEBOOK_SECTION_KEY.
+ALIASES = {"CUEBOOK_DATABASE_URL": "store.url"}
+_PREFIX = "CUEBOOK_"
+#: CUEBOOK_ names that are no settings.
+_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG"})
+
+
+def build(
+    *,
+    file: Mapping[str, Any] | None = None,
+    file_name: str = "cuebook.toml",
+    environment: Mapping[str, str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    folder: str = ".",
+) -> Config:
+    """Build the configuration. `arguments` are "section.key" → value. Raises InvalidInput naming the place at fault."""
+    values: dict[str, dict[str, Any]] = {}
+    origins: dict[str, str] = {}
+    for section, keys in (file or {}).items():
+        if not isinstance(keys, Mapping):
+            msg = f"{file_name}: {section!r} stands outside a section; settings belong under [section]"
+            raise InvalidInput(msg, where=section)
+        for key, value in keys.items():
+            _put(values, origins, f"{section}.{key}", value, file_name)
+    known = _known()
+    for name, text in sorted((environment or {}).items()):
+        place = ALIASES.get(name) or _place(name, known)
+        if place:
+            _put(values, origins, place, _from_text(known[place], text, name), f"environment {name}")
+    for place, value in (arguments or {}).items():
+        _put(values, origins, place, value, "argument")
+    compaction = {name: text for name, text in (environment or {}).items() if name.startswith("MEMORY_COMPACTION_")}
+    return Config(_convert(values, origins), origins, folder, compaction)
+
+
+def _put(values: dict[str, dict[str, Any]], origins: dict[str, str], place: str, value: object, origin: str) -> None:
+    section, _, key = place.partition(".")
+    values.setdefault(section, {})[key] = value
+    origins[place] = origin
+
+
+def _known() -> dict[str, type]:
+    """Every setting and the type of its default."""
+    settings = Settings()
+    return {
+        f"{section}.{name}": type(getattr(getattr(settings, section), name))
+        for section in Settings.__struct_fields__
+        for name in getattr(settings, section).__struct_fields__
+    }
+
+
+def _place(name: str, known: Mapping[str, type]) -> str | None:
+    if not name.startswith(_PREFIX) or name in _OTHER:
+        return None
+    place = name.removeprefix(_PREFIX).lower().replace("_", ".", 1)
+    if place not in known:
+        msg = f"environment {name}: there is no setting {place!r}; `cuebook config` lists them"
+        raise InvalidInput(msg, where=name)
+    return place
+
+
+def _from_text(kind: type, text: str, name: str) -> object:
+    try:
+        if kind is bool:
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[text.strip().lower()]
+        return kind(text)
+    except (ValueError, KeyError):
+        msg = f"environment {name}: {text!r} is no {kind.__name__}"
+        raise InvalidInput(msg, where=name) from None
+
+
+def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]) -> Settings:
+    try:
+        return msgspec.convert(values, Settings, strict=True)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        place = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""
+        origin = origins.get(place) or next(iter(origins.values()), "settings")
+        where = place or "settings"
+        msg = f"{origin}: {where}: {text.split(' - at')[0].lower()}; `cuebook config` lists every setting"
+        raise InvalidInput(msg, where=where) from None

@@ -1,0 +1,1 @@
+"""The turn and the work behind it: the only room where time passes."""

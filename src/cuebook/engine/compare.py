@@ -1,0 +1,70 @@
+"""How a window is held against the one before it: stable bytes, and what a provider's cache would make of them."""
+
+from typing import Any
+
+import msgspec
+
+from cuebook.assembly.cache import CacheSimulator
+from cuebook.assembly.manifest import digests_of, ranges_of, restore
+from cuebook.assembly.window import Text, render
+from cuebook.engine.desk import Desk, Last, cache_metadata, chunks_of, prefix_ratio
+from cuebook.engine.plan import Planned
+from cuebook.errors import NotFound
+from cuebook.ports.store import Scene
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Window
+
+
+async def compare(
+    desk: Desk, scope: Scope, scene: Scene, planned: Planned, conversation: str
+) -> tuple[Window, dict[str, Any], Last]:
+    """Hold a window against the last one: the share of stable bytes, and what the provider's cache would make of it."""
+    last = await last_window(desk, scope, scene, conversation)
+    window = planned.window
+    ratio = prefix_ratio(last.messages if last else None, window.messages)
+    simulator = (last.simulator if last else None) or (CacheSimulator(desk.cache_rule) if desk.cache_rule else None)
+    use = None
+    if simulator is not None:
+        simulator = simulator.copy()
+        use = simulator.request(chunks_of(window, tools=planned_tools(planned)), desk.clock.now())
+    cache = cache_metadata(desk.cache_rule, use)
+    window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache)
+    return window, cache, Last((0, 0), window.messages, simulator)
+
+
+def planned_tools(planned: Planned) -> str:
+    """The tools' text of a plan."""
+    digest = planned.remembered.manifest.tools_digest
+    return planned.remembered.texts.get(digest, "") if digest else ""
+
+
+async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str) -> Last | None:
+    """The conversation's last window: remembered, or rendered again from its manifest."""
+    if scene.conversation is None or scene.previous is None:
+        return None
+    known = desk.last.get((scope.tenant, conversation))
+    if known is not None and known.turn[0] == scene.conversation.turns:
+        return known
+    manifest = scene.previous
+    posts = await desk.store.posts_in(scope, conversation, ranges_of(manifest))
+    texts = await desk.store.texts(scope, digests_of(manifest))
+    try:
+        sheet = restore(manifest, posts, texts, user=scene.conversation.user)
+    except NotFound:
+        return None
+    window = render(sheet, (), budget=manifest.budget, tools_tokens=manifest.tools_tokens, count=desk.count)
+    return Last((scene.conversation.turns, 0), window.messages)
+
+
+async def frozen_volatile(desk: Desk, scope: Scope, scene: Scene) -> tuple[Text, ...]:
+    """The volatile block of the open round's first step: recalled once, the same through all its steps."""
+    turn = scene.open_turn
+    if turn is None or not turn.steps:
+        return ()
+    manifest = turn.steps[0].manifest
+    texts = await desk.store.texts(scope, [text.digest for text in manifest.volatile])
+    return tuple(
+        Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
+        for text in manifest.volatile
+        if text.digest in texts
+    )

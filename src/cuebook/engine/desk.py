@@ -1,0 +1,121 @@
+"""What the engine works with: ports and settings, and what it remembers of windows to compare the next with."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from cuebook.assembly.budget import Limits
+from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk
+from cuebook.assembly.tokens import Counter
+from cuebook.assembly.window import common_prefix
+from cuebook.engine.drafts import Writer
+from cuebook.engine.lines import Lines
+from cuebook.errors import NotFound
+from cuebook.memory.profiles import Compaction
+from cuebook.ports.clock import Clock
+from cuebook.ports.dice import Dice
+from cuebook.ports.model import Model
+from cuebook.ports.store import Store
+from cuebook.records.digest import digest_of
+from cuebook.records.persona import Persona
+from cuebook.records.turn import Window
+
+#: Windows remembered to compare the next with: beyond this many conversations the oldest is rendered again from its manifest.
+REMEMBERED = 64
+
+
+class Last(Struct):
+    """The last window of a conversation as it was sent, and the provider's cache as simulated."""
+
+    turn: tuple[int, int]
+    messages: tuple[bytes, ...]
+    simulator: CacheSimulator | None = None
+
+
+class Desk(Struct, kw_only=True):
+    """Everything a turn needs. Built once by `app`."""
+
+    store: Store
+    model: Model
+    work_model: Model | None
+    clock: Clock
+    dice: Dice
+    writer: Writer
+    count: Counter
+    limits: Limits
+    key: bytes
+    personas: Mapping[str, Persona]
+    default_persona: str
+    compaction: Compaction
+    lines: Lines
+    lease_s: float = 30.0
+    checkpoint_s: float = 2.0
+    recall: bool = True
+    recall_hits: int = 12
+    cache_rule: CacheRule | None = None
+    failpoint: Callable[[str], None] = lambda _: None
+    stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
+    last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
+
+    def persona(self, name: str | None) -> Persona:
+        """The named persona, or the default one."""
+        name = name or self.default_persona
+        if name not in self.personas:
+            known = ", ".join(sorted(self.personas))
+            msg = f"no persona {name!r}; there are {known}"
+            raise NotFound(msg)
+        return self.personas[name]
+
+    def remember(self, place: tuple[str, str], last: Last) -> None:
+        """Keep a window to compare the next with."""
+        self.last[place] = last
+        self.last.move_to_end(place)
+        while len(self.last) > REMEMBERED:
+            self.last.popitem(last=False)
+
+
+def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
+    """Bytes two renderings share from the front over this one's bytes; 1.0 on the first (INTERFACE, Window)."""
+    total = sum(map(len, now))
+    if before is None or not total:
+        return 1.0
+    return round(common_prefix(before, now) / total, 6)
+
+
+def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
+    """A window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
+    chunks: list[Chunk] = []
+    if tools:
+        chunks.append(Chunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
+    front = [block for block in window.blocks if not block.seq and block.role in ("system", "developer")]
+    marked = {anchor.after for anchor in window.anchors}
+    posts = [block for block in window.blocks if block.seq]
+    systems = len(window.messages) - len(posts)
+    if front and systems:
+        text = b"".join(window.messages[:systems])
+        tokens = sum(block.tokens for block in front)
+        chunks.append(Chunk(tokens, digest_of(text), "system", marked=systems - 1 in marked, text=text))
+    for number, block in enumerate(posts, systems):
+        volatile = block.kind == "query" and any(each.role == "user" and not each.seq for each in window.blocks)
+        chunks.append(
+            Chunk(block.tokens, digest_of(block.message), block.role, marked=number in marked, text=block.message, ends=not volatile)
+        )
+        if volatile:
+            tokens = sum(each.tokens for each in window.blocks if not each.seq and each.role == "user")
+            chunks.append(Chunk(tokens, digest_of(window.messages[number]), "user"))
+    return chunks
+
+
+def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:
+    """`metadata.window.cache` of a simulated request."""
+    if rule is None or use is None:
+        return {}
+    return {
+        "rule": rule.name,
+        "readTokens": use.read_tokens,
+        "writeTokens": use.write_tokens,
+        "cost": round(use.cost, 3),
+        "simulated": True,
+    }

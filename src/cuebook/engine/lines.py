@@ -1,0 +1,36 @@
+"""Who waits for whom: at most one turn at a time in a conversation, a bounded line behind it, in order."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from cuebook.errors import Busy
+
+
+class Lines:
+    """The waiting lines of this process. Across processes the store's lease does the same."""
+
+    def __init__(self, most: int) -> None:
+        """`most` turns may wait in one conversation beside the one that runs."""
+        self._most = most
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._waiting: dict[tuple[str, str], int] = {}
+
+    @asynccontextmanager
+    async def hold(self, tenant: str, conversation: str) -> AsyncIterator[None]:
+        """Wait for our place and hold it. Raises Busy when the line is full."""
+        place = (tenant, conversation)
+        lock = self._locks.setdefault(place, asyncio.Lock())
+        waiting = self._waiting.get(place, 0)
+        if waiting > self._most:
+            msg = f"{self._most} turns already wait in conversation {conversation!r}; try again later"
+            raise Busy(msg, retry_after=2.0)
+        self._waiting[place] = waiting + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._waiting[place] -= 1
+            if not self._waiting[place]:
+                del self._waiting[place]
+                self._locks.pop(place, None)

@@ -1,0 +1,51 @@
+"""What a reply says about itself: A's `metadata`, with names as on the wire."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from cuebook.engine.desk import Desk
+from cuebook.engine.plan import Planned, window_metadata
+from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.ports.store import Scene
+
+
+def metadata_of(
+    desk: Desk, scene: Scene, planned: Planned, cache: dict[str, Any], turn: int, mode: str | None
+) -> dict[str, Any]:
+    """A's `metadata` of a reply."""
+    profile = choose(desk.compaction, mode)
+    retrieval = {
+        "didRetrieve": bool(planned.hits),
+        "reviewReason": "query",
+        "hits": [{"memoryId": hit.memory_id, "score": hit.score, "sources": list(hit.sources), "why": hit.why} for hit in planned.hits],
+        "contextTokens": sum(block.tokens for block in planned.window.blocks if block.kind == "memory"),
+    }
+    return {
+        "turn": turn,
+        **({"mode": mode} if mode else {}),
+        "rollingSummary": rolling_summary(scene, planned, profile),
+        "longTermMemoryRetrieval": retrieval,
+        "window": window_metadata(planned, cache),
+    }
+
+
+def rolling_summary(scene: Scene, planned: Planned, profile: CompactionProfile) -> dict[str, Any]:
+    """`metadata.rollingSummary`: `didCompact` on the first turn that uses a new summary."""
+    summary = planned.summary
+    before = scene.previous.summary_version if scene.previous else 0
+    did = summary is not None and summary.version != before
+    state: dict[str, Any] = {"profileId": profile.id, "enabled": profile.enabled, "didCompact": did}
+    if summary is not None:
+        state |= {
+            "summaryText": summary.markdown,
+            "summaryJson": summary.memory_json,
+            "summaryUptoTimestamp": iso(summary.upto_at),
+            "summaryUptoSeq": summary.upto_seq,
+        }
+    reasons = {True: "compacted", False: "current" if summary else "below_threshold" if profile.enabled else "disabled"}
+    return state | {"reason": reasons[did]}
+
+
+def iso(when: float) -> str:
+    """A Unix time as ISO 8601 UTC."""
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,1 @@
+"""What is remembered: extracting, merging, summarising, recalling. Pure."""

@@ -1,0 +1,202 @@
+"""The word tables of the rule-based memory: what makes a clause a fact, of which category, and what makes it chatter.
+
+Weights were set by hand on the demo conversation, an invented one of a nurse, and LoCoMo's chats (read, never shipped):
+a clause with one strong sign (0.4: an allergy, a decision, an explicit "remember") passes THRESHOLD alone; weaker signs
+need a companion.
+"""
+
+import re
+from typing import Final
+
+from cuebook.memory.signs import any_of
+from cuebook.records.memory import Category
+
+#: A clause at or above this is kept. One that reports something done, settled or changed is read from less on,
+#: because it may
+#: end another; `merge` drops it below KEPT_NEWS when it ends none.
+THRESHOLD: Final = 0.4
+NEWS_THRESHOLD: Final = 0.15
+KEPT_NEWS: Final = 0.3
+NEWS: Final = frozenset({"done", "change", "decision", "status"})
+
+FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
+    (
+        "hypothetical",
+        0.7,
+        any_of(
+            (
+                r"\b(?:maybe|perhaps|might|what if|wonder(?:ing)?|imagine|suppose|hypothetical\w*|in theory|if only|"
+                r"wish|daydream\w*|someday|one day i'd|could (?:always|also|maybe)|would be (?:nice|cool|fun|great|"
+                r"funny|lovely)|should (?:i|we)|thinking (?:of|about|maybe)|toying with|considering|half[- ]thinking|"
+                r"dreamt|tempted|not sure (?:if|whether)|let's say|pretend|if (?:i|we) (?:were|was|had|ever|won|could|"
+                r"did)|dream(?:t|ed|ing)? (?:of|about|that|i|last))\b"
+            ),
+            r"^if\b",
+        ),
+    ),
+    (
+        "joking",
+        0.8,
+        any_of(
+            r"\b(?:just kidding|jk|kidding|joking|lol|lmao|rofl|ha(?:ha)+|hehe\w*|yeah right|as if)\b",
+            r"(?:^|\s)/s(?:\s|$)",
+            (
+                r"\b(?:i'm|i am) (?:literally |basically )?(?:dying|dead|starving|a genius|the queen|the king|"
+                r"a zombie)\b"
+            ),
+            r"😂|🤣|🙃|😜|😉",
+        ),
+    ),
+    (
+        "request",
+        0.45,
+        any_of(
+            (
+                r"^(?:(?:please|pls|now|then|ok|so|and) )*(?:write|draft|give|tell|show|explain|list|suggest|"
+                r"recommend|make|create|generate|find|help|compare|describe|summari[sz]e|translate|draw|compose|"
+                r"continue|try|convert|calculate|check|rewrite|shorten|walk me|teach me|quiz|"
+                r"brainstorm)\b(?! (?:a )?note)"
+            ),
+            r"\b(?:can|could|would|will) you\b(?=[\s]+\w)",
+            r"\b(?:any|got) (?:tips|ideas|suggestions|advice|recommendations)\b",
+            r"\b(?:i'd|i would) (?:like|love) (?:you|your|some|a recipe|to know|to hear)\b",
+            r"\b(?:i|we) need (?:your|some|a|an|help|ideas|advice|you)\b(?! to)",
+        ),
+    ),
+    (
+        "small talk",
+        0.7,
+        any_of(
+            (
+                r"^(?:hi|hey|hello|good (?:morning|evening|night|afternoon)|thanks?|thank you|thx|cheers|bye|see you|"
+                r"talk (?:soon|later)|have a (?:nice|good|great)|welcome|congrat\w*|wow|cool|nice|great|awesome|"
+                r"perfect|lovely|amazing|sounds (?:good|great|fun|like)|that(?:'s|’s| is| was| sounds) (?:so |really |"
+                r"very |a )?(?:great|good|nice|cool|awesome|amazing|fun|funny|helpful|lovely|perfect|sweet|wonderful|"
+                r"interesting|true|fair|brilliant|exactly|kind|useful|hilarious|it))\b"
+            ),
+            (
+                r"\b(?:how are you|how's it going|what's up|(?:always |all )?here for you|cheering|rooting for|"
+                r"proud of you|love to (?:check|see|hear|try|join|know)|let's make it happen|for asking|keep it up|"
+                r"keep going|you're (?:the best|welcome|right|great|a lifesaver|so)|appreciate (?:it|you|that|your)|"
+                r"good to (?:know|hear|see)|glad (?:to hear|you)|no worries|my bad)\b"
+            ),
+        ),
+    ),
+    (
+        "moment",
+        0.25,
+        any_of(
+            (
+                r"\b(?:right now|at the moment|this (?:minute|second)|just (?:woke|got (?:home|back|in|out)|sat|"
+                r"finished (?:eating|dinner|lunch|work))|so (?:tired|bored|hungry|sleepy|exhausted|hot|cold)|"
+                r"i'm (?:tired|bored|hungry|sleepy|exhausted|off|heading|back|so|just|feeling)|feeling|weather|"
+                r"raining|snowing|coffee break|traffic|today (?:was|has been|i'm)|anyway|gotta (?:run|go)|brb)\b"
+            ),
+        ),
+    ),
+    (
+        "second person",
+        0.3,
+        any_of(
+            r"^(?:you|your|you're|you’re|you've)\b",
+            r"\b(?:your (?:answer|suggestion|advice|idea|help|list|recipe|plan|explanation)s?)\b",
+        ),
+    ),
+)
+
+#: What a clause asks instead of stating.
+ASKS: Final = any_of(
+    (
+        r"^(?:what|when|where|who|whom|whose|which|why|how|is|are|am|was|were|do|does|did|can|could|would|"
+        r"will|should|shall|has|have|had|isn't|aren't|don't|doesn't|won't|any)\b"
+    ),
+    r"\bdo you (?:know|think|remember|have)\b",
+    r"\bi(?:'m| am)? (?:wondering|curious)\b",
+)
+#: Questions that ask to be remembered.
+ASKS_TO_KEEP: Final = any_of(
+    r"\b(?:remind me (?:to|about|that|on|of the)|remember (?:that|to|this|my|the|our|i|we)|note (?:that|"
+    r"down|this)|keep in mind|make a note|add (?:it |that |this |\S+ ){0,6}?to (?:my|the|our) (?:list|"
+    r"todo|to-do))\b"
+)
+#: A user's answer that endorses what the assistant said last.
+AFFIRMS: Final = re.compile(
+    r"^(?:yes|yep|yeah|yup|correct|exactly|right|that's right|that is right|that's correct|confirmed|"
+    r"perfect|sounds good|sounds great|sounds perfect|go ahead|do it|"
+    r"let's do (?:it|that)|deal|agreed|ok do that|please do|spot on|indeed|absolutely|definitely|"
+    r"works for me|book it)\b[^?]{0,40}$",
+    re.IGNORECASE,
+)
+DENIES: Final = re.compile(
+    r"^(?:no|nope|nah|wrong|not quite|incorrect|that's (?:not|wrong)|actually|scrap|don't|wait|hmm no)\b", re.IGNORECASE
+)
+#: What an assistant did or settled, as opposed to what it explains.
+ASSISTANT_DID: Final = re.compile(
+    r"\b(?:i've|i’ve|i have|i) (?:just )?(?:booked|scheduled|sent|ordered|created|set|added|reserved|"
+    r"cancell?ed|updated|moved|confirmed|paid|submitted|filed|renewed|saved|"
+    r"deployed|fixed|merged|published)\b|\b(?:booking|reservation|order|confirmation) (?:is confirmed|"
+    r"number|reference|confirmed)|\bhas been (?:booked|confirmed|scheduled|sent|created|cancell?ed|paid)\b",
+    re.IGNORECASE,
+)
+#: What an assistant asks the user to confirm.
+ASKS_CONFIRM: Final = re.compile(
+    (
+        r"\b(?:right|correct|is that right|shall i|should i|do i have that right|yes|"
+        r"confirm)\b[^.!]{0,60}\?\s*$|^so\b.{10,}\?\s*$"
+    ),
+    re.IGNORECASE,
+)
+
+#: Category by the first sign found, in A's capture order: preferences > goals/projects > decisions/constraints > open
+#: loops/todo > people > facts.
+CATEGORY_ORDER: Final[tuple[tuple[str, Category], ...]] = (
+    ("preference", "preferences"),
+    ("goal", "projects"),
+    ("decision", "decisions"),
+    ("constraint", "decisions"),
+    ("open", "open_loops"),
+    ("todo", "todo"),
+    ("relation", "people"),
+    ("identity", "people"),
+)
+
+#: Single-valued things one states without naming them: "we moved to Porto" is about the home.
+SUBJECTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
+    (subject, re.compile(pattern, re.IGNORECASE))
+    for subject, pattern in (
+        (
+            "home",
+            (
+                r"\b(?:i|we)(?:'m|'re|’m|’re| am| are|'ve|’ve| have)?(?: just| now| finally| both| currently|"
+                r" actually| recently| still| all)* (?:lived?|living|moved|moving|moving house|relocat\w+|based|"
+                r"settled|staying)(?: \w+){0,3}? (?:in|to|at|near|back to|into|from)\b(?! (?:a|an|"
+                r"the) (?:new )?(?:job|role|team|company|project)\b)"
+            ),
+        ),
+        (
+            "job",
+            (
+                r"\b(?:i|we)(?:'m|’m| am|'ve|’ve| have)?(?: just| now| finally| currently| recently|"
+                r" still)* (?:work(?:ed|ing)? (?:as|at|for)|employed|got (?:a|the) (?:new )?job|started (?:at|working|"
+                r"a new job|my new job)|hired (?:by|at)|a (?:nurse|teacher|doctor|engineer|student|developer|designer|"
+                r"lawyer|writer|chef|freelancer|manager))\b"
+            ),
+        ),
+        (
+            "diet",
+            (
+                r"\bi(?:'m|’m| am|'ve|’ve| have)?(?: now| not| no longer| gone| been| a| strictly| fully)* (?:vegan|"
+                r"vegetarian|pescatarian|pescetarian|flexitarian|eat(?:ing)? (?:meat|fish|everything))\b"
+            ),
+        ),
+        ("name", r"\b(?:my name is|my name's|call me)\b"),
+    )
+)
+SUBJECT: Final = re.compile(
+    r"\b(?:(?P<owner>my|our|his|her|their|the|"
+    r"[A-ZÀ-Þ][\w-]+['’]s) )(?P<topic>(?:[\w'’-]+ ){0,4}?[\w'’-]+?)(?:'s|’s)?\s"
+    r"(?:(?:now|currently|still|actually|also) )?"
+    r"(?:is|are|was|were|'s|’s|will|has|got|gets|have|moved|changed|costs?|starts?|ends?|opens?|closes?|"
+    r"leaves?|arrives?|takes?|runs?|went|goes|comes|lives?|works?|expires?|needs?|can't|turned|turns|"
+    r"isn't|aren't|won't)\b"
+)

@@ -1,0 +1,216 @@
+"""What a model may answer when it compacts: the published schema of `memory_json`, and the strict reading of an
+answer.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
+
+#: Longest text of one item and most items of one category: a model's answer is foreign input. 20 bullets is A's prompt
+#: rule ("at most ~20 bullets", notes/seed-origins.md 1.2); per category five times that leaves room for every real
+#: answer.
+MAX_TEXT: Final = 2_000
+MAX_ITEMS: Final = 100
+MAX_TAGS: Final = 100
+
+_SOURCES: Final[dict[str, Any]] = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1},
+    "minItems": 1,
+    "description": "ids of the posts this comes from; all exist",
+}
+_TEXT: Final[dict[str, Any]] = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
+
+
+def _items(required: Sequence[str], **properties: Any) -> dict[str, Any]:
+    item = {
+        "type": "object",
+        "properties": {**properties, "sources": _SOURCES},
+        "required": [*required, "sources"],
+        "additionalProperties": False,
+    }
+    return {"type": "array", "maxItems": MAX_ITEMS, "items": item}
+
+
+_CONFIDENCE: Final[dict[str, Any]] = {"type": "number", "minimum": 0, "maximum": 1}
+_NAMED: Final[dict[str, Any]] = {"name": _TEXT, "notes": {"type": "string", "maxLength": MAX_TEXT}}
+_TAGS: Final[dict[str, Any]] = {
+    "type": "array",
+    "maxItems": MAX_TAGS,
+    "items": {"type": "string", "minLength": 1, "maxLength": 100},
+}
+_MEMORY: Final[dict[str, Any]] = {
+    "facts": _items(["text"], text=_TEXT, confidence=_CONFIDENCE),
+    "preferences": _items(["text"], text=_TEXT),
+    "people": _items(["name"], **_NAMED),
+    "projects": _items(["name"], **_NAMED, status={"type": "string", "maxLength": MAX_TEXT}),
+    "decisions": _items(["text"], text=_TEXT),
+    "open_loops": _items(["text"], text=_TEXT),
+    "todo": _items(["text"], text=_TEXT),
+    "tags": _TAGS,
+}
+#: The published JSON Schema (MISSION R3) with the original's eight keys; every item but a tag carries `sources`.
+MEMORY_SCHEMA: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "Rolling memory",
+    "type": "object",
+    "properties": {
+        "summary_markdown": {"type": "string", "minLength": 1},
+        "memory_json": {
+            "type": "object",
+            "properties": _MEMORY,
+            "required": list(_MEMORY),
+            "additionalProperties": False,
+        },
+    },
+    "required": ["summary_markdown", "memory_json"],
+    "additionalProperties": False,
+}
+_TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
+
+
+class Answer(Struct, frozen=True):
+    """A compaction model's answer that passed every check."""
+
+    summary_markdown: str
+    memory_json: dict[str, Any]
+
+
+def parse_answer(text: str, *, known: Collection[str], max_tokens: int, count: Callable[[str], int]) -> Answer:
+    """Read a model's answer: JSON, a fenced block, or the first `{` to the last `}`. Raise InvalidInput on anything
+    else.
+
+    Every item's `sources` must be in `known`; both outputs together, as compact JSON, must fit `max_tokens`.
+    """
+    answer = _object(text)
+    check(answer, MEMORY_SCHEMA, where="answer")
+    memory: dict[str, Any] = answer["memory_json"]
+    ids = known if isinstance(known, set | frozenset | dict) else set(known)
+    for category in CATEGORIES:
+        for place, item in enumerate(memory[category]):
+            for source in item["sources"]:
+                if source not in ids:
+                    raise InvalidInput(f"{source!r} is no known post", where=f"memory_json.{category}[{place}].sources")
+    used = count(answer["summary_markdown"]) + count(compact(memory))
+    if used > max_tokens:
+        raise InvalidInput(f"the answer has {used} tokens, {max_tokens} are allowed", where="answer")
+    return Answer(answer["summary_markdown"], memory)
+
+
+def compact(memory: Mapping[str, Any]) -> str:
+    """Return `memory_json` as it is counted and sent: JSON without spaces, letters of all scripts as they are."""
+    return json.dumps(memory, ensure_ascii=False, separators=(",", ":"))
+
+
+def items_of(answer: Answer, *, when: float, lines: Sequence[Line] = (), held: Sequence[Item] = ()) -> list[Item]:
+    """Return an answer's items, valid from `when` (Unix seconds).
+
+    An item's trust is the least of its sources: a post's role in `lines`, a `held` item's own trust, else tool.
+    """
+    trusts: dict[str, Trust] = {source: item.trust for item in held for source in item.sources}
+    trusts |= {line.id: _trust(line.role) for line in lines}
+    seqs = {source: item.seq for item in held for source in item.sources} | {line.id: line.seq for line in lines}
+    return [
+        _item(category, raw, when=when, trusts=trusts, seqs=seqs)
+        for category in CATEGORIES
+        for raw in answer.memory_json[category]
+    ]
+
+
+def item_id(category: Category, text: str) -> str:
+    """Return an item's stable id: 16 hex digits of SHA-256 over category and normalised text (notes/seed-origins.md
+    1.5).
+    """
+    return hashlib.sha256(f"{category}|{normal(text)}".encode()).hexdigest()[:16]
+
+
+def normal(text: str) -> str:
+    """Return `text` as repeats are told: trimmed, lower case, spaces collapsed."""
+    return " ".join(text.lower().split())
+
+
+def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
+    """Raise InvalidInput where `value` breaks `schema`: the few keywords that MEMORY_SCHEMA uses, checked strictly."""
+    match schema["type"]:
+        case "object" if isinstance(value, dict):
+            _check_object(value, schema, where=where)
+        case "array" if isinstance(value, list):
+            if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
+                raise InvalidInput(f"{len(value)} entries are too few or too many", where=where)
+            for place, entry in enumerate(value):
+                check(entry, schema["items"], where=f"{where}[{place}]")
+        case "string" if isinstance(value, str):
+            if not schema.get("minLength", 0) <= len(value.strip()) or len(value) > schema.get("maxLength", len(value)):
+                raise InvalidInput(f"a text of {len(value)} characters is too short or too long", where=where)
+        case "number" if isinstance(value, int | float) and not isinstance(value, bool):
+            if not schema["minimum"] <= value <= schema["maximum"]:
+                raise InvalidInput(f"{value!r} is outside {schema['minimum']}..{schema['maximum']}", where=where)
+        case kind:
+            raise InvalidInput(f"{kind} expected, got {type(value).__name__}", where=where)
+
+
+def _check_object(value: dict[str, Any], schema: Mapping[str, Any], *, where: str) -> None:
+    missing = [key for key in schema["required"] if key not in value]
+    extra = [key for key in value if key not in schema["properties"]]
+    if missing or extra:
+        raise InvalidInput(f"missing keys {missing!r}, unknown keys {extra!r}", where=where)
+    for key, entry in value.items():
+        check(entry, schema["properties"][key], where=f"{where}.{key}")
+
+
+def _object(text: str) -> dict[str, Any]:
+    for candidate in _candidates(text):
+        try:
+            value = json.loads(candidate, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value
+    raise InvalidInput("the answer holds no JSON object", where="answer")
+
+
+def _candidates(text: str) -> list[str]:
+    """Return what may be the JSON, in A's order: all, a fenced block, the first `{` to the last `}`."""
+    found = [text.strip()]
+    fenced = text.split("```")
+    found += [block.removeprefix("json").strip() for block in fenced[1::2]]
+    start, end = text.find("{"), text.rfind("}")
+    return [*found, text[start : end + 1]] if 0 <= start < end else found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _trust(role: str) -> Trust:
+    if role in {"user", "assistant"}:
+        return "user" if role == "user" else "assistant"
+    return "tool"
+
+
+def _item(
+    category: Category, raw: Mapping[str, Any], *, when: float, trusts: Mapping[str, Trust], seqs: Mapping[str, int]
+) -> Item:
+    named = category in {"people", "projects"}
+    text = ": ".join(filter(None, (raw["name"], raw.get("notes", "")))) if named else raw["text"]
+    sources = tuple(dict.fromkeys(raw["sources"]))
+    return Item(
+        id=item_id(category, text),
+        category=category,
+        text=text,
+        sources=sources,
+        subject=normal(raw["name"]) if named else "",
+        trust=min((trusts.get(source, "tool") for source in sources), key=_TRUSTS.index),
+        confidence=float(raw.get("confidence", 0.5)),
+        valid_from=when,
+        name=raw.get("name", ""),
+        status=raw.get("status", ""),
+        seq=max((seqs.get(source, 0) for source in sources), default=0),
+        weight=0.5,
+    )

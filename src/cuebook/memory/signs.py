@@ -1,0 +1,358 @@
+"""What speaks for remembering a clause: the signs of a fact, each with its weight."""
+
+import re
+from typing import Final
+
+
+def any_of(*patterns: str) -> re.Pattern[str]:
+    """Return the pattern that finds any of `patterns`, in any case of letters."""
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_WE = r"(?:i|we)"
+_BE = r"(?:is|are|was|were|'s|’s|'re|’re|isn't|aren't|will be|has been|have been)"
+RELATION: Final = (
+    r"(?:mother|mom|mum|mama|father|dad|papa|parents?|sister|brother|siblings?|wife|husband|partner|"
+    r"spouse|fianc[eé]e?|girlfriend|boyfriend|"
+    r"son|daughter|child|kids?|baby|twins?|grand(?:mother|father|ma|pa|parents?|son|daughter)|gran|granny|"
+    r"nana|nan|aunt|auntie|uncle|cousin|niece|nephew|"
+    r"(?:step|half-?)(?:mother|father|mom|dad|brother|sister|son|daughter)|(?:mother|father|sister|"
+    r"brother|son|daughter)-in-law|in-laws|"
+    r"friend|best friend|roommate|flatmate|housemate|neighbou?r|colleague|coworker|co-worker|boss|manager|"
+    r"supervisor|mentor|coach|trainer|tutor|teacher|"
+    r"professor|advisor|adviser|doctor|gp|dentist|vet|therapist|physio(?:therapist)?|midwife|lawyer|"
+    r"solicitor|accountant|landlord|landlady|tenant|"
+    r"plumber|electrician|builder|contractor|architect|nanny|babysitter|cleaner|gardener|client|customer|"
+    r"assistant|dog|cat|puppy|kitten|horse|pony|"
+    r"rabbit|hamster|parrot|best man|bridesmaid|godmother|godfather|godson|goddaughter|ex)"
+)
+
+SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
+    (
+        "explicit",
+        0.45,
+        any_of(
+            (
+                r"\b(?:please |pls )?(?:remember|note|keep in mind|make a note|write down|jot down|save)\b(?! (?:when|"
+                r"how|the time))(?:,| that| this|:| it|\s+\w)"
+            ),
+            r"\b(?:don't|do not|dont|never) (?:let me )?forget\b",
+            r"\bfor the record\b",
+            r"\bfor (?:your|future) reference\b",
+            r"\bfyi\b",
+            r"\b(?:just )?so you know\b",
+            r"\bheads[- ]up\b",
+            r"\bin case (?:it's|its) useful\b",
+            r"\bimportant:",
+        ),
+    ),
+    (
+        "state",
+        0.3,
+        any_of(
+            rf"\b{_WE}(?:'m| am|'re| are|’m|’re) (?:a|an|the|in|at|from|on|based|living|working|studying|training|"
+            r"renting|married|engaged|divorced|single|"
+            r"vegan|vegetarian|diabetic|pregnant|retired|self-employed|freelance|left-handed|colou?r[- ]?blind|"
+            r"\d+|(?:twenty|thirty|forty|fifty|sixty)\b)",
+            rf"\b{_WE} (?:live|work|study|teach|own|drive|speak|play|run|rent|lease|commute|volunteer|manage|lead|"
+            r"train|practi[sc]e|collect|breed|keep|"
+            r"grew up|was born|were born|graduated|majored|used to|have (?:a|an|two|three|four|five|six|\d+|no|"
+            r"the|my|our)\b|'ve got|have got|get up|take|bank|pay|earn|save|owe|weigh)\b",
+            rf"\b{_WE}(?:'ve|’ve| have) (?:been|lived|worked|had|got|owned|known)\b",
+            r"\b(?:my|our) (?:[\w'’-]+ ){1,5}?(?:is|are|was|were|lives?|works?|has|have|had|starts?|ends?|opens?|"
+            r"closes?|arrives?|leaves?|comes?|goes|runs?|"
+            r"costs?|needs?|wants?|loves?|likes?|hates?|speaks?|teaches|moved|got|turns?|turned|passed|died|"
+            r"retired|expires?|includes?|can't|cannot|won't|will|prefers?|allows?|means?|says? (?:i|we))\b",
+            (
+                r"\b(?:my|our) (?:[\w-]+ ){0,3}[\w-]+(?:'s|’s) (?:called|named|in|at|on|allergic|a|an|the|not|from|"
+                r"due|now|from|\d)"
+            ),
+        ),
+    ),
+    (
+        "named",
+        0.3,
+        any_of(
+            r"\b(?:is|was|are|he's|she's|it's|they're|'s|’s) (?:called|named)\b",
+            r"\b(?:my|the|her|his|our) name(?:'s|’s| is)\b",
+            r"\bcall me\b",
+            r"\bgoes by\b",
+            r"\b(?:called|named) (?-i:[A-Z])",
+            r"\b(?:birthday|anniversary|born (?:on|in))\b",
+        ),
+    ),
+    (
+        "change",
+        0.25,
+        any_of(
+            r"\b(?:moved|moving|relocat\w+|switched|switching|changed|changing|rescheduled|postponed|cancell?ed|"
+            r"pushed (?:back|to|out)|brought forward|delayed|bumped|swapped|"
+            r"replaced|dropped|gave up|given up|stopped|quit|left (?:my|the|our)|sold|broke up|no longer|no more|"
+            r"out of (?:the|my|our)|anymore|any more|instead|rather than|scrap (?:that|the)|"
+            r"not .{1,40} any ?more|correction|turns? out|turned out|changed (?:my|our|his|her|their) minds?|"
+            r"new plan|change of plans?|update:|upgraded|downgraded|raised to|cut to|went up to|down to|up to)\b",
+        ),
+    ),
+    (
+        "decision",
+        0.4,
+        any_of(
+            (
+                rf"\b{_WE}(?:'ve|’ve| have)?(?: finally| also| now| just| both| all)? (?:decided|agreed|settled|chose|"
+                r"picked|opted|committed|signed|booked|ordered|bought|hired|accepted|declined|rejected|confirmed|"
+                r"enrolled|registered|signed up|made up)\b"
+            ),
+            (
+                rf"\b{_WE}(?:'re|'m|’re|’m| are| am) (?:going with|sticking (?:with|to)|going for|not going to|"
+                r"not doing|no longer|switching|skipping|keeping)\b"
+            ),
+            r"\b(?:decision|verdict)(?: is|:| made)",
+            r"\b(?:it's|its|that's) (?:decided|settled|final|official|confirmed)\b",
+            r"\blet's (?:go with|do|use|stick (?:with|to)|keep|make it|settle on)\b",
+            r"\bwent with\b",
+            r"\bfinal (?:decision|answer|choice|date|list)\b",
+            r"\bsettled on\b",
+        ),
+    ),
+    (
+        "constraint",
+        0.4,
+        any_of(
+            r"\ballerg\w+ (?:to|against)\b",
+            r"\b(?:no|never) (?:meat|fish|nuts|dairy|gluten|alcohol|sugar|penicillin|pork|eggs|milk|wheat)\b",
+            r"\b(?:leave (?:it|them|that) out|can't stand|refuse to)\b",
+            r"\bintoleran\w+\b",
+            r"\bc(?:o)?eliac\b",
+            r"\bdiabet\w+\b",
+            r"\basthma\w*\b",
+            r"\bepilep\w+\b",
+            r"\bvegan\b",
+            r"\bvegetarian\b",
+            r"\bgluten[- ]free\b",
+            r"\bhalal\b",
+            r"\bkosher\b",
+            (
+                r"\b(?:max(?:imum)?|at most|no more than|must not|mustn't|not allowed|can(?:'t|not) (?:eat|have|drink|"
+                r"use|do|work|go|stand|be|take|carry|lift|afford)|isn't allowed|deadline|due (?:on|by|date)|budget|"
+                r"limit(?:ed)? (?:to|is)|curfew|rule is|has to be|have to be|needs to be|must be)\b"
+            ),
+            r"\bonly (?:eat|drink|use|work|free|available|on)\b",
+            r"\bnever (?:eat|drink|use|work|fly|drive)\b",
+        ),
+    ),
+    (
+        "preference",
+        0.4,
+        any_of(
+            (
+                rf"\b{_WE}(?:'d|’d| would)?(?: much| really| actually| usually| always| generally)* (?:prefer|rather|"
+                r"love|loathe|hate|enjoy|adore|dislike|can't stand|despise|am into|like)\b(?! (?:it|that|this|your|"
+                r"the idea|how|to know|to ask|you)\b)"
+            ),
+            rf"\b{_WE} (?:don't|do not|dont|never) (?:like|eat|drink|want|enjoy|do|use|trust|wear|read|watch)\b",
+            r"\bnot a (?:big )?fan of\b",
+            r"\b(?:my|our|his|her) (?:all-time )?favou?rite\b",
+            r"\ballergic\b",
+            r"\b(?:big|huge) fan of\b",
+            r"\b(?:i'm|i am|we're) (?:more of )?(?:an? )?[\w-]+ (?:person|guy|girl|lover|fan)\b",
+            r"\bplease (?:always|never|don't|do not|use|keep|answer|reply|write|call|give|stick|avoid|stop|be)\b",
+            r"\b(?:always|never) (?:use|give|write|answer|reply|call|show|include|put|address|suggest|recommend)\b",
+            r"\bcall me\b",
+            r"\b(?:from now on|in future|going forward)\b",
+            (
+                r"\bi (?:always|usually|only|mostly) (?:eat|drink|read|use|wear|take|work|sleep|get|go|buy|order|"
+                r"watch|listen|write|run|train)\b"
+            ),
+            r"\bi'm (?:not )?(?:really )?into\b",
+        ),
+    ),
+    (
+        "todo",
+        0.4,
+        any_of(
+            (
+                rf"\b{_WE}(?:'ve|’ve)?(?: still| also| really| just)* (?:need to|have to|must|gotta|should(?! we)|"
+                r"ought to|owe)\b|\b(?:i|we)(?:'ve|’ve| have) got to\b"
+            ),
+            r"\bremind me\b",
+            r"\bdon't let me forget\b",
+            r"\b(?:to-do|todo|to do list)\b",
+            (
+                r"\bneeds? (?:to be )?(?:doing|done|sorted|fixed|booked|paid|sent|ordered|signed|renewed|cleaned|"
+                r"replaced)\b"
+            ),
+            (
+                r"\bby (?:the end of|mon|tues|wednes|thurs|fri|satur|sun|next|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|"
+                r"nov|dec|\d)"
+            ),
+        ),
+    ),
+    (
+        "open",
+        0.35,
+        any_of(
+            (
+                r"\b(?:still|haven't|have not|hasn't|not yet|yet to) (?:waiting|wait|deciding|decided|need to|heard|"
+                r"hear|unsure|undecided|looking|figured|found|booked|picked|chosen|sorted|open|pending|got|received|"
+                r"replied|know)\b"
+            ),
+            r"\bwaiting (?:for|on|to hear)\b",
+            r"\bundecided\b",
+            r"\bopen question\b",
+            r"\bto be (?:decided|confirmed)\b",
+            r"\btb[adc]\b",
+            r"\bpending\b",
+            r"\bup in the air\b",
+            r"\btorn between\b",
+            r"\bneed to figure\b",
+        ),
+    ),
+    (
+        "goal",
+        0.35,
+        any_of(
+            (
+                rf"\b{_WE}(?:'m|'re|’m|’re| am| are|'ve been| have been) (?:planning|saving|training|building|writing|"
+                r"working on|learning|studying|renovating|applying|organi[sz]ing|preparing|launching|redoing|"
+                r"trying to|aiming|hoping to|going to|gonna|taking|starting|running|teaching|restoring|developing|"
+                r"designing)\b"
+            ),
+            (
+                r"\b(?:my|our|the) (?:[\w-]+ ){0,2}(?:goal|aim|target|plan|project|thesis|dissertation|novel|book|"
+                r"startup|app|renovation|campaign|launch)\b(?: \w+){0,3} (?:is|are|was|'s|will|has)"
+            ),
+            r"\b(?:goal|target|aim) (?:is|:)",
+            rf"\b{_WE} (?:want|plan|hope|aim|intend) to\b",
+            rf"\b{_WE}(?:'ll|’ll| will) (?:be|have|start|move|go|fly|run|take|host|visit|travel|join|launch)\b",
+        ),
+    ),
+    (
+        "identity",
+        0.25,
+        re.compile(
+            r"(?:^|[^.!?] )[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ][\w'’-]+)*,? (?:who )?(?:is|was|as|'s|’s|became|becomes|"
+            r"will be)(?: now| still| also)? (?:an?|the|my|our|her|his|their|now|\w+ (?:of|at|for|in|manager|"
+            r"director))\b"
+            r"|[A-ZÀ-Þ][\w'’-]+, (?:an?|the|my|our|her|his|their|retired|from|who)\b"
+            r"|(?:\b(?:[Mm]y|[Oo]ur|[Hh]er|[Hh]is|[Tt]heir|[Tt]he|[Nn]ew)|"
+            r"[A-Z][\w-]+['’]s) (?:[\w-]+ ){1,4}?(?:is|was|will be|called|named|:|"
+            r",)(?: now)? (?:[A-Z]\w+\.? )?[A-ZÀ-Þ][\w'’-]+"
+            r"|^(?:I'm|I am|This is|That's) [A-ZÀ-Þ][\w'’-]+"
+        ),
+    ),
+    (
+        "named subject",
+        0.15,
+        re.compile(
+            r"(?:^|[,;:—–-] |\b(?:and|but|so|because|that|since|says|said) )(?!I\b|I'|The\b|A\b|It\b|You\b|This\b|"
+            r"That\b|There\b|What\b)(?:[A-Z][\w'’&-]+ ){1,4}"
+            r"(?:is|are|was|were|has|have|had|will|can't|cannot|won't|doesn't|lives?|works?|got|gets|wants?|"
+            r"needs?|likes?|loves?|hates?|said|says|agreed|asked|signed|filed|won|lost|starts?|started|moved|left|"
+            r"joined|"
+            r"quit|took|takes|runs?|sends?|sent|pays?|paid|went|goes|called|rang|wrote|confirmed|approved|"
+            r"rejected|accepted|offered|opens?|closes?|costs?|passed|died|retired|turned|turns|prefers?|\w+ed)\b"
+        ),
+    ),
+    (
+        "habit",
+        0.3,
+        any_of(
+            rf"\b{_WE} (?:always |usually |only |mostly |never |still |now |also |generally )*(?:eat|drink|sing|"
+            r"draw|refuse|avoid|cook|cycle|swim|bike|jog|hike|wear|sleep|use|play|bake|paint|sew|garden|fish|"
+            r"climb|dance|skip|share|invoice|charge|bill|attend|"
+            r"pray|fast|meditate|stream|subscribe|support|follow|vote|ride|row|sail|ski|surf|knit|photograph|code|"
+            r"program|blog|tutor|coach|nurse|foster|walk)\b(?! (?:it|that|this|you)\b)",
+            rf"\b{_WE} (?:always|usually|only|mostly|never|no longer|rarely|normally) \w+",
+            (
+                r"\b(?:every|each|on|twice a|once a) (?:mon|tues|wednes|thurs|fri|satur|sun|week|month|other|second|"
+                r"morning|evening)\w*\b"
+            ),
+            r"\bas a rule\b|\b(?:the|a|my) rule\b|\bfor future\b",
+        ),
+    ),
+    (
+        "status",
+        0.2,
+        any_of(
+            (
+                r"\b(?:is|are|'s|’s|was|were|has been|have been|got|been|now) (?:granted|approved|rejected|signed|"
+                r"over|gone|off|on hold|closed|open|accepted|delayed|broken|sold|free|full|ready|back|official|live|"
+                r"out|final|agreed|settled|confirmed|refused|denied|shortlisted|allowed|banned|inventoried|protected|"
+                r"included|covered|due)\b"
+            ),
+            r"\bsaid (?:yes|no)\b",
+            r"\bno [\w -]{2,40} (?:at all|after all|any ?more)\b",
+            r"\bfinally\b",
+            (
+                r"\b(?:came|went|fell|broke|signed|moved|taken?|took|taking|handed|sent|given?|gave|pulled|dropped|"
+                r"turned) (?:in|out|over|through|off|down|up|back)\b"
+            ),
+            (
+                r"\b(?:asked|invited|offered|hired|told|wants?|chose|picked) (?:me|us)\b|\bgot (?:a|an|the|my|our|"
+                r"into|accepted)\b|\b(?:enrolled|accepted|admitted|promoted|diagnosed|born)\b"
+            ),
+            r"\b(?:pick up|hand in|hand over|collect|bring|deliver) ",
+        ),
+    ),
+    ("relation", 0.15, any_of(rf"\b(?:my|our|his|her|'s|’s) (?:[\w-]+ ){{0,2}}{RELATION}\b")),
+    (
+        "health",
+        0.2,
+        any_of(
+            r"\b(?:surgery|operation|diagnos\w+|prescri\w+|medication|pills?|dose|mg|blood (?:type|pressure)|"
+            r"pregnan\w+|injur\w+|therapy|treatment|symptoms?)\b"
+        ),
+    ),
+    (
+        "event",
+        0.2,
+        any_of(
+            (
+                r"\b(?:appointment|meeting|flight|train|exam|interview|wedding|birthday|party|concert|trip|holiday|"
+                r"vacation|deadline|delivery|move|surgery|check-?up|visit|class|course|shift|conference|workshop|"
+                r"viewing|inspection|rehearsal|recital|match|race|marathon|tournament|launch|opening|closing|lease|"
+                r"contract|subscription|insurance|rent|mortgage|loan|salary|deposit|invoice|passport|visa|licen[cs]e|"
+                r"reservation|booking|ticket)s?\b"
+            ),
+        ),
+    ),
+    (
+        "third",
+        0.2,
+        any_of(
+            (
+                r"\b(?:he|she|they) (?:is|was|has|lives?|works?|moved|starts?|started|studies|teaches|plays?|loves?|"
+                r"hates?|can't|likes?|prefers?|needs?|wants?|runs?|got|will|turned|turns)\b"
+            ),
+            (
+                r"\b(?:he's|she's|they're|he’s|she’s|they’re) (?:a|an|the|in|at|from|on|allergic|\d+|into|vegan|"
+                r"vegetarian|getting|moving|starting|called|not)\b"
+            ),
+            rf"\bthe (?:[\w-]+ ){{1,4}}?{_BE}\s",
+            (
+                r"\bthe (?:[\w-]+ ){1,3}(?:costs?|starts?|ends?|opens?|closes?|leaves?|arrives?|moved|got|has|"
+                r"expires?|needs?|takes?|comes?|goes|runs?)\b"
+            ),
+        ),
+    ),
+    (
+        "done",
+        0.15,
+        any_of(
+            (
+                r"^(?:\w+ ){1,4}(?:finished|done|sent|paid|booked|ordered|sorted|submitted|fixed|scanned|signed|"
+                r"delivered|bought|cleared|confirmed)\b"
+            ),
+            (
+                rf"\b{_WE}(?:'ve|’ve| have)?(?: finally| just| already| also| now)? (?:paid|sent|rang|redrawn|measured|"
+                r"called|finished|submitted|booked|bought|ordered|fixed|renewed|signed|completed|handed in|"
+                r"dropped off|picked up|passed|returned|cancell?ed|sorted|filed|got|received|won|started|joined|met|"
+                r"adopted)\b"
+            ),
+            (
+                r"\b(?:is|are|'s|’s|all|now|finally|got) (?:done|sorted|finished|fixed|paid|booked|sent|complete|"
+                r"submitted|over|signed|delivered|approved)\b"
+            ),
+        ),
+    ),
+)

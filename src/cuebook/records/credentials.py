@@ -1,0 +1,344 @@
+"""Where the secrets of a text lie: which characters, and of which family.
+
+Only families of high precision are looked for: keys of a known shape, private keys, passwords in URLs, values behind a
+secret word, payment cards. The search is linear: a clean text costs a few dozen substring searches, a pattern runs only
+where its hint was found, and what it may repeat is bounded or consumed. Tokens that replaced a secret are opaque.
+"""
+
+import re
+from collections.abc import Iterator
+
+#: Characters `start` to `end` hold a secret of `family`.
+Span = tuple[int, int, str]
+
+TOKEN_START = "[[secret:"  # noqa: S105  what stands in a secret's place begins so
+_TOKEN = re.compile(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
+
+# ---------------------------------------------------------------- keys of a known shape
+
+#: No letter, digit or token beside it: a shape inside a longer word is none, and stays none once its neighbour is gone.
+_LEFT = r"(?<![A-Za-z0-9])(?<![0-9a-f]\]\])"
+_RIGHT = r"(?![A-Za-z0-9]|\[\[secret:)"
+
+#: Hints of which one must occur, the family, the shape. Source: notes/security.md §2 and the issuers' documented
+#: prefixes; where an issuer gives no length, it is a lower bound.
+_SHAPES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
+    (("AKIA", "ASIA"), "aws_access_key", re.compile(_LEFT + r"A(?:KIA|SIA)[A-Z0-9]{16}" + _RIGHT)),
+    (("sk-ant-",), "anthropic_key", re.compile(_LEFT + r"sk-ant-[A-Za-z0-9_-]{20,}")),
+    (("sk-",), "openai_key", re.compile(_LEFT + r"sk-(?!ant-)[A-Za-z0-9_-]{20,}")),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token", re.compile(_LEFT + r"gh[pousr]_[A-Za-z0-9]{30,}")),
+    (("github_pat_",), "github_token", re.compile(_LEFT + r"github_pat_[A-Za-z0-9_]{22,}")),
+    (
+        ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"),
+        "slack_token",
+        re.compile(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}"),
+    ),
+    (("AIza",), "google_key", re.compile(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
+    (("sk_live_", "rk_live_"), "stripe_key", re.compile(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
+    (("npm_",), "npm_token", re.compile(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),
+    (("pypi-",), "pypi_token", re.compile(_LEFT + r"pypi-[A-Za-z0-9_-]{50,}")),
+    (
+        ("eyJ",),
+        "jwt",
+        re.compile(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ),
+)
+#: Shapes that words joined by hyphens could fill. Real keys of them are random, so three digits are asked for.
+_RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token"})
+_PEM = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
+)
+_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?=\[\[secret:)")
+_URL = re.compile(r"://[^\s/?#@:\"'<>\[\]]{0,128}:((?:(?!\[\[secret:)[^\s/?#\"'<>]){1,256})@")
+
+# ---------------------------------------------------------------- values behind a secret word
+
+_ALONE = re.compile(r"(?<![a-z0-9])$")
+_KEY_OF = re.compile(r"(?:api|access|secret|private|signing|encryption|master|account|auth)[ _-]?$")
+_TOKEN_OF = re.compile(r"(?:access|auth|api|bearer|refresh|session|secret|security|bot|deploy)[ _-]?$")
+_FOREIGN = ("passwort", "kennwort", "contraseña", "mot de passe", "пароль", "密码", "密碼", "パスワード", "비밀번호")
+#: The word in lower case, its family, and what must stand right before it, if anything must.
+_WORDS: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
+    *((word, "password", None) for word in ("password", "passwd", "passphrase", "passcode", *_FOREIGN)),
+    ("pwd", "password", _ALONE),
+    ("secret", "secret", None),
+    ("key", "api_key", _KEY_OF),
+    ("token", "access_token", _TOKEN_OF),
+    ("authorization", "access_token", None),
+    ("pin", "pin", _ALONE),
+    ("cvv", "pin", _ALONE),
+)
+_SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
+_KEY_SUFFIX = re.compile(_SUFFIX + "$")
+#: What may stand between the word and its value: `sign` announces one, `verb` may, `gap` is only a space before quotes.
+_LINK = re.compile(
+    _SUFFIX
+    + r"""(?:\\{0,8}["'`)\]]|\*\*){0,3}
+    (?:[ \t]?,?[ \t]?\\{0,8}["']?value\\{0,8}["']?)?
+    (?:[ ]\([^()\n]{1,40}\))?
+    (?:[ ](?:for|of|to|on|at|in)(?:[ ][^\s:=,;.]{1,30}){1,6}?)?
+    (?:
+      (?P<sign>[ \t]{0,9}(?:is[ ]?)?
+        (?: :[ ]?[A-Za-z_][\w.|]{0,40}(?:[ ]?\|[ ]?None)?[ ]=[ ] | :=(?!=) | [!=]?={1,3}
+          | => | ->(?=[ ]) | → | ⇒ | : | ： )
+        | >(?=[^\s<]{1,256}</) )
+      | (?P<verb>[ \t]{1,3}(?:is|was|ist|es|est|equals|will[ ]be|is[ ]now|changed[ ]to|set[ ]to|to)[ \t]
+        | [ ]?(?:是|为|為|は|это)[ ]? )
+      | (?P<gap>[ \t]{1,2}(?=["'`“]))
+    )
+    (?:[ \t]{0,9}(?:\*\*|__)(?=\S))?[ \t]{0,40}
+    (?:(?:bearer|basic|digest)[ ]{1,3})?""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_FLAG = re.compile(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
+_FLAG_LINK = re.compile(r"[ \t]{1,3}(?!-)")
+#: A value is in quotes, a string prefix allowed, or runs up to a space or a delimiter that ends it or starts a name.
+_OPEN = re.compile(r"[bBfFrRuU]{0,2}(\\{0,8})([\"'`“‘«])")
+_CLOSERS = {"“": "”", "‘": "’", "«": "»"}
+_BARE = re.compile(
+    r"""(?:[^\s"'`<>,;&\\] | \\(?!\\*[nrt"'])
+    | [,;&](?![\s"'`}\])\\]|\Z|[\w.-]{1,40}\s?[=:]) | ["'`](?![\s,;:&}\])]|\Z)){1,4096}""",
+    re.VERBOSE,
+)
+_LONGEST = 4096
+_PIN = re.compile(r"[0-9]{3,12}")
+#: How a placeholder, a reference to where the secret is, a mere measure or a token begins, quoted or not.
+_PLACEHOLDER = re.compile(
+    r"""<|\{|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
+    |\$[{(]|\$[A-Za-z_]+(?:->|\[|(?=[\s"'`,;)}\]])|$)|%(?:\(|s\b|[A-Z_]{1,40}%)|@\{
+    |[#.][A-Za-z][A-Za-z_-]*(?:$|(?=[\s"'`,;)\]{>]))
+    |[~.]{0,2}(?:/[a-z0-9._-]{1,80}){2,}(?:$|(?=[\s"'`,;)]))
+    |(?:your|my|some|insert|enter|replace|example|dummy|fake)[ _-][A-Za-z _-]*$
+    |[0-9]{1,3}[ -]?(?:bits?|bytes?|chars?|characters?|digits?|days?|hours?|minutes?|seconds?)\b
+    |[0-9]{1,2}[-–][0-9]{1,3}[ ](?:bytes|char|digit|letter|symbol)
+    |(?:base64|utf-?8|sha-?[0-9]+|md5|oauth2?|bcrypt|argon2|aes)(?:$|(?=[\s"'`,;.)-]))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+#: Code in the place of a value: a call, a subscript, a parenthesis.
+_EXPRESSION = re.compile(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
+_MASKED = re.compile(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}).*", re.DOTALL)
+#: A name and no value: dotted, or letters that end in a secret word.
+_REFERENCE = re.compile(
+    r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key)",
+    re.IGNORECASE,
+)
+_PROSE = re.compile(
+    r"\b(?:your|must|should|enter|please|users?|password|passphrase|secret|key|required|optional|characters|used|not|the"
+    r"|cannot|invalid|incorrect|wrong|forgot|reset|change|field|default|is|are|for|if|when)\b",
+    re.IGNORECASE,
+)
+_NO_SECRETS = frozenset(
+    "required optional hidden none null nil undefined true false yes no empty unset missing invalid incorrect wrong"
+    " expired n/a string str text bytes bool boolean int integer number float object any char secretstr value redacted"
+    " removed masked censored encrypted hashed example placeholder default hover focus active visited before after"
+    " disabled unknown prompt ask env environ vault forgotten lost confidential private public type name input field"
+    " below above here not_set notset changed reset stored saved password passwd passphrase pass secret token"
+    " key".split()
+)
+
+# ---------------------------------------------------------------- payment cards
+
+_CARD_RUN = re.compile(r"(?<![0-9])(?<![0-9][ -])[0-9](?:[ -]?[0-9]){12,}+")
+#: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
+_CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
+_CARD_LENGTHS = range(13, 20)
+#: Issuers' prefixes and lengths (ISO/IEC 7812 ranges as the networks publish them).
+_CARD = re.compile(
+    r"4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})"  # Visa
+    r"|(?:5[1-5][0-9]{2}|222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}"  # Mastercard
+    r"|3[47][0-9]{13}"  # American Express
+    r"|(?:6011|65[0-9]{2}|64[4-9][0-9])[0-9]{12}(?:[0-9]{3})?"  # Discover
+    r"|3(?:0[0-5]|[689][0-9])[0-9]{11}"  # Diners
+    r"|35(?:2[89]|[3-8][0-9])[0-9]{12}"  # JCB
+    r"|62[0-9]{14,17}"  # UnionPay
+    r"|(?:5018|5020|5038|5893|6304|6759|676[1-3])[0-9]{9,15}"  # Maestro
+    r"|220[0-4][0-9]{12}"  # Mir
+)
+
+
+def spans(text: str) -> list[Span]:
+    """Find all secrets, in order and apart; where two families meet, their union has the more specific one's name."""
+    found = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *_cards(text), *_named(text)]
+    if not found:
+        return []
+    rank: dict[str, int] = {"": -1}  # a token is stronger than all: what overlaps it is left alone
+    for _, _, family in found:
+        rank.setdefault(family, len(rank))
+    found += [(token.start(), token.end(), "") for token in _TOKEN.finditer(text)]
+    merged: list[Span] = []
+    for start, end, family in sorted(found):
+        if merged and start < merged[-1][1]:
+            first, last, other = merged.pop()
+            merged.append((first, max(end, last), min(family, other, key=rank.__getitem__)))
+        else:
+            merged.append((start, end, family))
+    return [span for span in merged if span[2]]
+
+
+def hinted(text: str) -> bool:
+    """Tell whether `spans` could find anything, without looking closer."""
+    lower = _lower(text)
+    return (
+        any(hint in text for hints, _, _ in _SHAPES for hint in hints)
+        or any(word in lower for word, _, _ in _WORDS)
+        or "PRIVATE KEY" in text
+        or ("://" in text and "@" in text)
+        or _CARD_RUN.search(text) is not None
+    )
+
+
+def family_of(key: str) -> str:
+    """Return the family of secrets a field's name announces ("db_password", "apiKey"), empty where it does not."""
+    lower = _KEY_SUFFIX.sub("", _lower(key))
+    for word, family, before in _WORDS:
+        if lower.endswith(word) and (before is None or before.search(lower[: -len(word)])):
+            return family
+    return ""
+
+
+def may_be_secret(value: str, family: str) -> bool:
+    """Tell whether a value that was announced as a secret of `family` may be one: no placeholder, no prose."""
+    if family == "pin":
+        return _PIN.fullmatch(value) is not None
+    return len(value) >= 3 and not _is_no_secret(value) and not (" " in value and _PROSE.search(value))
+
+
+def is_card(digits: str) -> bool:
+    """Tell a payment card: an issuer's prefix and length, and Luhn's sum (ISO/IEC 7812-1, annex B)."""
+    if len(digits) not in _CARD_LENGTHS or not _CARD.fullmatch(digits):
+        return False
+    doubled = (int(digit) * 2 for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(two - 9 if two > 9 else two for two in doubled)) % 10 == 0
+
+
+def _lower(text: str) -> str:
+    """Lower case of the same length: dotted İ is the one letter whose lower case is longer."""
+    return text.lower() if "İ" not in text else text.replace("İ", "i").lower()
+
+
+def _shapes(text: str) -> Iterator[Span]:
+    for hints, family, pattern in _SHAPES:
+        for hint in hints:
+            if hint in text:
+                for match in pattern.finditer(text):
+                    if family not in _RANDOM_SHAPES or sum(map(str.isdigit, match.group())) >= 3:
+                        yield match.start(), match.end(), family
+                break
+
+
+def _private_keys(text: str) -> Iterator[Span]:
+    """Find private keys, each with all up to its end line, or to the end of a text that was cut."""
+    at = 0
+    while "PRIVATE KEY" in text and (begin := _PEM.search(text, at)):
+        end = _PEM_END.search(text, begin.end())
+        at = end.end() if end else len(text)
+        yield begin.start(), at, "private_key"
+
+
+def _url_passwords(text: str) -> Iterator[Span]:
+    if "://" in text and "@" in text:
+        for match in _URL.finditer(text):
+            if not _is_no_secret(match[1]):
+                yield match.start(1), match.end(1), "url_password"
+
+
+def _cards(text: str) -> Iterator[Span]:
+    for run in _CARD_RUN.finditer(text):
+        groups = [(run.start() + one.start(), run.start() + one.end()) for one in re.finditer(r"[0-9]+", run.group())]
+        for first in range(len(groups)):
+            for last in range(first, min(first + 5, len(groups))):
+                window = groups[first : last + 1]
+                start, end = window[0][0], window[-1][1]
+                printed = len(window) == 1 or tuple(stop - begin for begin, stop in window) in _CARD_GROUPS
+                if printed and _stands_alone(text, start, end) and is_card(re.sub("[ -]", "", text[start:end])):
+                    yield start, end, "card"
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    before, after = text[start - 1 : start] if start else "", text[end : end + 2]
+    joined = before.isalnum() or after[:1].isalnum() or before in {"_", "."} or after[:1] == "_"
+    return not joined and not (after[:1] == "." and after[1:].isdigit())
+
+
+def _named(text: str) -> Iterator[Span]:
+    """Find the values that stand behind secret words."""
+    lower = _lower(text)
+    for word, family, before in _WORDS:
+        at = lower.find(word)
+        while at >= 0:
+            end = at + len(word)
+            if (before is None or before.search(lower[max(0, at - 16) : at])) and not (at and text[at - 1] == "#"):
+                link = _LINK.match(text, end)
+                if link is None and _FLAG.search(lower[max(0, at - 48) : at]):
+                    link = _FLAG_LINK.match(text, end)
+                span = _value(text, link, family) if link else None
+                if span:
+                    yield *span, family
+                    end = max(end, span[1])
+            at = lower.find(word, end)
+
+
+def _value(text: str, link: re.Match[str], family: str) -> tuple[int, int] | None:
+    """Return where the value behind a link lies, or None where what stands there is no secret."""
+    at, groups = link.end(), link.groupdict()
+    if _PLACEHOLDER.match(text, at) or _EXPRESSION.match(text, at):
+        return None
+    opened = _OPEN.match(text, at)
+    end = _closing(text, opened) if opened else -1
+    if opened and end >= 0:
+        value = text[opened.end() : end]
+        secret = may_be_secret(value, family) and (not groups.get("gap") or _is_random(value))
+        return (opened.end(), end) if secret else None
+    bare = _BARE.match(text, opened.end() if opened else at)
+    value = bare.group().rstrip(".,;:)]}?*_") if bare else ""
+    if bare is None or TOKEN_START in value or not may_be_secret(value, family) or _REFERENCE.fullmatch(value):
+        return None
+    end = bare.start() + len(value)
+    if family == "pin":
+        trusted = True
+    elif groups.get("verb"):
+        trusted = _is_credential(value, family)
+    else:
+        trusted = _is_random(value) or (len(value) >= 4 and _ends(text, end, link=link.group(), value=value))
+    return (bare.start(), end) if trusted else None
+
+
+def _closing(text: str, opened: re.Match[str]) -> int:
+    """Return where a quoted value ends, -1 where it does not; the quotes may themselves be escaped to any depth."""
+    depth, quote, at = len(opened[1]), _CLOSERS.get(opened[2], opened[2]), opened.end()
+    limit = min(at + _LONGEST, len(text))
+    for stop in ("\n", TOKEN_START):
+        found = text.find(stop, at, limit)
+        limit = limit if found < 0 else found
+    while (at := text.find(quote, at, limit)) >= 0:
+        body = text[opened.end() : at]
+        slashes = len(body) - len(body.rstrip("\\"))
+        if slashes % (2 * (depth + 1)) == depth:
+            return at - depth
+        at += 1
+    return -1
+
+
+def _is_no_secret(value: str) -> bool:
+    return bool(value.casefold() in _NO_SECRETS or _PLACEHOLDER.match(value) or _MASKED.fullmatch(value))
+
+
+def _is_random(value: str) -> bool:
+    """Tell digits, symbols or capitals inside: what sets a password off from a word of prose."""
+    inner = any(map(str.isupper, value[1:])) and any(map(str.islower, value))
+    return inner or any(char.isdigit() or not (char.isalnum() or char in "-–—'’._,/:") for char in value)
+
+
+def _is_credential(value: str, family: str) -> bool:
+    """Tell whether a value behind a bare verb ("is") looks like one: "the secret is to stir slowly" names none."""
+    worded = family == "password" and (value.istitle() if value.isalpha() else value.count("-") >= 2)
+    return len(value) >= 6 and (worded or _is_random(value))
+
+
+def _ends(text: str, end: int, *, link: str, value: str) -> bool:
+    """Tell whether a plain word is the whole value: its line or clause ends there, and it is no name in code."""
+    after = text[end : end + 48]
+    if "=" in link:
+        spaced = link.rstrip("= ").join(("", " =")) in link
+        return not ("_" in value and spaced) and bool(re.match(r"\s*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]", after))
+    return bool(re.match(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']", after))

@@ -1,0 +1,400 @@
+"""OpenAI chat messages: what one says, the digest of that, and how a post without a wire form is written as one.
+
+Reading never judges what only the upstream can: an unknown content part or call becomes an `opaque` part, whole. What
+nobody can place is refused: no object, no known role, content of the wrong shape.
+
+A `Said` holds each text once. One text alone, or before everything else, stands in `message` and not in `parts`;
+several texts, or one after an image, are `text` parts in order and `message` is their view, joined by line breaks.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, Post, Role
+from cuebook.records.digest import digest_of
+
+#: Wire roles and ours. `developer` is OpenAI's newer name of `system`, `function` the legacy one of `tool`.
+ROLES: dict[str, Role] = {
+    "system": "system", "developer": "system", "user": "user",
+    "assistant": "assistant", "tool": "tool", "function": "tool",
+}  # fmt: skip
+#: What is appended to the text of a reply that was cut off.
+INTERRUPTED = "[interrupted]"
+
+_LEGACY_CALL = "function:"  # a legacy call has no id; its name pairs it with its result
+_UNSPOKEN = frozenset({"reasoning", "shared_memory_entry"})  # parts that are never written as text
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # what OpenAI takes as `name`
+#: Content part → the key of its body that is our content, by preference.
+_MEDIA = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
+_ARGUMENTS = {"function": "arguments", "custom": "input"}  # kind of call → the key of its arguments
+_ENCODER = msgspec.json.Encoder()
+_SORTED = msgspec.json.Encoder(order="sorted")
+
+
+class Said(Struct, frozen=True):
+    """What one chat message says. `name` is the wire's, None where it has none."""
+
+    role: Role
+    name: str | None
+    message: str
+    parts: tuple[Part, ...] = ()
+
+
+class Call(Struct, frozen=True):
+    """A tool call: `arguments` is the string as it came, JSON or not."""
+
+    id: str
+    name: str
+    arguments: str
+    kind: str = "function"
+    legacy: bool = False
+
+
+class _Message(Struct, omit_defaults=True):
+    """A message on the wire, keys in this order."""
+
+    role: str
+    content: Any
+    name: str | None = None
+    tool_calls: list[Any] | None = None
+    function_call: Any = None
+    tool_call_id: str | None = None
+    refusal: str | None = None
+    audio: Any = None
+
+
+# ---------------------------------------------------------------- reading
+def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> Said:
+    """Read one chat message. Raises InvalidInput naming the field as `messages[index].…`."""
+    data = _object(raw, index)
+    role, name = _role(data, index), data.get("name")
+    if name is not None and not isinstance(name, str):
+        _wrong(index, ".name", "a string", name)
+    pieces = _pieces(data, index)
+    texts = [piece.content for piece in pieces if piece.type == "text"]
+    heard = (piece.content for piece in pieces if piece.type == "refusal" or _audio_id(piece))
+    message = "\n".join(texts) or next(heard, "")
+    if len(texts) == 1 and pieces[0].type == "text":
+        del pieces[0]
+    return Said(role, name, message, (*_reasoning(data), *_result(data, role), *pieces, *_calls(data, index)))
+
+
+def read_call(part: Part) -> Call:
+    """Read a `function` part: content `{"name", "arguments"}`, or the arguments alone and the name in `extra`."""
+    extra, body = _extra(part), _loaded(part.content)
+    if not (isinstance(body, dict) and isinstance(body.get("name"), str) and "arguments" in body):
+        body = {"name": _str(extra.get("name")), "arguments": part.content}
+    kind = _str(extra.get("kind")) or "function"
+    return Call(_str(extra.get("callId")), body["name"], _as_text(body["arguments"]), kind, "legacy" in extra)
+
+
+def _object(raw: bytes | Mapping[str, Any], index: int) -> Mapping[str, Any]:
+    if isinstance(raw, bytes):
+        try:
+            raw = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            _refuse(index, "", f"not readable JSON ({error})")
+    if not isinstance(raw, Mapping):
+        _wrong(index, "", "an object", raw)
+    return raw
+
+
+def _role(data: Mapping[str, Any], index: int) -> Role:
+    role = data.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        _refuse(index, ".role", f"expected one of {', '.join(ROLES)}, got {role!r}")
+    return ROLES[role]
+
+
+def _pieces(data: Mapping[str, Any], index: int) -> list[Part]:
+    """Read the content, then refusal and audio. Empty texts say nothing and are left out."""
+    content = data.get("content")
+    pieces: list[Part] = []
+    if isinstance(content, str):
+        pieces = [Part("text", content)] if content else []
+    elif isinstance(content, list | tuple):
+        read = [_piece(item, n, index) for n, item in enumerate(content)]
+        pieces = [piece for piece in read if piece.type != "text" or piece.content]
+    elif content is not None:
+        _wrong(index, ".content", "a string or a list of parts", content)
+    if isinstance(refusal := data.get("refusal"), str) and refusal:
+        pieces.append(Part("refusal", refusal))
+    if isinstance(audio := data.get("audio"), Mapping) and isinstance(audio.get("id"), str):
+        pieces.append(Part("audio", _str(audio.get("transcript")), {"audioId": audio["id"]}))
+    return pieces
+
+
+def _piece(item: object, n: int, index: int) -> Part:
+    if not isinstance(item, Mapping):
+        _wrong(index, f".content[{n}]", "an object", item)
+    kind = _str(item.get("type"))
+    body: Any = item.get(kind)
+    if kind in ("text", "refusal", "image_url") and isinstance(body, str):
+        return Part(kind, body)
+    for key in _MEDIA.get(kind, ()) if isinstance(body, Mapping) else ():
+        if isinstance(value := body.get(key), str):
+            rest = {name: other for name, other in body.items() if name != key}
+            return Part(kind.removeprefix("input_"), value, rest | ({"source": key} if kind == "file" else {}) or None)
+    return Part("opaque", _json(item), {"originalType": kind, "in": "content"})
+
+
+def _reasoning(data: Mapping[str, Any]) -> Iterator[Part]:
+    fields = ("reasoning_content", "reasoning")  # DeepSeek's and OpenRouter's names
+    if field := next((field for field in fields if data.get(field)), None):
+        yield Part("reasoning", _as_text(data[field]), {"field": field})
+
+
+def _result(data: Mapping[str, Any], role: Role) -> Iterator[Part]:
+    """Name the call this message answers. Its text stands in the message, so the part's content is empty."""
+    if role != TOOL:
+        return
+    call, name = data.get("tool_call_id"), data.get("name")
+    if data["role"] == "function" and isinstance(name, str):
+        yield Part(RESULT, "", {"callId": _LEGACY_CALL + name, "legacy": True})
+    else:
+        yield Part(RESULT, "", {"callId": call} if isinstance(call, str) and call else None)
+
+
+def _calls(data: Mapping[str, Any], index: int) -> Iterator[Part]:
+    calls = data.get("tool_calls")
+    if calls is not None and not isinstance(calls, list | tuple):
+        _wrong(index, ".tool_calls", "a list", calls)
+    yield from (_call(call, n, index) for n, call in enumerate(calls or ()))
+    legacy = data.get("function_call")
+    if isinstance(legacy, Mapping) and isinstance(name := legacy.get("name"), str):
+        yield _call_part(name, legacy.get("arguments"), callId=_LEGACY_CALL + name, name=name, legacy=True)
+
+
+def _call(call: object, n: int, index: int) -> Part:
+    if not isinstance(call, Mapping):
+        _wrong(index, f".tool_calls[{n}]", "an object", call)
+    kind = _str(call.get("type")) or "function"
+    body = call.get(kind) if kind in _ARGUMENTS else None
+    if not isinstance(body, Mapping) or not isinstance(name := body.get("name"), str):
+        return Part("opaque", _json(call), {"originalType": kind, "in": "tool_calls"})
+    rest = {} if kind == "function" else {"kind": kind}
+    return _call_part(name, body.get(_ARGUMENTS[kind]), callId=_str(call.get("id")), name=name, **rest)
+
+
+def _call_part(called: str, arguments: object, **extra: Any) -> Part:
+    return Part(CALL, _json({"name": called, "arguments": _as_text(arguments)}, ordered=False), extra)
+
+
+def _as_text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else _json(value)
+
+
+def canonical(said: Said) -> bytes:
+    """Return bytes equal for messages that say the same: role, speaker, texts, images, files, calls, the call answered.
+
+    Left out is what a resending client adds or drops: key order and white space of the message and of call arguments,
+    null and missing fields, annotations, reasoning, an image's detail, and the name of an assistant or a tool (clients
+    label replies that came without one; a call id says which tool).
+    """
+    spoken: list[Any] = []
+    calls: list[Any] = []
+    results: list[str] = []
+    for part in said.parts:
+        if part.type == CALL and _call_id(part) is not None:
+            call = read_call(part)
+            calls.append([call.id, call.name, _canonical_arguments(call)])
+        elif part.type in (RESULT, ERROR) and (said.role == TOOL or _call_id(part) is not None):
+            results.append(_call_id(part) or "")
+            if part.content not in ("", said.message):
+                spoken.append(["text", part.content])
+        elif part.type != "reasoning":
+            spoken.append([part.type, _audio_id(part) or part.content])
+    if _leads(said):
+        spoken.insert(0, ["text", said.message])
+    name = None if said.role in (ASSISTANT, TOOL) or (said.name or "").lower() == "user" else said.name
+    return _json([said.role, name or None, spoken, calls, results], ordered=False).encode()
+
+
+def digest(said: Said) -> bytes:
+    """Return 16 bytes that are equal for messages that say the same."""
+    return digest_of(canonical(said))
+
+
+def _leads(said: Said | Post) -> bool:
+    """Whether `message` is a text of its own, before all parts, and not the view of one of them."""
+    echoed = any(
+        part.type == "text" or (part.content == said.message and (part.type == "refusal" or _audio_id(part)))
+        for part in said.parts
+    )
+    return bool(said.message) and not echoed
+
+
+def _canonical_arguments(call: Call) -> str:
+    """Return arguments as sorted JSON if they are JSON: clients parse them and write them anew. None at all is `{}`."""
+    value = _loaded(call.arguments.strip() or "{}") if call.kind == "function" else None
+    return call.arguments if value is None else _json(value)
+
+
+# ---------------------------------------------------------------- writing
+def write_message(post: Post, *, user: str | None = None) -> bytes:
+    """Write a post as a compact wire message; its own `wire`, if any, is not looked at.
+
+    A user post whose sender is neither `user` nor "user" gets the sender as `name`, or before the text where the wire
+    takes no such name. Attachments stand after the text as `[type] content`, and so does what a role cannot send (an
+    assistant's image). A tool result whose call is unknown is written as a user's named "tool"; a reply that was cut
+    off ends with INTERRUPTED.
+    """
+    role: str = SYSTEM if post.role == "summary" else post.role
+    call = post.result_of if role != ASSISTANT else None
+    if call and any("legacy" in _extra(part) for part in post.parts if part.type in (RESULT, ERROR)):
+        return _encode(_Message("function", _content(_items(post)), call.removeprefix(_LEGACY_CALL)))
+    if call:
+        return _encode(_Message(TOOL, _content(_items(post)), tool_call_id=call))
+    if role == ASSISTANT and (post.parts or post.state != "complete"):
+        return _write_reply(post)
+    name, prefix = _speaker(post, user)
+    content = _content(_items(post, media=role == "user", prefix=prefix)) if post.parts else prefix + post.message
+    return _encode(_Message("user" if role == TOOL else role, content, name))
+
+
+def _speaker(post: Post, user: str | None) -> tuple[str | None, str]:
+    """Return the wire's `name`, and what stands before the text instead."""
+    if post.role == TOOL:
+        return TOOL, ""
+    if post.role != "user" or not post.sender or post.sender == user or post.sender.lower() == "user":
+        return None, ""
+    if _NAME.fullmatch(post.sender):
+        return post.sender, ""
+    return None, " ".join(post.sender.split()) + ": "
+
+
+def _write_reply(post: Post) -> bytes:
+    """Write an assistant's message. Calls of a reply that was cut off were never answered: they are told, not made."""
+    message = _Message(ASSISTANT, None)
+    items = _items(post)
+    calls = [read_call(part) for part in post.parts if part.type == CALL and _call_id(part) is not None]
+    if post.state == "interrupted":
+        for call in calls:
+            _note(items, f"[calling {call.name}]")
+        _note(items, INTERRUPTED)
+    else:
+        legacy = ({"name": call.name, "arguments": call.arguments} for call in calls if call.legacy)
+        message.function_call = next(legacy, None)
+        placed = [item for part in post.parts if (item := _kept(part, "tool_calls"))]
+        message.tool_calls = [_wire_call(call) for call in calls if not call.legacy] + placed or None
+    message.refusal = next((part.content for part in post.parts if part.type == "refusal"), None)
+    message.audio = next(({"id": audio} for part in post.parts if (audio := _audio_id(part))), None)
+    silent = message.tool_calls or message.function_call or message.refusal or message.audio
+    message.content = _content(items) or (None if silent else "")
+    return _encode(message)
+
+
+def _wire_call(call: Call) -> dict[str, Any]:
+    body = {"name": call.name, _ARGUMENTS.get(call.kind, "arguments"): call.arguments}
+    return {"id": call.id, "type": call.kind, call.kind: body}
+
+
+def _items(post: Post, *, media: bool = False, prefix: str = "") -> list[Any]:
+    """Return the content in order: texts, and wire parts of other kinds. `media`: the role may send those."""
+    lead = prefix + post.message if _leads(post) else prefix.rstrip()
+    items: list[Any] = [lead] if lead else []
+    for part in post.parts:
+        if not part.content or part.type in _UNSPOKEN or (post.role == ASSISTANT and _elsewhere(part)):
+            continue
+        if part.type == "text":
+            items.append(part.content)
+        elif part.type in (RESULT, ERROR) and (post.role == TOOL or _call_id(part) is not None):
+            if part.content != post.message:
+                items.append(part.content)
+        elif item := _kept(part, "content") or (_media(part) if media else None):
+            items.append(item)
+        else:
+            kind = _str(_extra(part).get("originalType")) or part.type
+            _note(items, f"[{kind}]" if part.content.startswith("data:") else f"[{kind}] {part.content}")
+    return items
+
+
+def _elsewhere(part: Part) -> bool:
+    """Whether an assistant's part has its place outside the content."""
+    if part.type == CALL:
+        return _call_id(part) is not None
+    return part.type == "refusal" or _audio_id(part) is not None or _extra(part).get("in") == "tool_calls"
+
+
+def _kept(part: Part, place: str) -> dict[str, Any] | None:
+    """Return what an opaque part was read from, if that stood in this place of a message."""
+    item = _loaded(part.content) if part.type == "opaque" and _extra(part).get("in") == place else None
+    return item if isinstance(item, dict) else None
+
+
+def _media(part: Part) -> dict[str, Any] | None:
+    """Return the content part of an image, sound or file the wire can carry."""
+    extra = _extra(part)
+    body = {key: extra[key] for key in ("detail", "filename", "format") if key in extra}
+    if part.type == "image_url" and part.content.startswith(("data:", "https://", "http://")):
+        return {"type": "image_url", "image_url": {"url": part.content, **body}}
+    if part.type == "audio" and "format" in body:
+        return {"type": "input_audio", "input_audio": {"data": part.content, **body}}
+    if part.type == "file" and (source := extra.get("source")) in _MEDIA["file"]:
+        return {"type": "file", "file": {source: part.content, **body}}
+    return None
+
+
+def _note(items: list[Any], note: str) -> None:
+    """Add words of ours after the last text, or as a text of their own."""
+    if items and isinstance(items[-1], str):
+        items[-1] = f"{items[-1]}\n\n{note}"
+    else:
+        items.append(note)
+
+
+def _content(items: list[Any]) -> Any:
+    """Return a plain string where one text is all there is, else the list of parts."""
+    if len(items) == 1 and isinstance(items[0], str):
+        return items[0]
+    return [{"type": "text", "text": item} if isinstance(item, str) else item for item in items] or ""
+
+
+def _extra(part: Part) -> dict[str, Any]:
+    return part.extra if isinstance(part.extra, dict) else {}
+
+
+def _call_id(part: Part) -> str | None:
+    call = _extra(part).get("callId")
+    return call if isinstance(call, str) else None
+
+
+def _audio_id(part: Part) -> str | None:
+    return _extra(part).get("audioId") if part.type == "audio" else None
+
+
+def _str(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _loaded(text: str) -> Any:
+    """Return the JSON value of a text, None if it is none."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
+def _json(value: object, *, ordered: bool = True) -> str:
+    return _encode(value, _SORTED if ordered else _ENCODER).decode()
+
+
+def _encode(value: object, encoder: msgspec.json.Encoder = _ENCODER) -> bytes:
+    try:
+        return encoder.encode(value)
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput(f"a message cannot be written as JSON: {error}", where="message") from error
+
+
+def _wrong(index: int, field: str, expected: str, got: object) -> NoReturn:
+    _refuse(index, field, f"expected {expected}, got {type(got).__name__}")
+
+
+def _refuse(index: int, field: str, problem: str) -> NoReturn:
+    where = f"messages[{index}]{field}"
+    raise InvalidInput(f"{where}: {problem}", where=where)

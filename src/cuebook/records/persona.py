@@ -1,0 +1,49 @@
+"""Who speaks: A's persona definition (seed 000, section 4), without its sentiment part."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+
+_TEXTS = ("id", "name", "version", "baseSystemPrompt", "role")
+#: Keys a definition may have beside those read here; they are kept for the parts of Cuebook that read them.
+_OTHER = frozenset({"prompts", "sentimentTracking", "metaPrompts", "description", "model"})
+
+
+class Persona(Struct, frozen=True, kw_only=True):
+    """A persona: its id, and the text every prompt of it begins with."""
+
+    id: str
+    name: str = ""
+    version: str = "1.0.0"
+    base_system_prompt: str = ""
+    role: str = "assistant"
+    other: Mapping[str, Any] = {}
+
+
+def read_persona(document: object, *, file: str) -> Persona:
+    """Read a persona definition. Raises InvalidInput naming the path inside the file."""
+    if not isinstance(document, Mapping):
+        msg = f"{file}: expected an object with id, name, version and baseSystemPrompt"
+        raise InvalidInput(msg, where="$")
+    for key, value in document.items():
+        if key in _TEXTS and not isinstance(value, str):
+            msg = f"{file}: {key}: expected a string, got {type(value).__name__}"
+            raise InvalidInput(msg, where=key)
+        if key not in _TEXTS and key not in _OTHER:
+            known = ", ".join(sorted({*_TEXTS, *_OTHER}))
+            msg = f"{file}: {key}: no such field; known are {known}"
+            raise InvalidInput(msg, where=key)
+    if not document.get("id"):
+        msg = f"{file}: id: missing; give the persona an id"
+        raise InvalidInput(msg, where="id")
+    return Persona(
+        id=document["id"],
+        name=document.get("name", document["id"]),
+        version=document.get("version", "1.0.0"),
+        base_system_prompt=document.get("baseSystemPrompt", ""),
+        role=document.get("role", "assistant"),
+        other={key: document[key] for key in sorted(_OTHER & set(document))},
+    )

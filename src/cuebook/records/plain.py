@@ -1,0 +1,5 @@
+"""Placeholder."""
+
+
+def plain(markdown: str) -> str:
+    return markdown

@@ -1,0 +1,141 @@
+"""What stands in a secret's place: a typed token with a keyed fingerprint, put there before the first write.
+
+Where the secrets lie is decided in `credentials`. Vague ones (addresses, phone numbers, random-looking strings) are never
+replaced, only named by `flags` (DESIGN §10).
+"""
+
+import hmac
+import json
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.credentials import TOKEN_START, family_of, hinted, is_card, may_be_secret, spans
+
+_FLAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("email", re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),
+    (
+        "phone",
+        re.compile(
+            r"(?<![\w.+-])(?:(?:\+|00)[1-9](?:[ ()./-]{0,2}[0-9]){7,14}|\(?[0-9]{3}\)?[ .-][0-9]{3}[ .-][0-9]{4})(?!\w)"
+        ),
+    ),
+    (
+        "high_entropy",
+        re.compile(r"(?<![\w+/=-])(?=[\w+/=-]{0,64}[0-9])(?=[\w+/=-]{0,64}[a-z])(?=[\w+/=-]{0,64}[A-Z])[\w+/=-]{32}"),
+    ),
+)
+_LITERAL = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|-?[0-9][0-9.eE+-]*+', re.DOTALL)
+_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+#: A character of a JSON string as it is spelled there.
+_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_HIDING = ("\\u", "\\/")  # escapes that can hide a hint from a search in the raw document
+_NUMBER_FAMILIES = frozenset({"pin", "password"})
+
+
+class Finding(Struct, frozen=True):
+    """A secret that was replaced: characters `start` to `end` of the original text, and its token's fingerprint."""
+
+    family: str
+    start: int
+    end: int
+    fingerprint: str
+
+
+class _Secret(Struct, frozen=True):
+    start: int
+    end: int
+    family: str
+    value: str
+    quoted: bool = False  # the token needs quotes of its own
+
+
+class Redactor:
+    """Replaces secrets by `[[secret:family#fingerprint]]`; under one key the same value has the same fingerprint."""
+
+    def __init__(self, key: bytes) -> None:
+        """`key` is the owner's fingerprint key, never stored beside the tokens. Raises InvalidInput if it is empty."""
+        if not key:
+            raise InvalidInput("the fingerprint key is empty; give 32 random bytes")
+        self._key = key
+
+    def text(self, value: str) -> tuple[str, tuple[Finding, ...]]:
+        """Replace a text's secrets, findings in its order; the very same object comes back where there are none."""
+        found = [_Secret(start, end, family, value[start:end]) for start, end, family in spans(value)]
+        return self._replaced(value, found) if found else (value, ())
+
+    def json(self, document: bytes) -> tuple[bytes, tuple[Finding, ...]]:
+        """Replace the secrets in every key, string and number of a JSON document; all other bytes stay as they are.
+
+        The very same object comes back where there is nothing to replace. Findings count characters of the decoded
+        document. A value is also judged by its key, and a number that is a secret becomes a string. What is no JSON is
+        read as text.
+        """
+        text = document.decode("utf-8", "surrogateescape")
+        if not any(escape in text for escape in _HIDING) and not hinted(text):
+            return document, ()
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError):
+            clean, findings = self.text(text)
+        else:
+            clean, findings = self._replaced(text, list(_json_secrets(text)))
+        return (clean.encode("utf-8", "surrogateescape"), findings) if findings else (document, ())
+
+    def fingerprint(self, value: str, family: str = "") -> str:
+        """Return 16 hex digits of HMAC-SHA256 over a card's digits, a private key without space, others trimmed."""
+        if family == "card":
+            value = re.sub(r"[ -]", "", value)
+        elif family == "private_key":
+            value = re.sub(r"\s|\\+[nrt]", "", value)
+        return hmac.digest(self._key, value.strip().encode("utf-8", "surrogatepass"), "sha256")[:8].hex()
+
+    def _replaced(self, text: str, found: list[_Secret]) -> tuple[str, tuple[Finding, ...]]:
+        """Replace secrets that are in order and apart."""
+        pieces: list[str] = []
+        findings: list[Finding] = []
+        done = 0
+        for secret in found:
+            mark = self.fingerprint(secret.value, secret.family)
+            token = f"{TOKEN_START}{secret.family}#{mark}]]"
+            pieces += (text[done : secret.start], f'"{token}"' if secret.quoted else token)
+            findings.append(Finding(secret.family, secret.start, secret.end, mark))
+            done = secret.end
+        return "".join((*pieces, text[done:])), tuple(findings)
+
+
+def flags(text: str) -> tuple[str, ...]:
+    """Name what a text may hold that is not replaced: "email", "phone", "high_entropy", in this order, each once."""
+    return tuple(name for name, pattern in _FLAGS if pattern.search(text))
+
+
+def _json_secrets(text: str) -> Iterator[_Secret]:
+    """Find the secrets of a JSON document: in each literal, and in each value whose key announces one."""
+    value_at, family = -1, ""
+    for literal in _LITERAL.finditer(text):
+        announced = family if literal.start() == value_at else ""
+        if literal[1] is None:
+            number = literal.group()
+            kind = "card" if is_card(number) else announced
+            if kind == "card" or (kind in _NUMBER_FAMILIES and may_be_secret(number, "pin")):
+                yield _Secret(literal.start(), literal.end(), kind, number, quoted=True)
+        else:
+            value = json.loads(literal.group()) if "\\" in literal[1] else literal[1]
+            yield from _literal_secrets(literal, value, announced)
+            if colon := _COLON.match(text, literal.end()):
+                value_at, family = colon.end(), family_of(value)
+
+
+def _literal_secrets(literal: re.Match[str], value: str, announced: str) -> Iterator[_Secret]:
+    """Find the secrets of one string, placed as the document spells it."""
+    found = spans(value)
+    if announced and TOKEN_START not in value and may_be_secret(value, announced):
+        found = [(0, len(value), found[0][2] if found else announced)]
+    if found:
+        raw = literal[1]
+        places = [*(one.start() for one in _CHARACTER.finditer(raw)), len(raw)]
+        base = literal.start(1)
+        for start, end, family in found:
+            yield _Secret(base + places[start], base + places[end], family, value[start:end])
