@@ -196,5 +196,5 @@ def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]
         place = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""
         origin = origins.get(place) or next(iter(origins.values()), "settings")
         where = place or "settings"
-        msg = f"{origin}: {where}: {text.split(' - at')[0].lower()}; `cuebook config` lists every setting"
+        msg = f"{origin}: {where}: {text.split(' - at', maxsplit=1)[0].lower()}; `cuebook config` lists every setting"
         raise InvalidInput(msg, where=where) from None

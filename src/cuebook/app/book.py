@@ -18,9 +18,10 @@ from cuebook.app.turns import Turns
 from cuebook.config import Config, Settings, StoreConfig
 from cuebook.engine import relay as relaying
 from cuebook.engine import turn as turning
+from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted
-from cuebook.engine.relay import Call, Head
+from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
@@ -163,7 +164,7 @@ class Cuebook:
         return (await self.assemble_with_metadata(ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
-        """The same, with the reply's `metadata`."""
+        """Give the same, with the reply's `metadata`."""
         _check(ask)
         return await turning.assemble(self.desk, Scope(user=ask.user), ask)
 
@@ -182,7 +183,7 @@ class Cuebook:
             conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
         )
 
-    async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:  # noqa: ASYNC109
+    async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled."""
         if self._worker is None:
             return {}
@@ -190,11 +191,13 @@ class Cuebook:
 
     async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
-        async for piece in relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call)):
+        async for piece in relaying.relay(
+            self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call)
+        ):
             yield piece
 
     def _model_for(self, call: Call) -> str | None:
-        """The upstream's model for a request that names a persona."""
+        """Give the upstream's model for a request that names a persona."""
         try:
             named = msgspec.json.decode(call.body, type=_Named).model
         except msgspec.DecodeError:

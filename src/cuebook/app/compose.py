@@ -25,7 +25,12 @@ from cuebook.records.redact import Redactor
 
 
 def compose(
-    config: Config, *, model: Model | None = None, clock: Clock | None = None, dice: Dice | None = None, upstream: Upstream | None = None
+    config: Config,
+    *,
+    model: Model | None = None,
+    clock: Clock | None = None,
+    dice: Dice | None = None,
+    upstream: Upstream | None = None,
 ) -> tuple[Desk, Upstream | None]:
     """Open the store and build what the engine works with. Blocks on the file: call it in a thread where a loop runs."""
     settings = config.settings
@@ -74,7 +79,7 @@ def _database(config: Config) -> str:
     if url == MEMORY:
         return url
     if "://" in url and not url.startswith("sqlite:///"):
-        msg = f"store.url: {url.partition('://')[0]!r} is no store of this version; name a SQLite file, or \":memory:\""
+        msg = f'store.url: {url.partition("://")[0]!r} is no store of this version; name a SQLite file, or ":memory:"'
         raise InvalidInput(msg, where="store.url")
     return str(Path(config.folder) / url.removeprefix("sqlite:///"))
 
@@ -126,7 +131,7 @@ def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Mode
 
 
 def _cache_rule(config: Config) -> CacheRule | None:
-    """The provider's cache rule that windows are judged by; a longest-prefix rule where the provider is not known."""
+    """Give the provider's cache rule that windows are judged by; a longest-prefix rule where the provider is not known."""
     settings = config.settings
     name = settings.upstream.cache_rule
     if name == "off":

@@ -9,7 +9,7 @@ import msgspec
 from cuebook.app import shapes
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
-from cuebook.engine.relay import sender_of
+from cuebook.engine.request import sender_of
 from cuebook.errors import InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round
@@ -65,7 +65,9 @@ class Conversations:
         self._desk.stirred()
         return appended
 
-    def _draft(self, given: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float) -> Draft:
+    def _draft(
+        self, given: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float
+    ) -> Draft:
         desk, at = self._desk, now + number * TICK_S
         fresh = desk.dice.new_id("post")
         try:
@@ -112,13 +114,13 @@ class Conversations:
     async def posts(
         self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
     ) -> Sequence[Post]:
-        """The posts of the head's path, oldest first; with `branches` those of all branches by seq."""
+        """Give the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
         return await self._desk.store.posts(Scope(user=user), conversation, path=not branches, last=last)
 
     async def rounds(
         self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
     ) -> Sequence[Round]:
-        """The rounds of the head's path; with `role` those posts only that it sent or got."""
+        """Give the rounds of the head's path; with `role` those posts only that it sent or got."""
         posts = await self.posts(conversation, user=user)
         rounds = rounds_of(posts, await self._desk.store.round_states(Scope(user=user), conversation))
         if role is not None:

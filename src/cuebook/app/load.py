@@ -18,7 +18,10 @@ FILE = "cuebook.toml"
 
 
 def load_config(
-    path: str | Path | None = None, *, arguments: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    path: str | Path | None = None,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Config:
     """Build the configuration from a project's file (or folder), the environment and arguments.
 
@@ -34,7 +37,9 @@ def load_config(
             raise InvalidInput(msg, where=str(file))
         return build(environment=environment, arguments=arguments, folder=str(file.parent))
     document = _read(file, "TOML", lambda text: tomllib.loads(text))
-    return build(file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent))
+    return build(
+        file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent)
+    )
 
 
 def load_compaction(config: Config) -> Compaction:

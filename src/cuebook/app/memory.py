@@ -31,7 +31,7 @@ class Memory:
         limit: int = 10,
         token_budget: int | None = None,
     ) -> list[Hit]:
-        """Posts that answer a query, best first: of the conversation named, else of all of the user's conversations.
+        """Give posts that answer a query, best first: of the conversation named, else of all of the user's conversations.
 
         With `token_budget` (tokens) the hits are packed by value per token. What was just stored is found at once.
         """
@@ -51,7 +51,9 @@ class Memory:
         most = limit if token_budget is None else MOST
         hits = rank_found(found.found, read, posts=found.posts, frequencies=found.frequencies, limit=most)
         if place is None:
-            hits = [Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__} | {"scope": "user"}) for hit in hits]
+            hits = [
+                Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__} | {"scope": "user"}) for hit in hits
+            ]
         return hits if token_budget is None else pack(hits, token_budget)[:limit]
 
     async def _find(self, query: str, scope: Scope, conversation: str | None) -> SearchResult:
@@ -59,12 +61,16 @@ class Memory:
         match = match_expression(read, "{scope}")
         if match is None:
             return SearchResult()
-        return await self._desk.store.search(scope, SearchLook(match=match, terms=read.terms), conversation=conversation)
+        return await self._desk.store.search(
+            scope, SearchLook(match=match, terms=read.terms), conversation=conversation
+        )
 
     async def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
         """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
         return await self._desk.store.items(Scope(user=user), conversation, ended=ended)
 
-    async def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
-        """The rolling summary that stands for the head's path, or a named version."""
+    async def summary(
+        self, conversation: str, *, user: str | None = None, version: int | None = None
+    ) -> Summary | None:
+        """Give the rolling summary that stands for the head's path, or a named version."""
         return await self._desk.store.summary(Scope(user=user), conversation, version=version)

@@ -15,19 +15,19 @@ Wire = dict[str, Any]
 
 
 def iso(when: float | None) -> str | None:
-    """A Unix time as ISO 8601 UTC."""
+    """Give a Unix time as ISO 8601 UTC."""
     if when is None:
         return None
     return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def part(value: Part) -> Wire:
-    """An attachment."""
+    """Give an attachment."""
     return {"type": value.type, "content": value.content} | ({"extra": value.extra} if value.extra is not None else {})
 
 
 def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
-    """A post. `ids` name posts by seq, so that `parent` is an id."""
+    """Give a post. `ids` name posts by seq, so that `parent` is an id."""
     shown: Wire = {
         "id": value.id,
         "seq": value.seq,
@@ -45,7 +45,7 @@ def post(value: Post, ids: Mapping[int, str] | None = None) -> Wire:
 
 
 def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
-    """A round with its posts."""
+    """Give a round with its posts."""
     return {
         "id": value.id,
         "seq": value.seq,
@@ -56,7 +56,7 @@ def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
 
 
 def conversation(value: Conversation, *, head: str | None = None, summary: Summary | None = None) -> Wire:
-    """A conversation's own data; A's state stands in its metadata."""
+    """Give a conversation's own data; A's state stands in its metadata."""
     metadata = dict(value.metadata)
     if summary is not None:
         metadata["rollingSummaryState"] = summary_state(summary)
@@ -88,7 +88,7 @@ def summary_state(value: Summary) -> Wire:
 
 
 def window(value: Window) -> Wire:
-    """A window as `/api/assemble` gives it."""
+    """Give a window as `/api/assemble` gives it."""
     return {
         "tokens": value.tokens,
         "budget": value.budget,
@@ -106,12 +106,12 @@ def window(value: Window) -> Wire:
 
 
 def messages(value: Window) -> list[Any]:
-    """A window's messages as JSON objects."""
+    """Give a window's messages as JSON objects."""
     return [msgspec.json.decode(message) for message in value.messages]
 
 
 def turn(value: Turn, *, query: str, reply: str, shown: Window | None) -> Wire:
-    """A turn with its window."""
+    """Give a turn with its window."""
     return {
         "turn": value.n,
         "state": value.state,
@@ -136,7 +136,7 @@ def turn(value: Turn, *, query: str, reply: str, shown: Window | None) -> Wire:
 
 
 def hit(value: Hit) -> Wire:
-    """A search hit."""
+    """Give a search hit."""
     return {
         "memoryId": value.memory_id,
         "kind": value.kind,
@@ -151,7 +151,7 @@ def hit(value: Hit) -> Wire:
 
 
 def item(value: Item) -> Wire:
-    """A remembered item."""
+    """Give a remembered item."""
     return {
         "id": value.id,
         "category": value.category,

@@ -36,11 +36,13 @@ class Turns:
         return await self._desk.store.turn(Scope(user=user), conversation, n)
 
     async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
-        """The newest turns, oldest first."""
+        """Give the newest turns, oldest first."""
         return await self._desk.store.turns(Scope(user=user), conversation, last=last)
 
-    async def show(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> dict[str, Any]:
-        """A turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
+    async def show(
+        self, conversation: str, n: int, *, step: int | None = None, user: str | None = None
+    ) -> dict[str, Any]:
+        """Give a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
         scope = Scope(user=user)
         turn = await self.get(conversation, n, user=user)
         replay = await self._render(scope, conversation, self._manifest(turn, step))

@@ -78,7 +78,7 @@ def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
 
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
-    """Posts left out as ranges of consecutive seqs, oldest first."""
+    """Give posts left out as ranges of consecutive seqs, oldest first."""
     found: list[Dropped] = []
     for post in posts:
         if found and found[-1].last == post.seq - 1:
@@ -97,18 +97,18 @@ def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
 
 
 def digests_of(manifest: Manifest) -> list[str]:
-    """The texts a manifest needs."""
+    """Give the texts a manifest needs."""
     texts = [text.digest for text in (*manifest.front, *manifest.volatile)]
     return texts + ([manifest.tools_digest] if manifest.tools_digest else [])
 
 
 def ranges_of(manifest: Manifest) -> list[tuple[int, int]]:
-    """The posts a manifest needs."""
+    """Give the posts a manifest needs."""
     return [(each.first, each.last) for each in manifest.path]
 
 
 def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, str], *, user: str | None) -> Sheet:
-    """The sheet a window was rendered from. Raises NotFound where a post or text of it was erased."""
+    """Give the sheet a window was rendered from. Raises NotFound where a post or text of it was erased."""
     by_seq = {post.seq: post for post in posts}
     kept: list[Placed] = []
     for each in manifest.path:
@@ -124,7 +124,8 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
         summary=summary,
         partition=Partition(kept=tuple(kept), dropped=(), tokens=sum(placed.tokens for placed in kept)),
         volatile=tuple(
-            Text(kind=text.kind, source=text.source, role=text.role, text=_known(texts, text.digest)) for text in manifest.volatile
+            Text(kind=text.kind, source=text.source, role=text.role, text=_known(texts, text.digest))
+            for text in manifest.volatile
         ),
         fence=manifest.fence,
         query=manifest.query,

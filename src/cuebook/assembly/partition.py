@@ -76,7 +76,7 @@ def _small_size(post: PathPost, cap: int) -> int:
 
 
 def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
-    """The most each post takes: an oversized one is cut to a share of the room that depends on the room alone."""
+    """Give the most each post takes: an oversized one is cut to a share of the room that depends on the room alone."""
     other, own = max(LEAST_POST, int(room * POST_SHARE)), max(LEAST_POST, int(room * QUERY_SHARE))
     return [min(post.tokens, own if post.seq == query else other) if can_cut(post) else post.tokens for post in path]
 
@@ -87,7 +87,7 @@ def can_cut(post: PathPost) -> bool:
 
 
 def _pinned(path: Sequence[PathPost], query: int) -> set[int]:
-    """What must stay: the query, and the newest call with its results."""
+    """Say what must stay: the query, and the newest call with its results."""
     last = len(path) - 1
     start = last
     while start > 0 and path[start].role == "tool":

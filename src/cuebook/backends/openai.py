@@ -16,9 +16,21 @@ _HOP = frozenset({
     "proxy-connection", "host", "content-length", "accept-encoding", "expect",
 })  # fmt: skip
 #: Our own headers: they name conversations and keys of Cuebook and are nobody else's business.
-_OURS = ("x-cuebook-", "x-conversation-id", "x-user-id", "x-history", "idempotency-key", "cookie", "origin", "referer", "sec-fetch-")
+_OURS = (
+    "x-cuebook-",
+    "x-conversation-id",
+    "x-user-id",
+    "x-history",
+    "idempotency-key",
+    "cookie",
+    "origin",
+    "referer",
+    "sec-fetch-",
+)
 #: Headers of an answer that hold for its hop alone.
-_ANSWER_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server"})
+_ANSWER_HOP = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server"}
+)
 
 
 class HttpAnswer:
@@ -75,7 +87,9 @@ class HttpUpstream:
         client = self._open()
         url = self.base_url + request.path + (f"?{request.query}" if request.query else "")
         try:
-            built = client.build_request(request.method, url, content=request.body, headers=self._headers(request.headers))
+            built = client.build_request(
+                request.method, url, content=request.body, headers=self._headers(request.headers)
+            )
             return HttpAnswer(await client.send(built, stream=True))
         except httpx2.TimeoutException as error:
             msg = f"the upstream {self.base_url} did not answer in time ({type(error).__name__})"
@@ -98,7 +112,9 @@ class HttpUpstream:
         headers = {
             name: value
             for name, value in given.items()
-            if name.lower() not in _HOP and not name.lower().startswith(_OURS) and (self._forward_auth or name.lower() != "authorization")
+            if name.lower() not in _HOP
+            and not name.lower().startswith(_OURS)
+            and (self._forward_auth or name.lower() != "authorization")
         }
         headers["accept-encoding"] = "identity"
         key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
@@ -175,7 +191,7 @@ async def _refuse(answer: HttpAnswer) -> None:
 
 
 async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
-    """The JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
+    """Give the JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
     if "text/event-stream" not in answer.headers.get("content-type", ""):
         body = b"".join([chunk async for chunk in answer.chunks()])
         yield _object(body)

@@ -21,7 +21,9 @@ class RecalledModel:
         """Answer line by line."""
         hits = [hit for hit in request.recalled if isinstance(hit, Hit)]
         if not hits:
-            yield Piece(text=f"{NO_MODEL_LABEL} Nothing in memory fits this. Set [model] or --upstream to get an answer.")
+            yield Piece(
+                text=f"{NO_MODEL_LABEL} Nothing in memory fits this. Set [model] or --upstream to get an answer."
+            )
         else:
             yield Piece(text=f"{NO_MODEL_LABEL} What memory holds for this:\n")
         for hit in hits[:QUOTED]:

@@ -32,7 +32,7 @@ class SystemDice:
 
 
 def book_key(path: Path | None) -> bytes:
-    """The book's key from its file, made once, readable by its owner alone; a fresh one where there is no file to keep it."""
+    """Give the book's key from its file, made once, readable by its owner alone; a fresh one where there is no file to keep it."""
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
     try:
@@ -73,4 +73,6 @@ def _read_key(path: Path) -> bytes:
 
 
 def _unreadable(path: Path, error: OSError) -> BackendError:
-    return BackendError(f"key file {str(path)!r} cannot be read or made ({error.strerror}); check the folder's permissions")
+    return BackendError(
+        f"key file {str(path)!r} cannot be read or made ({error.strerror}); check the folder's permissions"
+    )

@@ -19,7 +19,7 @@ class Continuation(Struct, frozen=True):
 
 
 def continue_at(alignment: Alignment) -> Continuation | None:
-    """The longest run of messages that lie one behind another in the tree; None where none lies there at all.
+    """Give the longest run of messages that lie one behind another in the tree; None where none lies there at all.
 
     An edit in the middle (every later message resent in its place) continues before the edit, so that it becomes a branch; a
     history that was trimmed or replaced in front continues at its longest run. Of equal runs the one that ends later wins, then
@@ -103,4 +103,6 @@ def same_conversation(found: Sequence[Alignment], *, new_from: int) -> Continuat
 
 def digest_list(digests: Sequence[bytes], roles: Sequence[str], *, most: int) -> list[bytes]:
     """Digests of the newest answers, newest first: what a conversation is looked for by."""
-    return [digest for digest, role in zip(reversed(digests), reversed(roles), strict=True) if role == "assistant"][:most]
+    return [digest for digest, role in zip(reversed(digests), reversed(roles), strict=True) if role == "assistant"][
+        :most
+    ]

@@ -79,7 +79,7 @@ async def _postpone(desk: Desk, read: CompactionInput, profile: CompactionProfil
 
 
 def line_of(post: Post) -> Line:
-    """A post as memory reads it. What was recalled is never taken in again."""
+    """Give a post as memory reads it. What was recalled is never taken in again."""
     return Line(
         id=post.id,
         seq=post.seq,
@@ -115,7 +115,9 @@ async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], mo
     if model is None:
         raise BackendError("no model for the work behind")
     known = {line.id for line in lines} | {source for item in read.items for source in item.sources}
-    request = ModelRequest(messages=_messages(read, lines), purpose="compaction", schema=MEMORY_SCHEMA, max_tokens=most * 2)
+    request = ModelRequest(
+        messages=_messages(read, lines), purpose="compaction", schema=MEMORY_SCHEMA, max_tokens=most * 2
+    )
     failure: InvalidInput | None = None
     for _ in range(2):
         text = "".join([piece.text async for piece in model.stream(request)])
@@ -129,13 +131,21 @@ async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], mo
 
 
 def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: Answer, name: str) -> Derived:
-    """A model's items are merged as found ones: what it dropped stays remembered, what it changed supersedes."""
+    """Give a model's items are merged as found ones: what it dropped stays remembered, what it changed supersedes."""
     when = lines[-1].when
     merged = merge(read.items, items_of(answer, when=when, lines=lines, held=read.items))
     tainted = [item.text for item in (*merged.kept, *merged.added) if item.trust != "user"]
     markdown = answer.summary_markdown
-    if any(line.role == "tool" for line in lines):  # a page may have spoken through the model: not for the system prompt
-        own = write([*merged.kept, *merged.added], previous="", lines=lines, max_tokens=desk.count(markdown) + 200, count=desk.count)
+    if any(
+        line.role == "tool" for line in lines
+    ):  # a page may have spoken through the model: not for the system prompt
+        own = write(
+            [*merged.kept, *merged.added],
+            previous="",
+            lines=lines,
+            max_tokens=desk.count(markdown) + 200,
+            count=desk.count,
+        )
         return Derived(
             markdown=own.markdown, memory_json=answer.memory_json, tainted=markdown, merged=merged, made_by=name
         )
@@ -152,7 +162,9 @@ def _messages(read: CompactionInput, lines: Sequence[Line]) -> tuple[bytes, ...]
             "memory_json": previous.memory_json if previous else {},
         },
         "new_turns": [
-            {"id": line.id, "role": line.role, "name": line.speaker, "content": line.text} for line in lines if line.text
+            {"id": line.id, "role": line.role, "name": line.speaker, "content": line.text}
+            for line in lines
+            if line.text
         ],
     }
     text = f"Update rolling memory.\n\nINPUT_JSON:\n{json.dumps(document, ensure_ascii=False)}"

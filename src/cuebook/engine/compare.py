@@ -33,13 +33,13 @@ async def compare(
 
 
 def planned_tools(planned: Planned) -> str:
-    """The tools' text of a plan."""
+    """Give the tools' text of a plan."""
     digest = planned.remembered.manifest.tools_digest
     return planned.remembered.texts.get(digest, "") if digest else ""
 
 
 async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str) -> Last | None:
-    """The conversation's last window: remembered, or rendered again from its manifest."""
+    """Give the conversation's last window: remembered, or rendered again from its manifest."""
     if scene.conversation is None or scene.previous is None:
         return None
     known = desk.last.get((scope.tenant, conversation))
@@ -57,7 +57,7 @@ async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str)
 
 
 async def frozen_volatile(desk: Desk, scope: Scope, scene: Scene) -> tuple[Text, ...]:
-    """The volatile block of the open round's first step: recalled once, the same through all its steps."""
+    """Give the volatile block of the open round's first step: recalled once, the same through all its steps."""
     turn = scene.open_turn
     if turn is None or not turn.steps:
         return ()

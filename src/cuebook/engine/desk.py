@@ -60,7 +60,7 @@ class Desk(Struct, kw_only=True):
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
 
     def persona(self, name: str | None) -> Persona:
-        """The named persona, or the default one."""
+        """Give the named persona, or the default one."""
         name = name or self.default_persona
         if name not in self.personas:
             known = ", ".join(sorted(self.personas))
@@ -85,7 +85,7 @@ def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
 
 
 def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
-    """A window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
+    """Give a window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
     chunks: list[Chunk] = []
     if tools:
         chunks.append(Chunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
@@ -100,7 +100,14 @@ def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
     for number, block in enumerate(posts, systems):
         volatile = block.kind == "query" and any(each.role == "user" and not each.seq for each in window.blocks)
         chunks.append(
-            Chunk(block.tokens, digest_of(block.message), block.role, marked=number in marked, text=block.message, ends=not volatile)
+            Chunk(
+                block.tokens,
+                digest_of(block.message),
+                block.role,
+                marked=number in marked,
+                text=block.message,
+                ends=not volatile,
+            )
         )
         if volatile:
             tokens = sum(each.tokens for each in window.blocks if not each.seq and each.role == "user")

@@ -47,18 +47,20 @@ class Writer(Struct, frozen=True):
     max_post: int
 
     def clean(self, text: str) -> str:
-        """A text with its secrets replaced."""
+        """Give a text with its secrets replaced."""
         return self.redactor.text(text)[0] if self.redactor and text else text
 
     def clean_json(self, raw: bytes) -> bytes:
-        """A JSON document with its secrets replaced; the same object where there were none."""
+        """Give a JSON document with its secrets replaced; the same object where there were none."""
         return self.redactor.json(raw)[0] if self.redactor else raw
 
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
-        """A draft of a post a caller gives. Raises TooLarge, InvalidInput."""
+        """Give a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
         role = posted.role or role_of(posted.sender, persona)
         return self.draft(
-            Said(role, posted.sender if role == "user" and posted.sender != user else None, posted.message, posted.parts),
+            Said(
+                role, posted.sender if role == "user" and posted.sender != user else None, posted.message, posted.parts
+            ),
             id=posted.id or id,
             sender=posted.sender,
             recipient=posted.recipient or ("" if role == "user" else "user"),
@@ -66,7 +68,7 @@ class Writer(Struct, frozen=True):
         )
 
     def message(self, raw: bytes, said: Said, *, id: str, sender: str, now: float) -> Draft:  # noqa: A002
-        """A draft of a message of the OpenAI wire, its verbatim form kept where the plain one would lose something."""
+        """Give a draft of a message of the OpenAI wire, its verbatim form kept where the plain one would lose something."""
         clean = self.clean_json(raw)
         if clean is not raw:
             said = read_message(clean)
@@ -86,7 +88,7 @@ class Writer(Struct, frozen=True):
         state: PostState = "complete",
         wire: bytes | None = None,
     ) -> Draft:
-        """A draft of what was said."""
+        """Give a draft of what was said."""
         check_text(said.message, "message")
         size = size or len(said.message.encode()) + sum(len(part.content.encode()) for part in said.parts)
         if size > self.max_post:
@@ -149,11 +151,15 @@ def _may_shrink(parts: Sequence[Part]) -> bool:
 
 def _is_plain(raw: bytes) -> bool:
     fields: Mapping[str, Any] = msgspec.json.decode(raw)
-    return set(fields) == {"role", "content"} and isinstance(fields["content"], str) and fields["role"] in ("user", ASSISTANT)
+    return (
+        set(fields) == {"role", "content"}
+        and isinstance(fields["content"], str)
+        and fields["role"] in ("user", ASSISTANT)
+    )
 
 
 def role_of(sender: str, persona: str | None) -> Role:
-    """The role a post has in the prompt by who sends it (INTERFACE, Posts)."""
+    """Give the role a post has in the prompt by who sends it (INTERFACE, Posts)."""
     if sender in (ASSISTANT, persona):
         return ASSISTANT
     if sender == TOOL:

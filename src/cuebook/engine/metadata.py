@@ -17,7 +17,10 @@ def metadata_of(
     retrieval = {
         "didRetrieve": bool(planned.hits),
         "reviewReason": "query",
-        "hits": [{"memoryId": hit.memory_id, "score": hit.score, "sources": list(hit.sources), "why": hit.why} for hit in planned.hits],
+        "hits": [
+            {"memoryId": hit.memory_id, "score": hit.score, "sources": list(hit.sources), "why": hit.why}
+            for hit in planned.hits
+        ],
         "contextTokens": sum(block.tokens for block in planned.window.blocks if block.kind == "memory"),
     }
     return {
@@ -47,5 +50,5 @@ def rolling_summary(scene: Scene, planned: Planned, profile: CompactionProfile) 
 
 
 def iso(when: float) -> str:
-    """A Unix time as ISO 8601 UTC."""
+    """Give a Unix time as ISO 8601 UTC."""
     return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

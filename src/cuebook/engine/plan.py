@@ -62,7 +62,9 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
     summary = _summary_text(scene.summary)
     dropped: list[Dropped] = []
     tools_tokens = count(wish.tools) if wish.tools else 0
-    summary, allotment = _fit_front(front, wish, summary, limits=limits, count=count, tools_tokens=tools_tokens, dropped=dropped)
+    summary, allotment = _fit_front(
+        front, wish, summary, limits=limits, count=count, tools_tokens=tools_tokens, dropped=dropped
+    )
     parted = partition(path, allotment.posts, limits, query=query_seq)
     kept = {placed.post.seq for placed in parted.kept if placed.form == "full"}
     hits, volatile = _volatile(scene, wish, kept, allotment, count=count, dropped=dropped)
@@ -94,7 +96,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
 
 
 def _path(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
-    """The stored path with the new posts behind it, under the seqs they will get."""
+    """Give the stored path with the new posts behind it, under the seqs they will get."""
     path = list(scene.path)
     last = scene.conversation.last_seq if scene.conversation else 0
     tokens = path[-1].path_tokens if path else 0
@@ -125,7 +127,7 @@ def _path(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
 
 
 def _query(path: Sequence[PathPost]) -> int:
-    """The newest user post of the path: what is answered."""
+    """Give the newest user post of the path: what is answered."""
     return next((post.seq for post in reversed(path) if post.role == "user"), 0)
 
 
@@ -163,12 +165,14 @@ def _fit_front(
                 return summary, allotment
         except InvalidInput:
             pass
-        dropped.append(Dropped(kind="summary", source=summary.source, tokens=size - own, reason="the budget does not hold it"))
+        dropped.append(
+            Dropped(kind="summary", source=summary.source, tokens=size - own, reason="the budget does not hold it")
+        )
     return None, allot(limits, front=own, token_budget=wish.token_budget, tools=tools_tokens)
 
 
 def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
-    """Posts of the path that are neither in the window nor under the summary, oldest first."""
+    """Give posts of the path that are neither in the window nor under the summary, oldest first."""
     reason = "older than what the budget holds"
     unread = [
         Dropped(kind="post", reason=reason, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
@@ -180,7 +184,7 @@ def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
 def _volatile(
     scene: Scene, wish: Wish, kept: set[int], allotment: Allotment, *, count: Counter, dropped: list[Dropped]
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...]]:
-    """What is recalled beside the query: the best posts that the window does not hold, within their allotment."""
+    """Say what is recalled beside the query: the best posts that the window does not hold, within their allotment."""
     if wish.frozen is not None:
         return (), wish.frozen
     texts: list[Text] = []
@@ -196,7 +200,9 @@ def _volatile(
         shown = _shown(hit, wish.query, room, count)
         size = count(shown) + 1 if shown else 0
         if not shown or size > room:
-            dropped.append(Dropped(kind="memory", source=hit.memory_id, tokens=hit.tokens, reason="no room beside the query"))
+            dropped.append(
+                Dropped(kind="memory", source=hit.memory_id, tokens=hit.tokens, reason="no room beside the query")
+            )
             continue
         room -= size
         texts.append(Text(kind="memory", source=hit.memory_id, text=shown, role="user"))
@@ -263,7 +269,7 @@ def rank_found(
 
 
 def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window, count: Counter) -> tuple[bytes, ...]:
-    """The messages as they go to the model: the client's own bytes where secrets were replaced in what is stored."""
+    """Give the messages as they go to the model: the client's own bytes where secrets were replaced in what is stored."""
     last = scene.conversation.last_seq if scene.conversation else 0
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
     if not live and not wish.live_client:
@@ -286,11 +292,11 @@ def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any
 
 
 def dropped_to_wire(each: Dropped) -> dict[str, Any]:
-    """A left-out thing as INTERFACE writes it."""
+    """Give a left-out thing as INTERFACE writes it."""
     place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
     return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}
 
 
 def replace_manifest(planned: Planned, ratio: float) -> Manifest:
-    """The manifest with what only the engine knows."""
+    """Give the manifest with what only the engine knows."""
     return msgspec.structs.replace(planned.remembered.manifest, stable_prefix_ratio=ratio)

@@ -75,7 +75,7 @@ class Step:
         )  # fmt: skip
 
     def draft(self, state: TurnState, *, wire: bytes | None = None, said: Said | None = None) -> Draft | None:
-        """The reply as it stands, None where nothing was said."""
+        """Give the reply as it stands, None where nothing was said."""
         said = said or Said(ASSISTANT, None, "".join(self.text), self.parts)
         if not said.message and not said.parts:
             return None
@@ -124,7 +124,7 @@ class Step:
         return seq
 
     def _other(self, wire: bytes, number: int) -> Draft:
-        """A further choice the model gave (`n`): kept beside the reply, found by nothing until a client goes on with it."""
+        """Give a further choice the model gave (`n`): kept beside the reply, found by nothing until a client goes on with it."""
         said = read_message(wire)
         return self._desk.writer.draft(
             said,

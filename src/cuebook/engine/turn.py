@@ -63,8 +63,12 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
         if key and (repeated := await repeat(desk, scope, *key)):
             yield repeated
             return
-        opened = await open_step(desk, scope, lambda scene: wish_of(desk, ask, scene, (query,)), ask=ask, idempotency=key)
-        yield Chunk(type="METADATA_UPDATE", turn=opened.lease.turn, metadata=opened.metadata, window=opened.planned.window)
+        opened = await open_step(
+            desk, scope, lambda scene: wish_of(desk, ask, scene, (query,)), ask=ask, idempotency=key
+        )
+        yield Chunk(
+            type="METADATA_UPDATE", turn=opened.lease.turn, metadata=opened.metadata, window=opened.planned.window
+        )
         async with Step(desk, opened.lease, reply_id=desk.dice.new_id("post")) as step:
             request = ModelRequest(
                 messages=opened.planned.messages, conversation=ask.conversation, recalled=opened.planned.hits
@@ -88,7 +92,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
 
 
 async def repeat(desk: Desk, scope: Scope, key: str, request_digest: bytes) -> Chunk | None:
-    """The answer an Idempotency-Key stands for, waited for while its turn runs; None for a new key."""
+    """Give the answer an Idempotency-Key stands for, waited for while its turn runs; None for a new key."""
     answered = await desk.store.answered(scope, key)
     if answered is None:
         return None
@@ -100,7 +104,9 @@ async def repeat(desk: Desk, scope: Scope, key: str, request_digest: bytes) -> C
         await asyncio.sleep(POLL_S)
     if turn.state != "finished":
         reason = turn.steps[-1].error if turn.steps else ""
-        msg = f"turn {turn.n} of conversation {answered.conversation!r} {turn.state}: {reason}; ask again under a new key"
+        msg = (
+            f"turn {turn.n} of conversation {answered.conversation!r} {turn.state}: {reason}; ask again under a new key"
+        )
         raise BackendError(msg)
     reply = await desk.store.posts_in(scope, answered.conversation, [(turn.reply_seq, turn.reply_seq)])
     text = reply[0].message or "" if reply else ""
@@ -108,9 +114,11 @@ async def repeat(desk: Desk, scope: Scope, key: str, request_digest: bytes) -> C
 
 
 async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
-    """The window an ask would get; nothing is stored, and the same state gives the same bytes."""
+    """Give the window an ask would get; nothing is stored, and the same state gives the same bytes."""
     persona = desk.persona(ask.persona)
-    posted = Posted(sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user")
+    posted = Posted(
+        sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
+    )
     query = desk.writer.posted(posted, id="query", now=desk.clock.now(), persona=persona.id, user=ask.user)
     scene, planned, turn = await decide(desk, scope, lambda scene: wish_of(desk, ask, scene, (query,)), ask=ask)
     window, cache, _ = await compare(desk, scope, scene, planned, ask.conversation)
@@ -122,7 +130,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
 
 
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
-    """What a turn reads: as much of the path as could fit, and what full text finds for the query."""
+    """Say what a turn reads: as much of the path as could fit, and what full text finds for the query."""
     whole = min(budget or desk.limits.context_tokens, desk.limits.context_tokens)
     query = read_query(text)
     match = match_expression(query, "{scope}") if desk.recall and text else None
@@ -131,7 +139,7 @@ def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, bud
 
 
 def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...]) -> Wish:
-    """An ask as a wish."""
+    """Give an ask as a wish."""
     text = drafts[-1].message if drafts else ""
     return Wish(
         conversation=ask.conversation,
@@ -148,7 +156,9 @@ async def decide(
     desk: Desk, scope: Scope, wish: Callable[[Scene], Wish], *, ask: Ask, parent: int | None = None
 ) -> tuple[Scene, Planned, int]:
     """Read once and decide. Answers with the scene, the plan and the number the turn gets."""
-    scene = await desk.store.scene(scope, look_of(desk, ask.conversation, ask.text, parent=parent, budget=ask.token_budget))
+    scene = await desk.store.scene(
+        scope, look_of(desk, ask.conversation, ask.text, parent=parent, budget=ask.token_budget)
+    )
     turn = scene.conversation.turns + 1 if scene.conversation else 1
     planned = plan(scene, wish(scene), turn=turn, limits=desk.limits, count=desk.count, key=desk.key)
     return scene, planned, turn
@@ -195,7 +205,7 @@ async def open_step(
 def opening_of(
     desk: Desk, ask: Ask, scene: Scene, planned: Planned, drafts: tuple[Draft, ...], metadata: dict[str, Any]
 ) -> Opening:
-    """What is written when a step opens."""
+    """Say what is written when a step opens."""
     remembered = planned.remembered
     ratio = planned.window.stable_prefix_ratio
     return Opening(

@@ -25,7 +25,7 @@ class Heard(Struct):
     done: bool = False
 
     def text(self, choice: int = 0) -> str:
-        """The text of a choice so far."""
+        """Give the text of a choice so far."""
         content = self.messages.get(choice, {}).get("content")
         return content if isinstance(content, str) else ""
 
@@ -49,7 +49,7 @@ class Lines:
         yield from lines
 
     def rest(self) -> bytes:
-        """What came behind the last line end."""
+        """Say what came behind the last line end."""
         tail, self._tail = self._tail, b""
         return tail
 
@@ -88,7 +88,7 @@ def take(heard: Heard, event: dict[str, Any], field: str) -> None:
 
 
 def merge(held: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
-    """A message with a delta added: text grows, lists merge by index, what comes whole replaces."""
+    """Give a message with a delta added: text grows, lists merge by index, what comes whole replaces."""
     merged = dict(held)
     for name, value in delta.items():
         old = merged.get(name)
@@ -100,7 +100,7 @@ def merge(held: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
             merged[name] = _merge_lists(old, value)
         elif isinstance(value, list):
             merged[name] = _merge_lists([], value)
-        elif value is not None and value != "" or name not in merged:
+        elif (value is not None and value != "") or name not in merged:
             merged[name] = value
     return merged
 
@@ -120,7 +120,7 @@ def _merge_lists(held: list[Any], delta: list[Any]) -> list[Any]:
 
 
 def message_of(heard: Heard, choice: int = 0) -> bytes | None:
-    """A choice as one assistant message, None where nothing of it came."""
+    """Give a choice as one assistant message, None where nothing of it came."""
     said = heard.messages.get(choice)
     if not said:
         return None
@@ -128,13 +128,14 @@ def message_of(heard: Heard, choice: int = 0) -> bytes | None:
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         message["tool_calls"] = [
-            {name: value for name, value in call.items() if name != "index"} if isinstance(call, dict) else call for call in calls
+            {name: value for name, value in call.items() if name != "index"} if isinstance(call, dict) else call
+            for call in calls
         ]
     return msgspec.json.encode(message)
 
 
 def read_usage(usage: dict[str, Any]) -> Usage:
-    """A provider's count, with what its cache read and wrote."""
+    """Give a provider's count, with what its cache read and wrote."""
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     return Usage(

@@ -70,7 +70,7 @@ class Worker:
         return done
 
     def profile_if_due(self, due: Due, *, hurry: bool) -> CompactionProfile | None:
-        """The profile of a conversation whose pass is due now."""
+        """Give the profile of a conversation whose pass is due now."""
         desk = self._desk
         profile = choose(desk.compaction, due.mode or None)
         room = allot(desk.limits, front=0).posts

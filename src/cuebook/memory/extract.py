@@ -4,21 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cuebook.memory import patterns
-from cuebook.memory.patterns import (
-    ASKS,
-    ASKS_TO_KEEP,
-    CATEGORY_ORDER,
-    FAULTS,
-    NEWS,
-    NEWS_THRESHOLD,
-    SUBJECT,
-    SUBJECTS,
-    THRESHOLD,
-)
-from cuebook.memory.schema import item_id, normal
+from cuebook.memory.patterns import ASKS, ASKS_TO_KEEP, CATEGORY_ORDER, FAULTS, NEWS, NEWS_THRESHOLD, THRESHOLD
 from cuebook.memory.sentences import clauses, clean, paragraphs, quoted_share, sentences, trim
 from cuebook.memory.signs import SIGNS
 from cuebook.memory.slots import WORD, names, stem, topic, values
+from cuebook.memory.subject import item_id, subject_of
 from cuebook.memory.vocabulary import STOP
 from cuebook.records.memory import Category, Item, Line, Trust
 
@@ -80,23 +70,6 @@ def score(text: str) -> Score:
 def category_of(signs: frozenset[str]) -> Category:
     """Return the category of a text by its signs, in A's capture order."""
     return next((category for sign, category in CATEGORY_ORDER if sign in signs), "facts")
-
-
-def subject_of(text: str, speaker: str = "") -> str:
-    """Return the normalised key of what a text is about: texts of one subject with other values exclude each other."""
-    prefix = f"@{normal(speaker)} " if speaker else ""
-    for subject, pattern in SUBJECTS:
-        if pattern.search(text):
-            return prefix + subject
-    match = SUBJECT.search(text)
-    if match:
-        owner = match["owner"].lower()
-        about = [stem(word) for word in WORD.findall(match["topic"]) if word.lower() not in STOP]
-        whose = [] if owner in {"my", "our", "the"} else [owner.removesuffix("'s").removesuffix("’s")]
-        if about:
-            return prefix + " ".join([*whose, *about[-3:]])
-    about = sorted(topic(text), key=lambda found: text.lower().find(found))
-    return prefix + " ".join(about[:3])
 
 
 def english(text: str) -> bool:

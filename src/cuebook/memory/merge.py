@@ -10,11 +10,11 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.change import Claim, Frame, claim_of, object_stems, role_of
-from cuebook.memory.extract import dependent, score, subject_of
+from cuebook.memory.extract import dependent, score
 from cuebook.memory.patterns import KEPT_NEWS
-from cuebook.memory.schema import item_id, normal
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import WORD, clash, topic
+from cuebook.memory.subject import item_id, normal, subject_of
 from cuebook.records.memory import Item
 
 #: C, confidence: a repeat adds 0.1, at most 1.0 (MISSION T2).

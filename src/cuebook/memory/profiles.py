@@ -64,7 +64,7 @@ _ENVIRONMENT = {
 
 
 def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
-    """The profile for a mode: its exact key, else the longest key it contains, else the default."""
+    """Give the profile for a mode: its exact key, else the longest key it contains, else the default."""
     name = compaction.default
     if mode:
         keys = [key for key in compaction.by_mode if key in mode]

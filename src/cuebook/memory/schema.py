@@ -2,7 +2,6 @@
 answer.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.memory.subject import item_id, subject_of
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 
 #: Longest text of one item and most items of one category: a model's answer is foreign input. 20 bullets is A's prompt
@@ -123,18 +123,6 @@ def items_of(answer: Answer, *, when: float, lines: Sequence[Line] = (), held: S
     ]
 
 
-def item_id(category: Category, text: str) -> str:
-    """Return an item's stable id: 16 hex digits of SHA-256 over category and normalised text (notes/seed-origins.md
-    1.5).
-    """
-    return hashlib.sha256(f"{category}|{normal(text)}".encode()).hexdigest()[:16]
-
-
-def normal(text: str) -> str:
-    """Return `text` as repeats are told: trimmed, lower case, spaces collapsed."""
-    return " ".join(text.lower().split())
-
-
 def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
     """Raise InvalidInput where `value` breaks `schema`: the few keywords that MEMORY_SCHEMA uses, checked strictly."""
     match schema["type"]:
@@ -205,7 +193,7 @@ def _item(
         category=category,
         text=text,
         sources=sources,
-        subject=normal(raw["name"]) if named else "",
+        subject=subject_of(text),
         trust=min((trusts.get(source, "tool") for source in sources), key=_TRUSTS.index),
         confidence=float(raw.get("confidence", 0.5)),
         valid_from=when,

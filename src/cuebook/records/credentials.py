@@ -86,7 +86,7 @@ _LINK = re.compile(
         | [ ]?(?:是|为|為|は|это)[ ]? )
       | (?P<gap>[ \t]{1,2}(?=["'`“]))
     )
-    (?:[ \t]{0,9}(?:\*\*|__)(?=\S))?[ \t]{0,40}
+    (?:[ \t]{0,9}\*\*)?[ \t]{0,40}
     (?:(?:bearer|basic|digest)[ ]{1,3})?""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -119,7 +119,7 @@ _EXPRESSION = re.compile(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
 _MASKED = re.compile(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}).*", re.DOTALL)
 #: A name and no value: dotted, or letters that end in a secret word.
 _REFERENCE = re.compile(
-    r"[A-Za-z_]\w*(?:(?:\.|->|::)[A-Za-z_]\w*)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key)",
+    r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key)",
     re.IGNORECASE,
 )
 _PROSE = re.compile(

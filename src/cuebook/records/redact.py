@@ -1,7 +1,7 @@
 """What stands in a secret's place: a typed token with a keyed fingerprint, put there before the first write.
 
-Where the secrets lie is decided in `credentials`. Vague ones (addresses, phone numbers, random-looking strings) are never
-replaced, only named by `flags` (DESIGN §10).
+Where the secrets lie is decided in `credentials`. Vague ones (addresses, phone numbers, random-looking strings) are
+never replaced, only named by `flags` (DESIGN §10).
 """
 
 import hmac
