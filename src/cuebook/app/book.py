@@ -189,6 +189,10 @@ class Cuebook:
             return {}
         return await self._worker.settle(timeout_s=timeout, conversation=conversation)
 
+    async def work(self) -> int:
+        """Do once what is due behind the replies now, as the worker would; answers with how much was done."""
+        return await self._worker.work(hurry=False) if self._worker else 0
+
     async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
         async for piece in relaying.relay(

@@ -1,0 +1,294 @@
+"""The same book without `await`: one event loop in a thread of its own, and thin methods that wait for it.
+
+Any thread may call; calls of several threads run at the same time. Parity with `Cuebook` is a test, not a habit.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from cuebook.app.book import Cuebook, Reply
+from cuebook.app.loop import LoopThread
+from cuebook.app.turns import Replay
+from cuebook.config import Config
+from cuebook.engine.drafts import Posted
+from cuebook.engine.turn import Chunk
+from cuebook.errors import CuebookError
+from cuebook.ports.clock import Clock
+from cuebook.ports.dice import Dice
+from cuebook.ports.model import Model, Upstream
+from cuebook.ports.store import Appended, Page
+from cuebook.records.conversation import Conversation, Post, Round
+from cuebook.records.memory import Hit, Item, Summary
+from cuebook.records.turn import Ask, Turn, Window
+
+_CLOSED = "the book is not open; use it inside `with BlockingCuebook.open(...) as book:`"
+
+
+class _Host:
+    """The open book and its loop, while they are."""
+
+    def __init__(self, book: Cuebook) -> None:
+        self.book = book
+        self._loop: LoopThread | None = None
+
+    @property
+    def loop(self) -> LoopThread:
+        if self._loop is None:
+            raise CuebookError(_CLOSED)
+        return self._loop
+
+    def open(self) -> None:
+        if self._loop is not None:
+            msg = "the book is open already; open another with BlockingCuebook.open(...)"
+            raise CuebookError(msg)
+        loop = LoopThread("cuebook")
+        try:
+            loop.run(self.book.__aenter__)
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
+
+    def close(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close(last=self.book.aclose)
+
+
+class BlockingConversations:
+    """`Cuebook.conversations` without `await`."""
+
+    def __init__(self, host: _Host) -> None:
+        self._host = host
+
+    def append(
+        self,
+        conversation: str,
+        posts: Sequence[Posted | Mapping[str, Any]],
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        parent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Appended:
+        """Store posts made elsewhere, all or none."""
+        return self._host.loop.run(
+            lambda: self._host.book.conversations.append(
+                conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+            )
+        )
+
+    def list(self, *, user: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
+        """Conversations, the most recent first."""
+        return self._host.loop.run(lambda: self._host.book.conversations.list(user=user, limit=limit, cursor=cursor))
+
+    def get(self, conversation: str, *, user: str | None = None) -> Conversation:
+        """One conversation. Raises NotFound."""
+        return self._host.loop.run(lambda: self._host.book.conversations.get(conversation, user=user))
+
+    def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
+        """One conversation in INTERFACE's shape, with its summary's state."""
+        return self._host.loop.run(lambda: self._host.book.conversations.describe(conversation, user=user))
+
+    def posts(
+        self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
+    ) -> Sequence[Post]:
+        """The posts of the head's path, oldest first; with `branches` those of all branches by seq."""
+        return self._host.loop.run(
+            lambda: self._host.book.conversations.posts(conversation, user=user, branches=branches, last=last)
+        )
+
+    def rounds(
+        self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
+    ) -> Sequence[Round]:
+        """The rounds of the head's path; with `role` those posts only that it sent or got."""
+        return self._host.loop.run(
+            lambda: self._host.book.conversations.rounds(
+                conversation, user=user, role=role, include_failed=include_failed
+            )
+        )
+
+    def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
+        """Make a post the head."""
+        return self._host.loop.run(lambda: self._host.book.conversations.move_head(conversation, post, user=user))
+
+    def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
+        """Forget a conversation and everything derived from it. Counts of what went, by kind."""
+        return self._host.loop.run(lambda: self._host.book.conversations.delete(conversation, user=user))
+
+
+class BlockingTurns:
+    """`Cuebook.turns` without `await`."""
+
+    def __init__(self, host: _Host) -> None:
+        self._host = host
+
+    def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
+        """One turn. Raises NotFound."""
+        return self._host.loop.run(lambda: self._host.book.turns.get(conversation, n, user=user))
+
+    def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
+        """The newest turns, oldest first."""
+        return self._host.loop.run(lambda: self._host.book.turns.last(conversation, user=user, last=last))
+
+    def show(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> dict[str, Any]:
+        """A turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
+        return self._host.loop.run(lambda: self._host.book.turns.show(conversation, n, step=step, user=user))
+
+    def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
+        """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
+        return self._host.loop.run(lambda: self._host.book.turns.replay(conversation, n, step=step, user=user))
+
+
+class BlockingMemory:
+    """`Cuebook.memory` without `await`."""
+
+    def __init__(self, host: _Host) -> None:
+        self._host = host
+
+    def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        user: str | None = None,
+        scopes: Sequence[str] | None = None,
+        limit: int = 10,
+        token_budget: int | None = None,
+    ) -> list[Hit]:
+        """Posts that answer a query, best first."""
+        return self._host.loop.run(
+            lambda: self._host.book.memory.search(
+                query, conversation=conversation, user=user, scopes=scopes, limit=limit, token_budget=token_budget
+            )
+        )
+
+    def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
+        """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
+        return self._host.loop.run(lambda: self._host.book.memory.items(conversation, user=user, ended=ended))
+
+    def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
+        """The rolling summary that stands for the head's path, or a named version."""
+        return self._host.loop.run(lambda: self._host.book.memory.summary(conversation, user=user, version=version))
+
+
+class BlockingCuebook:
+    """A book without `await`: `with BlockingCuebook.open("cuebook.toml") as book:` opens it, leaving closes it."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        model: Model | None = None,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+        upstream: Upstream | None = None,
+        worker: bool = True,
+    ) -> None:
+        book = Cuebook(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
+        self._host = _Host(book)
+
+    @classmethod
+    def open(
+        cls,
+        where: str | Path | Config | None = None,
+        *,
+        arguments: Mapping[str, Any] | None = None,
+        model: Model | None = None,
+        clock: Clock | None = None,
+        dice: Dice | None = None,
+        upstream: Upstream | None = None,
+        worker: bool = True,
+    ) -> "BlockingCuebook":
+        """Name a book, as `Cuebook.open` does; `with` opens it. Raises InvalidInput."""
+        config = Cuebook.open(where, arguments=arguments).config
+        return cls(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
+
+    def __enter__(self) -> Self:
+        self._host.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the work behind, end what is under way, close store and connections, and end the thread."""
+        self._host.close()
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self._host.book.config
+
+    @property
+    def conversations(self) -> BlockingConversations:
+        """Transcripts: list, read, move the head, export, delete."""
+        return BlockingConversations(self._host)
+
+    @property
+    def turns(self) -> BlockingTurns:
+        """Turns: show every block of a prompt, replay it."""
+        return BlockingTurns(self._host)
+
+    @property
+    def memory(self) -> BlockingMemory:
+        """What is remembered: search, items, the summary."""
+        return BlockingMemory(self._host)
+
+    def ask(self, ask: Ask) -> Reply:
+        """Answer. The query is durable before the model is asked, the answer before this returns."""
+        return self._host.loop.run(lambda: self._host.book.ask(ask))
+
+    def stream(self, ask: Ask) -> Iterator[Chunk]:
+        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays."""
+        return self._host.loop.iterate(lambda: self._host.book.stream(ask))
+
+    def assemble(self, ask: Ask) -> Window:
+        """Build the prompt an ask would get. No model is called and nothing is stored."""
+        return self._host.loop.run(lambda: self._host.book.assemble(ask))
+
+    def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
+        """The same, with the reply's `metadata`."""
+        return self._host.loop.run(lambda: self._host.book.assemble_with_metadata(ask))
+
+    def append(
+        self,
+        conversation: str,
+        posts: Sequence[Posted | Mapping[str, Any]],
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        parent: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Appended:
+        """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings."""
+        return self.conversations.append(
+            conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+        )
+
+    def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
+        """Wait until nothing is due; answers with what is still due by kind, empty when settled."""
+        return self._host.loop.run(lambda: self._host.book.settle(conversation=conversation, timeout=timeout))
+
+    def work(self) -> int:
+        """Do the work behind that is due now, once; answers with how much was done."""
+        return self._host.loop.run(lambda: self._host.book.work())
+
+    def check(self) -> dict[str, Any]:
+        """Whether store and model are ready, and what they are."""
+        return self._host.loop.run(lambda: self._host.book.check())
+
+    @property
+    def upstream_url(self) -> str | None:
+        """The upstream's address, None without one."""
+        return self._host.book.upstream_url
+
+    @property
+    def personas(self) -> list[str]:
+        """Ids of the personas."""
+        self._host.loop  # noqa: B018  # says clearly that the book is closed
+        return self._host.book.personas

@@ -1,0 +1,159 @@
+"""A recorded conversation goes through the whole pipeline again: its own clock, its own ids, its own answers in the model's place."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.transcripts import Transcript
+from cuebook.engine.drafts import Posted, role_of
+from cuebook.engine.request import sender_of
+from cuebook.ports.model import RelayAnswer, RelayRequest
+from cuebook.records.conversation import Post
+from cuebook.records.openai_messages import read_message, write_message
+
+class Said(Struct, frozen=True, kw_only=True):
+    """A recorded post: its id and time, and its message on the OpenAI wire."""
+
+    id: str
+    when: float
+    sender: str
+    message: Mapping[str, Any]
+    kind: str = ""  # "listened": said by another person, so that the next of the user's posts begins a call
+
+    @property
+    def role(self) -> str:
+        """The wire's role."""
+        return str(self.message["role"])
+
+    def posted(self) -> Posted:
+        """The same as a post to store."""
+        said = read_message(self.message)
+        return Posted(
+            sender=self.sender, message=said.message, parts=said.parts, id=self.id, created_at=self.when, role=said.role
+        )
+
+
+def said_of(transcript: Transcript) -> list[Said]:
+    """A transcript's posts as messages of the wire. Raises CuebookError where a post has no time."""
+    found: list[Said] = []
+    people = all(isinstance(post, Posted) and role_of(post.sender, transcript.persona) == "user" for post in transcript.posts)
+    for number, given in enumerate(transcript.posts, 1):
+        if isinstance(given, Posted):
+            found.append(_said(given, f"post-{number}", transcript, people=people))
+            continue
+        fields = dict(given)
+        id_, when = str(fields.pop("id", None) or f"post-{number}"), fields.pop("timestamp", None)
+        when = float(when) if isinstance(when, (int, float)) else float(number)
+        found.append(Said(id=id_, when=when, sender=sender_of(read_message(fields), transcript.user), message=fields))
+    return found
+
+
+def _said(given: Posted, id_: str, transcript: Transcript, *, people: bool) -> Said:
+    role = given.role or role_of(given.sender, transcript.persona)
+    post = Post(
+        id=given.id or id_,
+        seq=0,
+        parent=0,
+        round=0,
+        sender=given.sender,
+        recipient=given.recipient,
+        role=role,
+        message=given.message,
+        created_at=given.created_at or 0.0,
+        tokens=0,
+        parts=given.parts,
+    )
+    message = msgspec.json.decode(write_message(post, user=transcript.user))
+    kind = "listened" if people and given.sender != transcript.user else ""
+    return Said(id=post.id, when=post.created_at, sender=given.sender, message=message, kind=kind)
+
+
+class ReplayClock:
+    """Tells the time of the post that is replayed; it never goes back."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        """Give the current Unix time of the recording."""
+        return self._now
+
+    def at(self, when: float) -> None:
+        """Come to a post's time."""
+        self._now = max(self._now, when)
+
+
+class ReplayDice:
+    """Gives posts the ids they had."""
+
+    def __init__(self) -> None:
+        self.ids: deque[str] = deque()
+        self._made = 0
+
+    def new_id(self, prefix: str) -> str:
+        """Give the next recorded id, or a counted one."""
+        if prefix == "post" and self.ids:
+            return self.ids.popleft()
+        self._made += 1
+        return f"{prefix}-{self._made}"
+
+
+class _Answer:
+    """A recorded answer as an upstream would give it, in one piece."""
+
+    status = 200
+    headers: Mapping[str, str] = {"content-type": "application/json"}
+
+    def __init__(self, message: Mapping[str, Any]) -> None:
+        calls = bool(message.get("tool_calls"))
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        self._body = msgspec.json.encode({"object": "chat.completion", "choices": [choice]})
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give the body."""
+        yield self._body
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+class RecordedUpstream:
+    """Answers every request with the next recorded answer, and keeps the requests' sizes."""
+
+    base_url = "recorded:"
+
+    def __init__(self) -> None:
+        self.answers: deque[Mapping[str, Any]] = deque()
+
+    async def send(self, request: RelayRequest) -> RelayAnswer:
+        """Answer a request."""
+        del request
+        return _Answer(self.answers.popleft())
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+class Call(Struct, frozen=True):
+    """One model call of a recording: the new messages that were sent, and what was answered (None: nothing was)."""
+
+    new: tuple[Said, ...]
+    answer: Said | None
+
+
+def calls_of(posts: Sequence[Said]) -> list[Call]:
+    """Cut a recording into model calls: everything up to an assistant's message is sent, that message is the answer."""
+    found: list[Call] = []
+    new: list[Said] = []
+    for post in posts:
+        if (post.role == "assistant" or post.kind) and new:
+            found.append(Call(tuple(new), post))
+            new = []
+        else:
+            new.append(post)
+    if new:
+        found.append(Call(tuple(new), None))
+    return found
