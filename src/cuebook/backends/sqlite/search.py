@@ -54,7 +54,7 @@ def _match(connection: sqlite3.Connection, look: SearchLook, token: str) -> list
         values = {"match": look.match.replace("{scope}", token), "limit": look.limit}
         return connection.execute(SQL["search_posts"], values).fetchall()
     except sqlite3.OperationalError as error:
-        if "fts5" in str(error):
+        if error.sqlite_errorname == "SQLITE_ERROR":  # what FTS5 cannot read; a broken file or disk has its own name
             msg = f"the search expression cannot be read ({error})"
             raise InvalidInput(msg) from error
         raise
@@ -73,9 +73,15 @@ def _neighbours(runs: Runs, seq: int) -> tuple[int, int]:
 def _frequencies(connection: sqlite3.Connection, look: SearchLook, token: str) -> dict[str, int]:
     """In how many posts of the scope each term stands; counted only where the candidates are not all there is."""
     return {
-        term: connection.execute(SQL["search_count"], {"match": f'scope : {token} AND key : "{term}"'}).fetchone()[0]
+        term: connection.execute(
+            SQL["search_count"], {"match": f"scope : {token} AND key : {_quoted(term)}"}
+        ).fetchone()[0]
         for term in look.terms
     }
+
+
+def _quoted(term: str) -> str:
+    return '"' + term.replace('"', '""') + '"'
 
 
 def _found(

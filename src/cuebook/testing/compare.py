@@ -1,0 +1,128 @@
+"""Whether a store and the reference say the same of a conversation, through the port alone."""
+
+from typing import Any
+
+from cuebook.errors import NotFound
+from cuebook.ports.store import Look, Scene, Store
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Turn as TurnRecord
+from cuebook.testing.reference_talk import Talk, Turn
+
+State = dict[str, Any]
+
+
+async def state_of(store: Store, scope: Scope, conversation: str) -> State | None:
+    """Read everything a store says of a conversation, None where it has none."""
+    try:
+        row = await store.conversation(scope, conversation)
+    except NotFound:
+        return None
+    summary = await store.summary(scope, conversation)
+    return {
+        "user": row.user,
+        "head": row.head,
+        "last_seq": row.last_seq,
+        "fence": row.fence,
+        "until": row.lease_until,
+        "open_round": row.open_round,
+        "updated_at": row.updated_at,
+        "mark": row.mark,
+        "backlog": (row.backlog, row.backlog_tokens),
+        "posts": await store.posts(scope, conversation, path=False),
+        "path": [post.seq for post in await store.posts(scope, conversation)],
+        "turns": [_turn(turn) for turn in await store.turns(scope, conversation, last=row.turns + 1)],
+        "rounds": await store.round_states(scope, conversation),
+        "summary": (summary.upto_seq, summary.version) if summary else (0, 0),
+        "items": await store.items(scope, conversation),
+        "all_items": await store.items(scope, conversation, ended=True),
+    }
+
+
+def expected_state(talk: Talk) -> State:
+    """Give what a store must say of a conversation."""
+    behind = talk.backlog()
+    return {
+        "user": talk.user,
+        "head": talk.head,
+        "last_seq": len(talk.posts),
+        "fence": talk.fence,
+        "until": talk.until,
+        "open_round": talk.open_round,
+        "updated_at": talk.updated_at,
+        "mark": talk.mark(talk.head)[0],
+        "backlog": (len(behind), talk.tokens(behind)),
+        "posts": [kept.as_post() for kept in talk.posts],
+        "path": talk.path(talk.head),
+        "turns": [_expected_turn(turn) for turn in talk.turns],
+        "rounds": talk.round_states(),
+        "summary": talk.mark(talk.head),
+        "items": talk.items(),
+        "all_items": talk.items(ended=True),
+    }
+
+
+def differences(found: State | None, expected: State | None) -> list[str]:
+    """Say where two states differ; nothing where they do not."""
+    if found is None or expected is None:
+        return [] if found is expected else [f"stored: {found is not None}, expected: {expected is not None}"]
+    return [
+        f"{name}: {found[name]!r}, expected {expected[name]!r}" for name in expected if found[name] != expected[name]
+    ]
+
+
+def _turn(turn: TurnRecord) -> tuple[Any, ...]:
+    steps = [(step.n, step.state, step.reply_seq) for step in turn.steps]
+    return (
+        turn.n, turn.round, turn.query_seq, turn.state, turn.waiting, turn.reply_seq, turn.metadata, turn.partial,
+        steps, turn.closed_at is None,
+    )  # fmt: skip
+
+
+def _expected_turn(turn: Turn) -> tuple[Any, ...]:
+    steps = [(step.n, step.state, step.reply) for step in turn.steps]
+    partial = turn.steps[-1].partial
+    return (
+        turn.n, turn.round, turn.query, turn.state, turn.waiting, turn.reply, turn.metadata,
+        partial.message if partial else "", steps, turn.state == "running",
+    )  # fmt: skip
+
+
+def check_scene(scene: Scene, talk: Talk, look: Look) -> None:
+    """Assert that a scene covers each post of its path exactly once, and reads as much as its caps allow."""
+    parent = talk.head if look.parent is None else look.parent
+    path = talk.path(parent)
+    mark, version = talk.mark(parent) if look.use_summary else (0, 0)
+    behind = [seq for seq in path if seq > mark]
+    assert (scene.parent, scene.path_count) == (parent, len(path))
+    assert (scene.summary.version if scene.summary else 0) == version
+    left_out = [seq for gap in scene.unread for seq in range(gap.first, gap.last + 1)]
+    assert left_out + [post.seq for post in scene.path] == behind, "each post behind the mark exactly once"
+    for gap in scene.unread:
+        span = [seq for seq in left_out if gap.first <= seq <= gap.last]
+        assert (gap.count, gap.tokens) == (len(span), talk.tokens(span))
+    expected = _caps(talk, behind, look)
+    assert [(post.seq, post.message is not None) for post in scene.path] == expected
+    for post in scene.path:
+        draft = talk.posts[post.seq - 1].draft
+        assert post.path_tokens == talk.tokens(talk.path(post.seq)), "running sums along the path"
+        assert (post.tokens, post.small, post.role, post.state) == (draft.tokens, draft.small, draft.role, draft.state)
+        assert post.message in (None, draft.message)
+        assert post.round == talk.posts[post.seq - 1].round
+
+
+def _caps(talk: Talk, behind: list[int], look: Look) -> list[tuple[int, bool]]:
+    """Give which posts the caps let through, oldest first: (seq, whole)."""
+    found: list[tuple[int, bool]] = []
+    rest = behind[::-1]
+    used = 0
+    while rest and (used + talk.posts[rest[0] - 1].draft.tokens <= look.full_tokens or not found):
+        used += talk.posts[rest[0] - 1].draft.tokens
+        found.append((rest.pop(0), True))
+    used = 0
+    while rest:
+        draft = talk.posts[rest[0] - 1].draft
+        used += draft.small_tokens or draft.tokens
+        if used > look.small_tokens:
+            break
+        found.append((rest.pop(0), draft.small is None))
+    return found[::-1]

@@ -1,0 +1,289 @@
+"""The contract of what is derived: heads and marks, summaries by path, items by line, and the work that is due."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.ports.store import Compacted, CompactionInput, Look, Store
+from cuebook.records.memory import Item, Summary
+from cuebook.testing.contract_posts import OWNER, path_of, say
+from cuebook.testing.contract_turns import answer, begin, end
+from cuebook.testing.doubles import BEGINNING
+from cuebook.testing.makers import draft, drafts
+
+NOW = BEGINNING
+
+
+def item(id: str, text: str = "likes tea", **changes: Any) -> Item:  # noqa: A002
+    """Make an item."""
+    values: dict[str, Any] = {"id": id, "category": "facts", "text": text, "sources": ("p1",), "seq": 1}
+    return Item(**values | changes)
+
+
+def digest(upto: int, markdown: str = "so far", **changes: Any) -> Summary:
+    """Make a summary that reaches a post."""
+    values: dict[str, Any] = {
+        "version": 0, "upto_seq": upto, "upto_at": NOW, "path_digest": bytes(16), "markdown": markdown,
+        "memory_json": {"facts": [{"text": "tea"}], "tags": ["ü"]}, "profile": "neutral", "made_by": "rules",
+        "created_at": NOW, "tokens": 5, "tainted": "from a page",
+    }  # fmt: skip
+    return Summary(**values | changes)
+
+
+def result(previous: int, upto: int, conversation: str = "c", **changes: Any) -> Compacted:
+    """Make a pass's result."""
+    values: dict[str, Any] = {"added": (), "ended": (), "repeated": (), "now": NOW}
+    return Compacted(
+        **values | {"conversation": conversation, "previous_version": previous, "summary": digest(upto)} | changes
+    )
+
+
+async def read(store: Store, limit: int = 100) -> CompactionInput:
+    """Read what a pass needs."""
+    found = await store.compaction(OWNER, "c", limit=limit)
+    assert found is not None
+    return found
+
+
+async def standing(store: Store) -> int:
+    """Give the seq the summary of the head's path reaches, as all who read it agree."""
+    summary = await store.summary(OWNER, "c")
+    mark = summary.upto_seq if summary else 0
+    row = await store.conversation(OWNER, "c")
+    scene = await store.scene(OWNER, Look(conversation="c", full_tokens=10_000))
+    behind = [post.seq for post in await store.posts(OWNER, "c") if post.seq > mark]
+    assert row.mark == mark
+    assert (scene.summary.upto_seq if scene.summary else 0) == mark
+    assert [post.seq for post in scene.path] == behind
+    assert row.backlog == len(behind)
+    assert row.backlog_tokens == sum(post.tokens for post in scene.path)
+    return mark
+
+
+class HeadContract:
+    """Moving the head, and what follows from it."""
+
+    async def test_the_head_moves_to_any_post(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two", "three", "four"))
+        moved = await store.move_head(OWNER, "c", "p2", now=NOW + 9)
+        assert (moved.head, moved.backlog, moved.last_seq, moved.updated_at) == (2, 2, 4, NOW + 9)
+        assert await path_of(store, "c") == ["p1", "p2"]
+        await say(store, "c", draft("b", "instead"))
+        assert await path_of(store, "c") == ["p1", "p2", "b"]
+        await store.move_head(OWNER, "c", "p4", now=NOW)
+        assert await path_of(store, "c") == ["p1", "p2", "p3", "p4"]
+
+    async def test_an_unknown_post_is_not_found(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"))
+        with pytest.raises(NotFound):
+            await store.move_head(OWNER, "c", "nobody", now=NOW)
+        with pytest.raises(NotFound):
+            await store.move_head(OWNER, "unknown", "p1", now=NOW)
+
+    async def test_the_head_stays_while_a_turn_speaks(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        lease = await begin(store, draft("q", "ask"))
+        with pytest.raises(Conflict):
+            await store.move_head(OWNER, "c", "p1", now=NOW + 1)
+        await end(store, lease, answer())
+        assert (await store.move_head(OWNER, "c", "p1", now=NOW + 1)).head == 1
+
+    async def test_mark_and_backlog_follow_the_head(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcdef"))
+        assert await store.save_summary(OWNER, result(0, 2))
+        assert await store.save_summary(OWNER, result(1, 4))
+        assert await standing(store) == 4
+        for post, mark in (("p3", 2), ("p1", 0), ("p5", 4), ("p2", 2), ("p6", 4)):
+            await store.move_head(OWNER, "c", post, now=NOW)
+            assert await standing(store) == mark
+
+    async def test_growing_from_elsewhere_finds_the_farthest_summary(self, store: Store) -> None:
+        """The head stands before a summary; posts stored behind the newest post bring it back behind that summary."""
+        await say(store, "c", *drafts(*"abcdef"))
+        assert await store.save_summary(OWNER, result(0, 2))
+        assert await store.save_summary(OWNER, result(1, 5))
+        await store.move_head(OWNER, "c", "p3", now=NOW)
+        await say(store, "c", draft("x", "on"), parent="p6")
+        assert await standing(store) == 5
+        await store.move_head(OWNER, "c", "p3", now=NOW)
+        lease = await begin(store, after=6)
+        assert await standing(store) == 5
+        await end(store, lease, answer())
+        assert await standing(store) == 5
+
+
+class SummaryContract:
+    """Summaries belong to paths; a pass is stored only on what it was made from."""
+
+    async def test_a_pass_reads_what_lies_behind_the_mark(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcdef"))
+        first = await read(store, 4)
+        assert [post.message for post in first.posts] == ["a", "b", "c", "d"]
+        assert (first.previous, first.items, first.scope, first.conversation.id) == (None, (), OWNER, "c")
+        assert await store.save_summary(OWNER, result(0, 4, added=(item("i"),), now=NOW + 7))
+        second = await read(store)
+        assert [post.message for post in second.posts] == ["e", "f"]
+        assert second.previous == digest(4, version=1)
+        assert second.items == (item("i"),)
+        assert second.last_at == NOW + 7
+
+    async def test_nothing_is_read_while_a_round_is_open(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        lease = await begin(store, draft("q", "ask"))
+        assert await store.compaction(OWNER, "c", limit=9) is None
+        await end(store, lease, answer("call"), waiting=True)
+        assert await store.compaction(OWNER, "c", limit=9) is None
+        await end(store, await begin(store, draft("r", "42", role="tool"), turn=1), answer())
+        assert len((await read(store)).posts) == 6
+
+    async def test_of_two_passes_over_the_same_one_counts(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcdef"))
+        both = [store.save_summary(OWNER, result(0, 4)), store.save_summary(OWNER, result(0, 5))]
+        assert sorted(await asyncio.gather(*both)) == [False, True]
+        assert not await store.save_summary(OWNER, result(0, 6))
+        assert (await store.conversation(OWNER, "c")).mark in (4, 5)
+
+    async def test_a_summary_is_never_ahead_of_the_path(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        assert not await store.save_summary(OWNER, result(0, 3))
+        assert not await store.save_summary(OWNER, result(0, 0))
+        assert await store.summary(OWNER, "c") is None
+
+    async def test_a_mark_never_goes_back(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcdef"))
+        assert await store.save_summary(OWNER, result(0, 4))
+        assert not await store.save_summary(OWNER, result(1, 3))
+        assert await store.save_summary(OWNER, result(1, 4, summary=digest(4, "said better")))
+        summary = await store.summary(OWNER, "c")
+        assert summary == digest(4, "said better", version=2)
+        assert await store.summary(OWNER, "c", version=1) == digest(4, version=1)
+        assert await store.summary(OWNER, "c", version=9) is None
+
+    async def test_an_abandoned_branchs_summary_is_not_used(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        assert await store.save_summary(OWNER, result(0, 1))
+        assert await store.save_summary(OWNER, result(1, 3))
+        await say(store, "c", draft("e", "edit"), parent="p2")
+        assert await standing(store) == 1
+        assert not await store.save_summary(OWNER, result(2, 5)), "made from the other branch"
+        assert not await store.save_summary(OWNER, result(1, 4)), "covers the other branch"
+        assert await store.save_summary(OWNER, result(1, 5))
+        assert await standing(store) == 5
+        await store.move_head(OWNER, "c", "p4", now=NOW)
+        assert await standing(store) == 3
+
+    async def test_a_pass_over_a_forgotten_conversation_brings_nothing_back(self, store: Store) -> None:
+        await say(store, "c", *drafts("secret one", "two"))
+        before = await read(store)
+        await store.delete(OWNER, "c")
+        late = result(0, 2, no=before.conversation.no, added=(item("i", "secret"),))
+        assert not await store.save_summary(OWNER, late)
+        await say(store, "c", *drafts("begun", "again"))
+        assert not await store.save_summary(OWNER, late)
+        assert await store.summary(OWNER, "c") is None
+        assert await store.items(OWNER, "c") == []
+
+    async def test_a_summary_comes_back_as_it_was(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        made = digest(2, "## ünïcode\n" * 1000, memory_json={"deep": [{"x": None}], "tags": []}, profile="warm")
+        assert await store.save_summary(OWNER, result(0, 2, summary=made))
+        found = await store.summary(OWNER, "c")
+        assert found is not None
+        assert (found.version, found.markdown, found.memory_json) == (1, made.markdown, made.memory_json)
+        assert (found.tainted, found.profile, found.made_by) == (made.tainted, made.profile, made.made_by)
+        assert (found.path_digest, found.tokens, found.upto_at) == (made.path_digest, made.tokens, made.upto_at)
+
+    async def test_a_scene_can_leave_the_summary_out(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        assert await store.save_summary(OWNER, result(0, 3))
+        scene = await store.scene(OWNER, Look(conversation="c", full_tokens=99, use_summary=False))
+        assert (scene.summary, [post.seq for post in scene.path]) == (None, [1, 2, 3, 4])
+
+
+class ItemContract:
+    """Items stand as the passes of the head's line left them."""
+
+    async def test_an_item_comes_back_as_it_was(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        whole = item(
+            "i", "Zoë moved", category="people", sources=("p1", "p2"), subject="zoe", trust="tool", confidence=0.75,
+            valid_from=NOW, supersedes="h", name="Zoë", status="active", seq=2, weight=0.25,
+        )  # fmt: skip
+        assert await store.save_summary(OWNER, result(0, 2, added=(whole,)))
+        assert await store.items(OWNER, "c") == [whole]
+
+    async def test_ended_items_are_read_only_if_asked_for(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        old, new = item("old"), item("new", "likes coffee", supersedes="old", seq=3)
+        assert await store.save_summary(OWNER, result(0, 2, added=(old,)))
+        ended = item("old", valid_to=NOW + 5)
+        assert await store.save_summary(OWNER, result(1, 4, ended=(ended,), added=(new,)))
+        assert await store.items(OWNER, "c") == [new]
+        assert await store.items(OWNER, "c", ended=True) == [ended, new]
+        assert (await read(store)).items == (new,)
+
+    async def test_an_item_repeated_is_stronger(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
+        again = item("i", sources=("p1", "p3"), confidence=0.9, weight=0.5, seq=3)
+        assert await store.save_summary(OWNER, result(1, 4, repeated=(again,)))
+        assert await store.items(OWNER, "c") == [again]
+
+    async def test_another_branch_sees_items_as_they_were(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        tea, cake = item("tea"), item("cake", "likes cake")
+        assert await store.save_summary(OWNER, result(0, 2, added=(tea, cake)))
+        ended = item("tea", valid_to=NOW)
+        stronger = item("cake", "likes cake", confidence=1.0, sources=("p1", "p4"), seq=4)
+        new = item("new", "met Ann", seq=4)
+        assert await store.save_summary(OWNER, result(1, 4, ended=(ended,), repeated=(stronger,), added=(new,)))
+        assert await store.items(OWNER, "c") == [stronger, new]
+        await say(store, "c", draft("edit", "no"), parent="p2")
+        assert await store.items(OWNER, "c", ended=True) == [cake, tea]
+        assert await store.save_summary(OWNER, result(1, 5, ended=(ended,)))
+        assert await store.items(OWNER, "c") == [cake], "ended here too"
+        await store.move_head(OWNER, "c", "p4", now=NOW)
+        assert await store.items(OWNER, "c") == [stronger, new]
+        await store.move_head(OWNER, "c", "p1", now=NOW)
+        assert await store.items(OWNER, "c") == []
+
+
+class DueContract:
+    """Which conversations have work behind."""
+
+    async def test_what_is_behind_no_summary_is_due(self, store: Store) -> None:
+        assert await store.due() == []
+        await say(store, "small", *drafts("one"))
+        await say(store, "c", *drafts(*"abcd"))
+        found = await store.due()
+        assert [(due.conversation, due.backlog, due.mark) for due in found] == [("c", 4, 0), ("small", 1, 0)]
+        assert await store.save_summary(OWNER, result(0, 4))
+        assert [due.conversation for due in await store.due()] == ["small"]
+        assert len(await store.due(limit=1)) == 1
+
+    async def test_an_open_round_is_not_due(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        assert await store.due() == []
+        await end(store, lease, answer("call"), waiting=True)
+        assert await store.due() == []
+        await end(store, await begin(store, draft("r", "42", role="tool"), turn=1), answer())
+        assert [due.backlog for due in await store.due()] == [4]
+
+    async def test_a_pass_put_off_says_until_when_and_counts_failures(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        for _ in range(2):
+            await store.postpone(OWNER, "c", until=NOW + 60, failed=True, mark=0)
+        (due,) = await store.due()
+        assert (due.not_before, due.failures) == (NOW + 60, 2)
+        assert (await read(store)).failures == 2
+        await store.postpone(OWNER, "c", until=NOW + 90, failed=False, mark=99)
+        assert (await store.due())[0].failures == 2, "the mark has moved on"
+        assert await store.save_summary(OWNER, result(0, 1))
+        (due,) = await store.due()
+        assert (due.not_before, due.failures, due.last_at) == (0, 0, NOW)
+
+
+class MemoryContract(HeadContract, SummaryContract, ItemContract, DueContract):
+    """Everything derived from posts."""

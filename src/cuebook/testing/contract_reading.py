@@ -1,0 +1,256 @@
+"""The contract of reading: a scene covers each post exactly once, histories are found again, pages lose nothing."""
+
+from typing import Any
+
+import pytest
+
+from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.ports.store import Batch, Look, Scene, SearchLook, Store
+from cuebook.records.conversation import Part
+from cuebook.records.memory import Scope, SearchResult
+from cuebook.testing.compare import State, state_of
+from cuebook.testing.contract_memory import item, result
+from cuebook.testing.contract_posts import OWNER, path_of, say
+from cuebook.testing.contract_turns import answer, begin, end
+from cuebook.testing.doubles import BEGINNING
+from cuebook.testing.makers import draft, drafts
+
+NOW = BEGINNING
+
+
+def words(*terms: str, limit: int = 400) -> SearchLook:
+    """Ask for posts that hold any of these words."""
+    keys = " OR ".join(f'"{term}"' for term in terms)
+    return SearchLook(match=f"scope : {{scope}} AND key : ({keys})", terms=terms, limit=limit)
+
+
+def direct(found: SearchResult) -> set[str]:
+    """Give the ids of the posts a search found itself."""
+    return {each.id for each in found.found if each.direct}
+
+
+class SceneContract:
+    """What a turn reads of its path."""
+
+    async def test_an_unknown_conversation_is_an_empty_scene(self, store: Store) -> None:
+        assert await store.scene(OWNER, Look(conversation="nobody")) == Scene(conversation=None)
+
+    @pytest.mark.parametrize(
+        ("full", "small", "whole", "compressed", "unread"),
+        [
+            (0, 0, [8], [], [1, 2, 3, 4, 5, 6, 7]),
+            (20, 0, [7, 8], [], [1, 2, 3, 4, 5, 6]),
+            (29, 9, [7, 8], [4, 5, 6], [1, 2, 3]),
+            (30, 11, [6, 7, 8], [3, 4, 5], [1, 2]),
+            (80, 0, [1, 2, 3, 4, 5, 6, 7, 8], [], []),
+            (10, 99, [8], [1, 2, 3, 4, 5, 6, 7], []),
+        ],
+    )
+    async def test_caps_bound_what_is_read_and_nothing_is_lost(  # noqa: PLR0917
+        self, store: Store, full: int, small: int, whole: list[int], compressed: list[int], unread: list[int]
+    ) -> None:
+        await say(store, "c", *(draft(f"p{n}", f"post {n}", tokens=10, small="s", small_tokens=3) for n in range(1, 9)))
+        scene = await store.scene(OWNER, Look(conversation="c", full_tokens=full, small_tokens=small))
+        assert [post.seq for post in scene.path if post.message is not None] == whole
+        assert [post.seq for post in scene.path if post.message is None] == compressed
+        assert [seq for gap in scene.unread for seq in range(gap.first, gap.last + 1)] == unread
+        assert sum(gap.count for gap in scene.unread) == len(unread)
+        assert sum(gap.tokens for gap in scene.unread) == 10 * len(unread)
+        assert scene.path_count == 8
+        assert [post.path_tokens for post in scene.path] == [10 * post.seq for post in scene.path]
+
+    async def test_a_path_of_many_branches_is_covered_exactly_once(self, store: Store) -> None:
+        parent = None
+        for n in range(12):
+            await say(store, "c", draft(f"m{n}", "main", tokens=10), parent=parent)
+            await say(store, "c", draft(f"s{n}", "side", tokens=10))
+            parent = f"m{n}"
+        await store.move_head(OWNER, "c", "m11", now=NOW)
+        path = [post.seq for post in await store.posts(OWNER, "c")]
+        assert len(path) == 12
+        for full in range(0, 140, 10):
+            scene = await store.scene(OWNER, Look(conversation="c", full_tokens=full, small_tokens=20))
+            unread = [seq for gap in scene.unread for seq in range(gap.first, gap.last + 1)]
+            assert unread + [post.seq for post in scene.path] == path
+            assert scene.path[-1].path_tokens == 120
+
+    async def test_a_compressed_post_keeps_its_parts(self, store: Store) -> None:
+        """What pairs a tool's result with its call is needed in any form, at any size."""
+        for size in (10, 4000, 9000):
+            call = Part("execution_result", "r" * size, {"callId": "call-1"})
+            big = draft(f"r{size}", "r" * size, role="tool", parts=(call,), tokens=100, small="…", small_tokens=1)
+            await say(store, f"c{size}", big, draft("last", "ok"))
+            scene = await store.scene(OWNER, Look(conversation=f"c{size}", full_tokens=2, small_tokens=99))
+            assert (scene.path[0].message, scene.path[0].small) == (None, "…")
+            assert b"call-1" in (scene.path[0].parts or b"")
+        await say(store, "plain", draft("x", "word " * 2000, small="word"), draft("last", "ok"))
+        scene = await store.scene(OWNER, Look(conversation="plain", full_tokens=2, small_tokens=99))
+        assert scene.path[0].parts is None
+
+    async def test_a_scene_can_stand_before_the_head(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        scene = await store.scene(OWNER, Look(conversation="c", parent=2, full_tokens=99))
+        assert (scene.parent, [post.seq for post in scene.path], scene.path_count) == (2, [1, 2], 2)
+        scene = await store.scene(OWNER, Look(conversation="c", parent=0, full_tokens=99))
+        assert (scene.parent, scene.path, scene.path_count) == (0, (), 0)
+        with pytest.raises(NotFound):
+            await store.scene(OWNER, Look(conversation="c", parent=9))
+
+    async def test_speakers_are_remembered(self, store: Store) -> None:
+        await say(store, "c", draft("x", "hi", sender="Zoë"), draft("y", "hi", sender='a "b"'), answer())
+        assert (await store.scene(OWNER, Look(conversation="c"))).speakers == ("Zoë", 'a "b"', "assistant")
+
+
+class AlignContract:
+    """Where a resent history lies."""
+
+    async def test_messages_are_found_with_their_parents(self, store: Store) -> None:
+        said = drafts("one", "two", "three")
+        await say(store, "c", *said)
+        again = draft("other", "two", role="assistant")
+        await say(store, "c", again, parent="p3")
+        asked = [post.digest for post in (*said, draft("new", "never said"))]
+        (found,) = await store.align(OWNER, asked, conversation="c")
+        assert found.places == ((1,), (2, 4), (3,), ())
+        assert found.parents == {1: 0, 2: 1, 3: 2, 4: 3}
+        assert found.leaves == frozenset({4})
+        assert found.conversation.id == "c"
+        assert await store.align(OWNER, asked, conversation="unknown") == []
+
+    async def test_a_history_without_a_name_is_found_by_its_anchors(self, store: Store) -> None:
+        ann, bob = Scope(user="ann"), Scope(user="bob")
+        for scope, name in ((ann, "old"), (bob, "his"), (ann, "new")):
+            await say(store, name, draft("x", "hello"), draft("y", f"I am {name}"), scope=scope)
+        hello, old = draft("x", "hello").digest, draft("y", "I am old").digest
+        found = await store.align(ann, [hello, old], conversation=None, anchors=[hello])
+        assert [each.conversation.id for each in found] == ["new", "old"], "hers alone, the newest first"
+        assert [each.places for each in found] == [((1,), ()), ((1,), (2,))]
+        found = await store.align(ann, [hello, old], conversation=None, anchors=[old, hello])
+        assert [each.conversation.id for each in found] == ["old"], "the first anchor that is found decides"
+        assert await store.align(ann, [hello], conversation=None, anchors=[bytes(16)]) == []
+
+    async def test_what_many_others_said_too_hides_nobodys_history(self, store: Store) -> None:
+        await say(store, "hers", draft("x", "hello"), scope=Scope(user="ann"))
+        for n in range(80):
+            await say(store, f"c{n}", draft("x", "hello"), scope=Scope(user=f"user {n}"))
+        hello = draft("x", "hello").digest
+        found = await store.align(Scope(user="ann"), [hello], conversation=None, anchors=[hello])
+        assert [each.conversation.id for each in found] == ["hers"]
+
+
+class SearchContract:
+    """Full text, within a conversation's path or over all that is a user's."""
+
+    async def test_words_are_found_in_any_form_with_their_neighbours(self, store: Store) -> None:
+        await say(store, "c", *drafts("Hello there", "Walking to Zürich", "fine", "bye"))
+        found = await store.search(OWNER, words("walked", "zurich"), conversation="c")
+        assert [(each.seq, each.direct, each.previous) for each in found.found] == [
+            (1, False, 0), (2, True, 1), (3, False, 2),
+        ]  # fmt: skip
+        assert found.found[1].text == "Walking to Zürich"
+        assert found.posts == 4
+        assert found.mean_words > 1
+
+    async def test_a_large_post_is_found_with_its_text(self, store: Store) -> None:
+        text = "needle " + "hay " * 5000
+        await say(store, "c", draft("x", text, key="needle"))
+        found = await store.search(OWNER, words("needle"), conversation="c")
+        assert [each.text for each in found.found] == [text]
+
+    async def test_a_post_without_a_key_is_not_found(self, store: Store) -> None:
+        await say(store, "c", draft("x", "apples", key=""))
+        assert (await store.search(OWNER, words("apples"), conversation="c")).found == ()
+
+    async def test_only_the_path_is_searched(self, store: Store) -> None:
+        await say(store, "c", *drafts("apples", "pears"))
+        await say(store, "c", draft("e", "plums"), parent="p1")
+        for word, expected in (("apples", {"p1"}), ("pears", set()), ("plums", {"e"})):
+            assert direct(await store.search(OWNER, words(word), conversation="c")) == expected
+        scene = await store.scene(OWNER, Look(conversation="c", parent=2, search=words("pears", "plums")))
+        assert direct(scene.found) == {"p2"}
+
+    async def test_another_conversation_is_not_searched(self, store: Store) -> None:
+        await say(store, "c", draft("x", "apples"))
+        await say(store, "d", draft("y", "apples"))
+        assert direct(await store.search(OWNER, words("apples"), conversation="c")) == {"x"}
+        assert (await store.search(OWNER, words("apples"), conversation="unknown")).found == ()
+
+    async def test_a_users_search_covers_all_that_is_theirs(self, store: Store) -> None:
+        ann, bob = Scope(user="ann"), Scope(user="bob")
+        for name, scope in (("a", ann), ("b", ann), ("c", bob), ("d", Scope("other", "ann"))):
+            await say(store, name, draft(f"in {name}", "apples"), draft(f"off {name}", "old apples"), scope=scope)
+            await store.move_head(scope, name, f"in {name}", now=NOW)
+        assert direct(await store.search(ann, words("apples"), conversation=None)) == {"in a", "in b"}
+        assert direct(await store.search(bob, words("apples"), conversation=None)) == {"in c"}
+
+    async def test_frequencies_are_counted_where_not_all_was_brought(self, store: Store) -> None:
+        await say(store, "c", *(draft(f"p{n}", "apples" if n % 2 else "apples pears") for n in range(10)))
+        found = await store.search(OWNER, words("apples", "pears", limit=4), conversation="c")
+        assert len(direct(found)) == 4
+        assert found.frequencies == {"apples": 10, "pears": 5}
+
+    @pytest.mark.parametrize("match", ["scope : {scope} AND", '"open', "nocolumn : x", "key : (", "*"])
+    async def test_an_expression_that_cannot_be_read_is_refused(self, store: Store, match: str) -> None:
+        await say(store, "c", draft("x", "apples"))
+        with pytest.raises(InvalidInput):
+            await store.search(OWNER, SearchLook(match=match, terms=()), conversation="c")
+
+
+class PagesContract:
+    """Lists, and the store itself."""
+
+    async def test_pages_hold_each_conversation_once_newest_first(self, store: Store) -> None:
+        for n in range(23):
+            batch = Batch(conversation=f"c{n:02d}", drafts=(draft("x", "hi"),), now=NOW + n // 3)
+            await store.append(OWNER, batch)
+        seen: list[str] = []
+        cursor = None
+        while True:
+            page = await store.conversations(OWNER, limit=5, cursor=cursor)
+            seen += [row.id for row in page.items]
+            await say(store, f"begun meanwhile {len(seen)}", draft("x", "hi"))
+            cursor = page.cursor
+            if cursor is None:
+                break
+        listed = [id_ for id_ in seen if id_.startswith("c")]
+        assert listed == [f"c{n:02d}" for n in reversed(range(23))]
+        assert len(set(seen)) == len(seen)
+
+    @pytest.mark.parametrize("cursor", ["", "x", "1", "a:b", "1.0:", "nan:x"])
+    async def test_a_cursor_that_is_none_is_refused(self, store: Store, cursor: str) -> None:
+        with pytest.raises(InvalidInput):
+            await store.conversations(OWNER, limit=5, cursor=cursor)
+
+    async def test_check_counts_what_there_is(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        found = await store.check()
+        assert (found["conversations"], found["posts"], found["integrity"]) == (1, 2, "ok")
+
+    async def test_a_closed_store_says_so(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"))
+        await store.aclose()
+        await store.aclose()
+        with pytest.raises(BackendError):
+            await say(store, "c", *drafts("two", start=2))
+        with pytest.raises(BackendError):
+            await store.posts(OWNER, "c")
+
+    async def told(self, store: Store) -> Any:
+        """Store something of everything; give what was then read."""
+        await say(store, "c", *drafts(*"abcd"), draft("big", "long " * 3000))
+        assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
+        await say(store, "c", draft("e", "apples"), parent="p3")
+        await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())
+        lease = await begin(store, draft("q2", "ask"))
+        await store.checkpoint(lease, answer("a2", "half"), now=NOW, lease_s=30)
+        return await self.retold(store)
+
+    async def retold(self, store: Store) -> tuple[State | None, Any, Any]:
+        """Give what is read of what was told."""
+        assert await path_of(store, "c") == ["p1", "p2", "p3", "e", "q", "a", "q2"]
+        found = await store.search(OWNER, words("apples"), conversation="c")
+        return await state_of(store, OWNER, "c"), found, await store.answered(OWNER, "k")
+
+
+class ReadingContract(SceneContract, AlignContract, SearchContract, PagesContract):
+    """Everything that only reads."""

@@ -1,0 +1,361 @@
+"""The contract of turns: one at a time, decided on what was read, never lost, never written by who was outdated."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
+from cuebook.ports.store import Closing, Lease, Look, Store
+from cuebook.records.conversation import Draft
+from cuebook.records.digest import text_digest
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Usage
+from cuebook.testing.contract_posts import OWNER, path_of, say
+from cuebook.testing.doubles import BEGINNING
+from cuebook.testing.makers import draft, drafts, manifest, opening, opening_at
+
+NOW = BEGINNING
+LEASE = 30.0
+
+
+async def begin(
+    store: Store, *said: Draft, conversation: str = "c", now: float = NOW, scope: Scope = OWNER, **changes: Any
+) -> Lease:
+    """Read a scene and open a step on it."""
+    scene = await store.scene(scope, Look(conversation=conversation, parent=changes.pop("after", None)))
+    return await store.open(scope, opening_at(scene, conversation, *said, now=now, lease_s=LEASE, **changes))
+
+
+async def end(store: Store, lease: Lease, reply: Draft | None, *, now: float = NOW + 1, **changes: Any) -> int:
+    """Close a step as finished, unless said otherwise."""
+    values: dict[str, Any] = {"state": "finished", "now": now, "reply": reply}
+    return await store.close(lease, Closing(**values | changes))
+
+
+def answer(id: str = "a", message: str = "well", **changes: Any) -> Draft:  # noqa: A002
+    """Make an assistant's post."""
+    return draft(id, message, role="assistant", **changes)
+
+
+class OpeningContract:
+    """Opening a step and holding its lease."""
+
+    async def test_open_stores_the_query_the_step_and_its_window(self, store: Store) -> None:
+        window = manifest(tokens=7, fence="abc", digest="1" * 32)
+        texts = {text_digest("persona"): "persona"}
+        lease = await begin(store, draft("q", "why?"), manifest=window, texts=texts, metadata={"route": "x"})
+        assert (lease.turn, lease.step, lease.until, lease.last_seq) == (1, 1, NOW + LEASE, 1)
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.round, turn.query_seq, turn.metadata) == ("running", 1, 1, {"route": "x"})
+        assert [(step.n, step.state, step.manifest) for step in turn.steps] == [(1, "running", window)]
+        assert await store.texts(OWNER, list(texts)) == texts
+        scene = await store.scene(OWNER, Look(conversation="c", full_tokens=100))
+        assert scene.open_turn == turn
+        assert scene.previous == window
+        assert [post.id for post in scene.path] == ["q"]
+        assert await store.round_states(OWNER, "c") == {1: "created"}
+
+    async def test_of_two_openers_one_wins(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        scene = await store.scene(OWNER, Look(conversation="c"))
+        calls = [store.open(OWNER, opening_at(scene, "c", draft(f"q{n}", "ask"))) for n in range(8)]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert sum(isinstance(answer, Lease) for answer in answers) == 1
+        assert sum(isinstance(answer, Conflict) for answer in answers) == 7
+        assert (await store.conversation(OWNER, "c")).last_seq == 3
+
+    async def test_open_conflicts_when_posts_came_after_the_scene(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"))
+        scene = await store.scene(OWNER, Look(conversation="c"))
+        await say(store, "c", *drafts("two", start=2))
+        with pytest.raises(Conflict) as refused:
+            await store.open(OWNER, opening_at(scene, "c", draft("q", "ask")))
+        assert not isinstance(refused.value, Busy | LeaseLost)
+        assert await path_of(store, "c") == ["p1", "p2"]
+        assert (await store.conversation(OWNER, "c")).turns == 0
+
+    async def test_open_conflicts_when_the_head_moved(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        scene = await store.scene(OWNER, Look(conversation="c"))
+        await store.move_head(OWNER, "c", "p1", now=NOW)
+        with pytest.raises(Conflict):
+            await store.open(OWNER, opening_at(scene, "c", draft("q", "ask")))
+
+    async def test_busy_while_leased_says_when_to_try_again(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        with pytest.raises(Busy) as refused:
+            await begin(store, draft("q2", "ask"), now=NOW + 10)
+        assert refused.value.retry_after == pytest.approx(LEASE - 10)
+        assert await path_of(store, "c") == ["q"]
+
+    async def test_a_taken_id_conflicts_and_nothing_is_opened(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"))
+        for wrong in ([draft("p1", "other")], [draft("q", "ask"), draft("q", "ask")]):
+            with pytest.raises(Conflict):
+                await begin(store, *wrong)
+        row = await store.conversation(OWNER, "c")
+        assert (row.last_seq, row.turns, row.lease_until, row.fence) == (1, 0, 0, 0)
+
+    async def test_an_unknown_parent_or_query_is_not_found(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"))
+        unknown: list[dict[str, Any]] = [{"parent": 9}, {"query_seq": 9}]
+        for wrong in unknown:
+            with pytest.raises(NotFound):
+                await begin(store, draft("q", "ask"), **wrong)
+        assert (await store.conversation(OWNER, "c")).turns == 0
+
+    async def test_checkpoints_renew_the_lease_and_keep_what_came(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, None, now=NOW + 20, lease_s=LEASE)
+        assert await store.expire(now=NOW + 40) == 0
+        await store.checkpoint(lease, answer(message="half an"), now=NOW + 45, lease_s=LEASE)
+        await store.checkpoint(lease, None, now=NOW + 50, lease_s=LEASE)
+        assert (await store.conversation(OWNER, "c")).lease_until == NOW + 50 + LEASE
+        assert (await store.turn(OWNER, "c", 1)).partial == "half an"
+        assert await path_of(store, "c") == ["q"], "what is kept is no post yet"
+        await end(store, lease, answer(message="half an answer"))
+        assert (await store.turn(OWNER, "c", 1)).partial == ""
+
+    async def test_a_regenerated_answer_is_a_sibling(self, store: Store) -> None:
+        await end(store, await begin(store, draft("q", "ask")), answer("a1"))
+        lease = await begin(store, after=1)
+        assert await path_of(store, "c") == ["q"]
+        assert await end(store, lease, answer("a2", "better")) == 3
+        assert await path_of(store, "c") == ["q", "a2"]
+        assert [turn.round for turn in await store.turns(OWNER, "c", last=5)] == [1, 1]
+
+    async def test_a_side_branch_moves_no_head(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        lease = await begin(store, draft("side", "a title, please"), moves_head=False)
+        assert await end(store, lease, answer("title")) == 4
+        assert await path_of(store, "c") == ["p1", "p2"]
+        row = await store.conversation(OWNER, "c")
+        assert (row.last_seq, row.backlog) == (4, 2)
+        assert [post.id for post in await store.posts(OWNER, "c", head=4)] == ["p1", "p2", "side", "title"]
+
+    async def test_a_first_side_branch_leaves_the_head_at_nothing(self, store: Store) -> None:
+        await end(store, await begin(store, draft("side", "a title, please"), moves_head=False), answer("title"))
+        assert await path_of(store, "c") == []
+        await say(store, "c", draft("first", "hello"))
+        assert await path_of(store, "c") == ["first"]
+        assert (await store.conversation(OWNER, "c")).backlog == 1
+
+    async def test_the_mode_stays_in_the_conversation(self, store: Store) -> None:
+        await end(store, await begin(store, draft("q", "ask"), mode="calm"), answer())
+        await end(store, await begin(store, draft("q2", "ask")), answer("a2"))
+        assert (await store.conversation(OWNER, "c")).metadata == {"mode": "calm"}
+
+
+class ClosingContract:
+    """Closing steps, and what happens to those nobody closes."""
+
+    async def test_close_stores_the_reply_behind_its_query(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"), metadata={"a": 1, "b": 1})
+        usage = Usage(input=10, output=3, cache_read=8)
+        assert await end(store, lease, answer(), usage=usage, metadata={"b": 2}) == 2
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.reply_seq, turn.metadata, turn.closed_at) == ("finished", 2, {"a": 1, "b": 2}, NOW + 1)
+        assert [(step.state, step.reply_seq, step.usage) for step in turn.steps] == [("finished", 2, usage)]
+        assert await store.round_states(OWNER, "c") == {1: "finished"}
+        assert await path_of(store, "c") == ["q", "a"]
+        row = await store.conversation(OWNER, "c")
+        assert (row.lease_until, row.open_round, row.turns) == (0, 0, 1)
+        scene = await store.scene(OWNER, Look(conversation="c"))
+        assert scene.open_turn is None
+
+    async def test_a_failed_turn_keeps_its_query_and_its_error(self, store: Store) -> None:
+        assert await end(store, await begin(store, draft("q", "ask")), None, state="failed", error="upstream 500") == 0
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.steps[0].error, turn.reply_seq) == ("failed", "upstream 500", 0)
+        assert await store.round_states(OWNER, "c") == {1: "failed"}
+        assert await path_of(store, "c") == ["q"]
+
+    async def test_further_choices_are_siblings_of_the_reply(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        assert await end(store, lease, answer("a"), others=(answer("b", "or"), answer("c", "else"))) == 2
+        posts = await store.posts(OWNER, "c", path=False)
+        assert [(post.id, post.parent) for post in posts] == [("q", 0), ("a", 1), ("b", 1), ("c", 1)]
+        await say(store, "c", draft("next", "go on"))
+        assert await path_of(store, "c") == ["q", "a", "next"]
+
+    async def test_a_reply_goes_behind_posts_stored_meanwhile(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await say(store, "c", draft("extra", "by the way"))
+        assert await end(store, lease, answer()) == 3
+        assert await path_of(store, "c") == ["q", "extra", "a"]
+
+    async def test_a_reply_stays_on_its_branch_when_the_head_went_to_another(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        lease = await begin(store, draft("q", "ask"))
+        await say(store, "c", draft("edit", "instead"), parent="p1")
+        assert await end(store, lease, answer()) == 5
+        assert await path_of(store, "c") == ["p1", "edit"]
+        assert [post.id for post in await store.posts(OWNER, "c", head=5)] == ["p1", "p2", "q", "a"]
+        assert (await store.conversation(OWNER, "c")).backlog == 2
+
+    async def test_a_reply_whose_id_is_taken_conflicts_and_the_turn_stays_open(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        with pytest.raises(Conflict):
+            await end(store, lease, answer("q"))
+        assert await end(store, lease, answer("a")) == 2
+
+    async def test_a_closed_turn_is_closed(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await end(store, lease, answer())
+        with pytest.raises(LeaseLost):
+            await end(store, lease, answer("again"))
+        with pytest.raises(LeaseLost):
+            await store.checkpoint(lease, None, now=NOW, lease_s=LEASE)
+        assert await path_of(store, "c") == ["q", "a"]
+
+    async def test_tools_make_steps_of_one_turn(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        assert await end(store, lease, answer("call"), waiting=True) == 2
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.waiting, turn.steps[0].state) == ("running", True, "finished")
+        assert (await store.conversation(OWNER, "c")).open_round == 1
+        second = await begin(store, draft("result", "42", role="tool"), turn=1)
+        assert (second.turn, second.step) == (1, 2)
+        assert second.fence > lease.fence
+        assert (await store.turn(OWNER, "c", 1)).waiting is False
+        await end(store, second, answer("final"))
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.reply_seq, [step.reply_seq for step in turn.steps]) == ("finished", 4, [2, 4])
+        assert await path_of(store, "c") == ["q", "call", "result", "final"]
+
+    @pytest.mark.parametrize("query_seq", [1, 0])
+    async def test_a_waiting_turn_is_interrupted_when_another_begins(self, store: Store, query_seq: int) -> None:
+        await end(store, await begin(store, draft("q", "ask"), query_seq=query_seq), answer("call"), waiting=True)
+        lease = await begin(store, draft("q2", "never mind"))
+        assert lease.turn == 2
+        assert [turn.state for turn in await store.turns(OWNER, "c", last=9)] == ["interrupted", "running"]
+        await end(store, lease, answer("a2"))
+        with pytest.raises(Conflict):
+            await begin(store, draft("result", "42", role="tool"), turn=1)
+        assert (await store.conversation(OWNER, "c")).last_seq == 4
+
+    async def test_only_a_waiting_turn_goes_on(self, store: Store) -> None:
+        await end(store, await begin(store, draft("q", "ask")), answer())
+        for turn in (1, 7):
+            with pytest.raises(Conflict):
+                await begin(store, draft("x", "42", role="tool"), turn=turn)
+
+    async def test_turns_are_read_oldest_first(self, store: Store) -> None:
+        for n in range(4):
+            await end(store, await begin(store, draft(f"q{n}", "ask")), answer(f"a{n}"))
+        assert [turn.n for turn in await store.turns(OWNER, "c", last=3)] == [2, 3, 4]
+        with pytest.raises(NotFound):
+            await store.turn(OWNER, "c", 5)
+
+    # leases that ran out
+
+    async def test_an_expired_turn_is_interrupted_with_what_had_come(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, answer(message="half"), now=NOW, lease_s=LEASE)
+        assert await store.expire(now=NOW + LEASE) == 0
+        assert await store.expire(now=NOW + LEASE + 1) == 1
+        posts = await store.posts(OWNER, "c")
+        assert [(post.id, post.message, post.state) for post in posts][1:] == [("a", "half", "interrupted")]
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.reply_seq, turn.steps[0].state) == ("interrupted", 2, "interrupted")
+        assert await store.round_states(OWNER, "c") == {1: "failed"}
+        assert await store.expire(now=NOW + 999) == 0
+
+    async def test_an_expired_turn_that_had_said_nothing_stores_nothing(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        assert await store.expire(now=NOW + 31) == 1
+        assert await path_of(store, "c") == ["q"]
+        assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
+
+    async def test_what_an_outdated_holder_writes_is_refused(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.expire(now=NOW + 31)
+        later = await begin(store, draft("q2", "ask again"), now=NOW + 40)
+        for stale in (lease, msgspec.structs.replace(lease, turn=later.turn)):
+            with pytest.raises(LeaseLost):
+                await store.checkpoint(stale, answer("z"), now=NOW + 41, lease_s=LEASE)
+            with pytest.raises(LeaseLost):
+                await end(store, stale, answer("z"))
+        assert await end(store, later, answer("a2")) == 3
+        assert await path_of(store, "c") == ["q", "q2", "a2"]
+
+    async def test_a_late_holder_goes_on_while_nobody_took_over(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, None, now=NOW + 500, lease_s=LEASE)
+        assert await end(store, lease, answer(), now=NOW + 900) == 2
+
+    async def test_the_next_opener_ends_an_expired_turn(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        assert (await begin(store, draft("q2", "anyone?"), now=NOW + 31)).turn == 2
+        assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
+
+    async def test_the_next_opener_reads_again_when_that_stored_a_post(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, answer(message="half"), now=NOW, lease_s=LEASE)
+        with pytest.raises(Conflict) as refused:
+            await begin(store, draft("q2", "anyone?"), now=NOW + 31)
+        assert not isinstance(refused.value, Busy)
+        assert await path_of(store, "c") == ["q", "a"]
+        assert (await begin(store, draft("q2", "anyone?"), now=NOW + 31)).turn == 2
+
+    async def test_an_expired_turn_whose_words_cannot_be_stored_still_ends(self, store: Store) -> None:
+        for name in ("c", "d"):
+            lease = await begin(store, draft("q", "ask"), conversation=name)
+            await store.checkpoint(lease, answer(message="half"), now=NOW, lease_s=LEASE)
+        await say(store, "c", answer("a", "taken by another"))
+        assert await store.expire(now=NOW + 31) == 2
+        assert await path_of(store, "d") == ["q", "a"]
+        assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
+
+    async def test_a_turn_of_a_deleted_conversation_has_lost_its_lease(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.delete(OWNER, "c")
+        await begin(store, draft("q", "begun again"))
+        with pytest.raises(LeaseLost):
+            await end(store, lease, answer())
+        assert await path_of(store, "c") == ["q"]
+
+
+class IdempotencyContract:
+    """What an Idempotency-Key stands for."""
+
+    async def test_a_key_stands_for_the_turn_it_opened(self, store: Store) -> None:
+        assert await store.answered(OWNER, "k") is None
+        lease = await begin(store, draft("q", "ask"), idempotency=("k", b"digest"))
+        found = await store.answered(OWNER, "k")
+        assert found is not None
+        assert (found.digest, found.conversation, found.turn) == (b"digest", "c", lease.turn)
+
+    async def test_a_taken_key_conflicts_and_nothing_is_stored(self, store: Store) -> None:
+        await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())
+        with pytest.raises(Conflict):
+            await begin(store, draft("q2", "ask"), idempotency=("k", b"1"))
+        assert await path_of(store, "c") == ["q", "a"]
+
+    async def test_keys_are_their_users(self, store: Store) -> None:
+        ann, bob = Scope(user="ann"), Scope(user="bob")
+        await begin(store, draft("q", "ask"), conversation="hers", scope=ann, idempotency=("k", b"1"))
+        assert await store.answered(bob, "k") is None
+        assert await store.answered(Scope("other", "ann"), "k") is None
+        await begin(store, draft("q", "ask"), conversation="his", scope=bob, idempotency=("k", b"2"))
+        found = await store.answered(ann, "k")
+        assert found is not None
+        assert found.conversation == "hers"
+
+    async def test_one_key_used_fifty_times_at_once_does_one_thing(self, store: Store) -> None:
+        start = [store.open(OWNER, opening(f"c{n}", draft("q", "ask"), idempotency=("k", b"1"))) for n in range(50)]
+        answers = await asyncio.gather(*start, return_exceptions=True)
+        assert sum(isinstance(answer, Lease) for answer in answers) == 1
+        assert all(isinstance(answer, Lease | CuebookError) for answer in answers)
+        assert len((await store.conversations(OWNER, limit=99)).items) == 1
+
+    async def test_a_key_is_forgotten_with_its_conversation(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"), idempotency=("k", b"1"))
+        await store.delete(OWNER, "c")
+        assert await store.answered(OWNER, "k") is None
+
+
+class TurnsContract(OpeningContract, ClosingContract, IdempotencyContract):
+    """Turns from their opening to their end."""

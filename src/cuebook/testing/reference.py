@@ -1,0 +1,239 @@
+"""What a store must do, in plain Python. Stores are compared with it: same calls, same answers, same refusals.
+
+It has no files and no threads, and keeps nothing that can be counted. What it refuses has changed nothing.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+
+from cuebook.errors import Busy, Conflict, LeaseLost, NotFound
+from cuebook.ports.store import Appended, Batch, Closing, Compacted, Lease, Opening
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import Scope
+from cuebook.testing.reference_talk import Digest, Kept, Step, Talk, Turn
+
+Key = tuple[str, str]  # tenant, conversation
+
+
+class Reference:
+    """A store without files, for one process and one thread."""
+
+    def __init__(self) -> None:
+        self.talks: dict[Key, Talk] = {}
+        self.born = 0
+
+    def find(self, scope: Scope, conversation: str) -> Talk | None:
+        """Give a conversation, None where there is none. NotFound for somebody else's."""
+        talk = self.talks.get((scope.tenant, conversation))
+        if talk is not None and not talk.seen_by(scope):
+            raise NotFound
+        return talk
+
+    def need(self, scope: Scope, conversation: str) -> Talk:
+        """Give a conversation, or raise NotFound."""
+        talk = self.find(scope, conversation)
+        if talk is None:
+            raise NotFound
+        return talk
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        talks, born = self.talks, self.born
+        self.talks = {key: _copied(talk) for key, talk in talks.items()}
+        try:
+            yield
+        except Exception:
+            self.talks, self.born = talks, born
+            raise
+
+    def _begin(self, scope: Scope, conversation: str, *, user: str | None, now: float) -> Talk:
+        talk = self.find(scope, conversation)
+        if talk is None:
+            self.born += 1
+            talk = Talk(self.born, scope.tenant, conversation, user or scope.user, now)
+            if not talk.seen_by(scope):
+                raise NotFound
+            self.talks[scope.tenant, conversation] = talk
+        return talk
+
+    def _bind(self, scope: Scope, talk: Talk, idempotency: tuple[str, bytes] | None, turn: int) -> None:
+        if idempotency is None:
+            return
+        key = f"{scope.user}\n{idempotency[0]}"
+        if any(key in each.keys for each in self.talks.values() if each.tenant == scope.tenant):
+            raise Conflict
+        talk.keys[key] = (idempotency[1], turn)
+
+    # the turn
+
+    def append(self, scope: Scope, batch: Batch) -> Appended:
+        """Store posts, all or none."""
+        with self._all_or_nothing():
+            talk = self._begin(scope, batch.conversation, user=batch.user, now=batch.now)
+            known = {kept.draft.id: kept.draft.digest for kept in talk.posts}
+            fresh = []
+            for draft in batch.drafts:
+                if draft.id not in known:
+                    fresh.append(draft)
+                if known.setdefault(draft.id, draft.digest) != draft.digest:
+                    raise Conflict
+            if fresh:
+                parent = talk.head if batch.parent is None else talk.seq_of(batch.parent)
+                if batch.parent is not None and not parent:
+                    raise NotFound
+                talk.head = _grow(talk, fresh, parent)
+                talk.updated_at = max(talk.updated_at, batch.now)
+            self._bind(scope, talk, batch.idempotency, 0)
+            return Appended(len(fresh), len(talk.posts))
+
+    def open(self, scope: Scope, opening: Opening) -> Lease:
+        """Open a step and take the lease."""
+        ended = False
+        with self._all_or_nothing():
+            talk = self._begin(scope, opening.conversation, user=opening.user, now=opening.now)
+            if talk.until and talk.until >= opening.now:
+                raise Busy
+            if (talk.head, len(talk.posts)) != (opening.expected_head, opening.expected_last_seq):
+                raise Conflict
+            if talk.until:
+                ended = self._end(talk, now=opening.now)
+            if not ended:
+                return self._speak(scope, talk, opening)
+        raise Conflict
+
+    def _speak(self, scope: Scope, talk: Talk, opening: Opening) -> Lease:
+        if not 0 <= opening.parent <= len(talk.posts):
+            raise NotFound
+        base = _grow(talk, opening.drafts, opening.parent)
+        if opening.drafts or (opening.moves_head and talk.head != base):
+            talk.updated_at = max(talk.updated_at, opening.now)
+        if opening.moves_head:
+            talk.head = base
+        if opening.turn:
+            turn = next((t for t in talk.turns if t.n == opening.turn and t.state == "running" and t.waiting), None)
+            if turn is None:
+                raise Conflict
+            turn.waiting, turn.metadata = False, opening.metadata
+        else:
+            if talk.turns and talk.turns[-1].state == "running":
+                talk.turns[-1].state, talk.turns[-1].waiting = "interrupted", False
+            if not 0 <= opening.query_seq <= len(talk.posts):
+                raise NotFound
+            round_ = talk.posts[opening.query_seq - 1].round if opening.query_seq else 0
+            turn = Turn(len(talk.turns) + 1, round_, opening.query_seq, metadata=opening.metadata)
+            talk.turns.append(turn)
+        turn.steps.append(Step(len(turn.steps) + 1, base, opening.moves_head))
+        talk.fence += 1
+        talk.leased, talk.until, talk.open_round = turn.n, opening.now + opening.lease_s, turn.round
+        self._bind(scope, talk, opening.idempotency, turn.n)
+        return Lease(
+            scope=scope, conversation=talk.id, no=talk.no, turn=turn.n, step=len(turn.steps),
+            fence=talk.fence, until=talk.until, last_seq=len(talk.posts),
+        )  # fmt: skip
+
+    def _held(self, lease: Lease) -> Talk:
+        talk = self.talks.get((lease.scope.tenant, lease.conversation))
+        if talk is None or (talk.no, talk.fence, talk.leased) != (lease.no, lease.fence, lease.turn):
+            raise LeaseLost
+        return talk
+
+    def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None:
+        """Keep what has come and hold the lease longer."""
+        talk = self._held(lease)
+        talk.until = now + lease_s
+        if partial is not None:
+            talk.turns[lease.turn - 1].steps[lease.step - 1].partial = partial
+
+    def close(self, lease: Lease, closing: Closing) -> int:
+        """End a step."""
+        with self._all_or_nothing():
+            return _finish(self._held(lease), closing)
+
+    def _end(self, talk: Talk, *, now: float) -> bool:
+        """End a turn whose lease ran out; whether that stored a post."""
+        partial = talk.turns[talk.leased - 1].steps[-1].partial
+        if partial is not None and talk.seq_of(partial.id):
+            partial = None
+        reply = msgspec.structs.replace(partial, state="interrupted") if partial else None
+        _finish(talk, Closing(state="interrupted", now=now, reply=reply))
+        talk.fence += 1
+        return reply is not None
+
+    def expire(self, *, now: float) -> int:
+        """End turns whose lease ran out."""
+        ended = [talk for talk in self.talks.values() if talk.until and talk.until < now]
+        for talk in ended:
+            self._end(talk, now=now)
+        return len(ended)
+
+    # what follows from it
+
+    def save_summary(self, scope: Scope, compacted: Compacted) -> bool:
+        """Keep a pass's result, if what it was made from still stands."""
+        talk = self.find(scope, compacted.conversation)
+        if talk is None or compacted.no not in (0, talk.no):
+            return False
+        mark, version = talk.mark(talk.head)
+        upto = compacted.summary.upto_seq
+        if version != compacted.previous_version or upto < mark or upto not in talk.path(talk.head):
+            return False
+        touched = (*compacted.ended, *compacted.repeated, *compacted.added)
+        talk.digests.append(Digest(len(talk.digests) + 1, version, compacted.summary, touched))
+        return True
+
+    def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> None:
+        """Make a post the head."""
+        talk = self.need(scope, conversation)
+        if talk.until and talk.until >= now:
+            raise Conflict
+        seq = talk.seq_of(post)
+        if not seq:
+            raise NotFound
+        talk.head, talk.updated_at = seq, max(talk.updated_at, now)
+
+    def delete(self, scope: Scope, conversation: str) -> None:
+        """Forget a conversation."""
+        self.need(scope, conversation)
+        del self.talks[scope.tenant, conversation]
+
+
+def _copied(talk: Talk) -> Talk:
+    turns = [replace(turn, steps=[copy.copy(step) for step in turn.steps]) for turn in talk.turns]
+    return replace(talk, posts=[*talk.posts], turns=turns, digests=[*talk.digests], keys={**talk.keys})
+
+
+def _grow(talk: Talk, drafts: Sequence[Draft], parent: int) -> int:
+    for draft in drafts:
+        if talk.seq_of(draft.id):
+            raise Conflict
+        seq = len(talk.posts) + 1
+        round_ = seq if draft.opens_round else talk.posts[parent - 1].round if parent else 0
+        talk.posts.append(Kept(seq, parent, round_, draft))
+        parent = seq
+    return parent
+
+
+def _finish(talk: Talk, closing: Closing) -> int:
+    turn = talk.turns[talk.leased - 1]
+    step = turn.steps[-1]
+    seq = 0
+    if closing.reply is not None:
+        ahead = step.moves_head and (step.base == 0 or step.base in talk.path(talk.head))
+        parent = talk.head if ahead else step.base
+        seq = _grow(talk, [closing.reply], parent)
+        for other in closing.others:
+            _grow(talk, [other], parent)
+        if ahead:
+            talk.head = seq
+    step.state = "finished" if closing.waiting else closing.state
+    step.partial, step.reply = None, seq
+    turn.state, turn.waiting = ("running", True) if closing.waiting else (closing.state, False)
+    turn.reply, turn.metadata = seq or turn.reply, turn.metadata | closing.metadata
+    talk.leased, talk.until = 0, 0.0
+    talk.open_round = talk.open_round if closing.waiting else 0
+    talk.updated_at = max(talk.updated_at, closing.now)
+    return seq

@@ -1,0 +1,23 @@
+"""The SQLite store keeps the whole contract, in a file and in memory."""
+
+import pytest
+
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.testing.store_contract import StoreContract
+
+
+class TestSqliteFile(StoreContract):
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path):
+        self.path = tmp_path / "cuebook.db"
+
+    async def make_store(self):
+        return SqliteStore(str(self.path), synchronous="OFF")
+
+    async def reopen(self):
+        return SqliteStore(str(self.path), synchronous="OFF")
+
+
+class TestSqliteMemory(StoreContract):
+    async def make_store(self):
+        return SqliteStore()
