@@ -69,6 +69,7 @@ def compose(
         recall=settings.memory.recall,
         recall_hits=settings.memory.recall_hits,
         cache_rule=_cache_rule(config),
+        breakpoints=settings.upstream.breakpoints,
         failpoint=failpoints,
     )
     return desk, upstream

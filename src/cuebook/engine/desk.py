@@ -55,6 +55,7 @@ class Desk(Struct, kw_only=True):
     recall: bool = True
     recall_hits: int = 12
     cache_rule: CacheRule | None = None
+    breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)

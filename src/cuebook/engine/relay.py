@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
+from cuebook.assembly.anchors import with_breakpoints
+from cuebook.assembly.cache import rule_for
 from cuebook.engine.answer import Head, answer
 from cuebook.engine.compare import frozen_volatile
 from cuebook.engine.desk import Desk
@@ -43,7 +45,8 @@ async def relay(
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
             else:
-                body = body_of(request, opened, model=model)
+                marks = breaks(desk, upstream, model or request.model)
+                body = body_of(request, opened, model=model, breakpoints=marks)
                 outgoing = RelayRequest(
                     method="POST", path="/chat/completions", headers=call.headers, body=body, query=call.query
                 )
@@ -135,10 +138,23 @@ def _wish(
     return wish
 
 
-def body_of(request: Request, opened: Opened, *, model: str | None) -> bytes:
+def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
+    """Say whether breakpoints go on the wire: by setting, or where the provider itself is known to read them."""
+    if desk.breakpoints != "auto":
+        return desk.breakpoints == "on"
+    rule = rule_for(model, upstream.base_url)
+    return rule is not None and rule.name == "openai-breakpoints"
+
+
+def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints: bool = False) -> bytes:
     """Give the request's body with the window in the place of its messages: every other field keeps its bytes and its place."""
     fields = dict(request.fields)
-    fields["messages"] = Raw(b"[" + b",".join(opened.planned.messages) + b"]")
+    messages = opened.planned.messages
+    if breakpoints:
+        messages = with_breakpoints(messages, opened.planned.window.anchors, opened.planned.sheet)
+        fields.setdefault("prompt_cache_key", Raw(_encode(opened.lease.conversation)))
+        fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
+    fields["messages"] = Raw(b"[" + b",".join(messages) + b"]")
     if model is not None:
         fields["model"] = Raw(_encode(model))
     return _encode(fields)
