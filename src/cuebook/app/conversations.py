@@ -5,20 +5,34 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cuebook.app import shapes
+from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.request import sender_of
 from cuebook.errors import InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
-from cuebook.records.conversation import Conversation, Draft, Post, Round
+from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import read_message
-from cuebook.records.views import role_rounds, rounds_of
+from cuebook.records.views import role_rounds, rounds_of, shared_entries
 
+#: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
+CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
 #: Seconds between posts that come without a time, so that their order is their time's.
 TICK_S = 0.001
+
+
+class SessionMessage(Struct, frozen=True, kw_only=True):
+    """A message of a session (seed 002, "Message Storage"). `timestamp` in Unix seconds."""
+
+    role: str
+    content: str
+    timestamp: float
+    token_count: int
+    is_compressed: bool
 
 
 class Conversations:
@@ -127,6 +141,44 @@ class Conversations:
             return role_rounds(rounds, role, include_failed=include_failed)
         return rounds if include_failed else [each for each in rounds if each.state != "failed"]
 
+    async def shared_entries(
+        self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
+    ) -> Sequence[SharedEntry]:
+        """Notes the roles left for each other (D), those of a type if named: scope `round` holds in the last round only."""
+        rounds = await self.rounds(conversation, user=user)
+        return shared_entries(rounds, entry_type=entry_type, include_failed=include_failed)
+
+    async def session(
+        self, conversation: str, *, user: str | None = None, include_compressed: bool = False
+    ) -> Sequence[SessionMessage]:
+        """The conversation as C's session loads it: the summary first, then what is not compressed under it, oldest first."""
+        summary = await self._desk.store.summary(Scope(user=user), conversation)
+        posts = await self.posts(conversation, user=user)
+        reach = summary.upto_seq if summary else 0
+        rows = [_session_message(post, compressed=post.seq <= reach) for post in posts]
+        if not include_compressed:
+            rows = [row for row in rows if not row.is_compressed]
+        if summary is None:
+            return rows
+        text = f"{CONTEXT_SUMMARY}\n{summary.markdown}"
+        head = SessionMessage(
+            role="system",
+            content=text,
+            timestamp=summary.created_at,
+            token_count=self._desk.count(text),
+            is_compressed=False,
+        )
+        return [head, *rows]
+
+    async def compress(self, conversation: str, *, older_than: str, summary: str, user: str | None = None) -> bool:
+        """Put a summary of the caller's own in the place of all posts before one (C's compressMessages).
+
+        The posts stay in the transcript; items that memory holds stay. False when the path has moved on meanwhile.
+        """
+        return await compress_by_hand(
+            self._desk, Scope(user=user), conversation, older_than=older_than, text=summary
+        )
+
     async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head: the other branches stay, and can be made the head again."""
         return await self._desk.store.move_head(Scope(user=user), conversation, post, now=self._desk.clock.now())
@@ -142,3 +194,13 @@ def _digest(conversation: str, drafts: Sequence[Draft], parent: str | None) -> b
     for draft in drafts:
         hasher.update(draft.digest)
     return hasher.digest()
+
+
+def _session_message(post: Post, *, compressed: bool) -> SessionMessage:
+    return SessionMessage(
+        role=post.role,
+        content=post.message,
+        timestamp=post.created_at,
+        token_count=post.tokens,
+        is_compressed=compressed,
+    )

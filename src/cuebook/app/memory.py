@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
+from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.plan import rank_found
 from cuebook.errors import InvalidInput
+from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.recall import match_expression, pack, read_query
 from cuebook.ports.store import SearchLook, SearchResult
 from cuebook.records.memory import Hit, Item, Scope, Summary
@@ -13,6 +17,14 @@ from cuebook.records.memory import Hit, Item, Scope, Summary
 SCOPES = ("conversation", "user")
 #: The most hits one search gives.
 MOST = 200
+
+
+class Compressed(Struct, frozen=True, kw_only=True):
+    """A shortened text and what it saved, in tokens."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
 
 
 class Memory:
@@ -68,6 +80,18 @@ class Memory:
     async def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
         """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
         return await self._desk.store.items(Scope(user=user), conversation, ended=ended)
+
+    def compress(self, text: str) -> Compressed:
+        """Shorten a text as a full window does: first line, last line, every fact; the text itself if that is no smaller."""
+        count = self._desk.count
+        small = compress(text)
+        shorter = small if small is not None and count(small) < count(text) else text
+        return Compressed(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
+
+    async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
+        """Give the newest posts of a conversation in C's batch form: actions, results, key facts."""
+        posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
+        return compress_batch([line_of(post) for post in posts])
 
     async def summary(
         self, conversation: str, *, user: str | None = None, version: int | None = None

@@ -2,28 +2,30 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.engine.desk import Desk
-from cuebook.errors import BackendError, InvalidInput
+from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.digest import write
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import Merged, merge
-from cuebook.memory.profiles import CompactionProfile
-from cuebook.memory.rolling import COMPACTOR, LOOKAHEAD, backoff_s, covered
+from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.memory.rolling import COMPACTOR, LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
 from cuebook.ports.model import ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
 from cuebook.records.conversation import ERROR, Post
 from cuebook.records.digest import chain
-from cuebook.records.memory import NO_MODEL_LABEL, Item, Line, Scope, Summary
+from cuebook.records.memory import CATEGORIES, NO_MODEL_LABEL, Item, Line, Scope, Summary
 
 #: A model that failed so often in a row is passed over: the rules do the pass, so that memory keeps up.
 FAILURES = 3
 #: Of what it covers, a summary may take at most this much, else the pass is refused (a summary must shrink).
 SHRINK = 0.9
+_EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
 
 
 class Derived(Struct, frozen=True, kw_only=True):
@@ -196,3 +198,37 @@ def _summary(
 def current_items(items: Sequence[Item]) -> list[Item]:
     """Items that hold now."""
     return [item for item in items if item.valid_to is None]
+
+
+async def compress_by_hand(desk: Desk, scope: Scope, conversation: str, *, older_than: str, text: str) -> bool:
+    """Store a caller's own summary of everything before a post. Raises NotFound, InvalidInput, Conflict while a turn runs."""
+    found = await desk.store.conversation(scope, conversation)
+    read = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
+    if read is None:
+        msg = f"a round is open in conversation {conversation!r}; compress it when that has ended"
+        raise Conflict(msg)
+    lines = [line_of(post) for post in read.posts]
+    end = next((n for n, post in enumerate(read.posts) if post.id == older_than), -1)
+    if end < 0:
+        msg = f"no post {older_than!r} behind the last summary of conversation {conversation!r}"
+        raise NotFound(msg)
+    if end == 0 or not between_steps(lines, end):
+        msg = f"older_than: {older_than!r} would part a tool call from its result, or leaves nothing; name another post"
+        raise InvalidInput(msg, where="olderThan")
+    derived = Derived(
+        markdown=desk.writer.clean(text),
+        memory_json=read.previous.memory_json if read.previous else _EMPTY,
+        tainted=read.previous.tainted if read.previous else "",
+        merged=Merged(kept=list(read.items), added=[], ended=[]),
+        made_by="caller",
+    )
+    compacted = Compacted(
+        conversation=conversation,
+        previous_version=read.previous.version if read.previous else 0,
+        summary=_summary(desk, read, read.posts[:end], derived, choose(desk.compaction, None)),
+        added=(),
+        ended=(),
+        repeated=(),
+        now=desk.clock.now(),
+    )
+    return await desk.store.save_summary(scope, compacted)

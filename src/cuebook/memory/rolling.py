@@ -74,15 +74,16 @@ def covered(lines: Sequence[Line], profile: CompactionProfile, *, backlog: int) 
         if end < len(lines) and lines[end].round == lines[end].seq:
             return end
     for end in range(most, 0, -1):
-        if _between_steps(lines, end):
+        if between_steps(lines, end):
             return end
     for end in range(most + 1, min(len(lines), backlog) + 1):
-        if _between_steps(lines, end):
+        if between_steps(lines, end):
             return end
     return 0
 
 
-def _between_steps(lines: Sequence[Line], end: int) -> bool:
+def between_steps(lines: Sequence[Line], end: int) -> bool:
+    """Say whether a cut before number `end` parts no tool call from its results."""
     if lines[end - 1].calls:
         return False
     return end >= len(lines) or lines[end].role != "tool"
