@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from cuebook.memory.extract import score
 from cuebook.memory.schema import compact
 from cuebook.memory.sentences import clean, sentences, trim
 from cuebook.memory.slots import topic
@@ -26,6 +27,23 @@ HEADINGS: Final[tuple[tuple[Category, str], ...]] = (
     ("people", "People"),
     ("facts", "Facts"),
 )
+_ORDER: Final = tuple(category for category, _ in HEADINGS)
+#: How many of a category are taken in a turn: most of what A's order names first.
+SHARES: Final[dict[Category, int]] = {
+    "preferences": 4,
+    "projects": 3,
+    "decisions": 3,
+    "open_loops": 2,
+    "todo": 2,
+    "people": 3,
+    "facts": 4,
+}
+#: A bullet of so many characters must deserve its place by one whole point of weight more than an empty one.
+LENGTH_COST: Final = 500
+#: The same for its age in days, up to OLD: plans and tasks of half a year ago are mostly over, tastes are not.
+DAYS_COST: Final = 300
+OLD: Final = 0.5
+_LASTING: Final = frozenset({"preferences", "people"})
 #: The "short recent context" of A's order: so many lines of so many characters, for so much of the budget.
 RECENT: Final = 5
 RECENT_WIDTH: Final = 140
@@ -59,8 +77,11 @@ def write(
     because an assistant that read a poisoned page repeats it. What was superseded is nowhere. Most weight and newest
     first; days are UTC.
     """
-    current = sorted((item for item in items if item.valid_to is None), key=_rank, reverse=True)
-    own = _capped(item for item in current if item.trust == "user")
+    newest = max((item.valid_from for item in items), default=0.0)
+    current = sorted(
+        (item for item in items if item.valid_to is None), key=lambda item: _rank(item, newest), reverse=True
+    )
+    own = _ordered(item for item in current if item.trust == "user")
     recent = _recent(items, lines, previous)
     chosen, exported, told = _fit(own, recent, max_tokens=max_tokens, count=count)
     return Digest(
@@ -72,19 +93,22 @@ def write(
     )
 
 
-def _rank(item: Item) -> tuple[float, int, str]:
-    """Return an item's place: how much it deserves one, then how new it is."""
-    return (round(item.weight + 0.5 * (item.confidence - 0.5), 1), item.seq, item.id)
+def _rank(item: Item, newest: float) -> tuple[float, int, str]:
+    """Return an item's place in its category: what it deserves, less what its length and its age cost, then its seq."""
+    aged = 0.0 if item.category in _LASTING else min(OLD, (newest - item.valid_from) / 86_400 / DAYS_COST)
+    worth = item.weight + 0.5 * (item.confidence - 0.5) - len(item.text) / LENGTH_COST - aged
+    return (round(worth, 1), item.seq, item.id)
 
 
-def _capped(items: Iterable[Item]) -> list[Item]:
-    room = dict.fromkeys(CATEGORIES, BULLETS)
-    kept: list[Item] = []
+def _ordered(items: Iterable[Item]) -> list[Item]:
+    """Return items, best first in each category, dealt out in turns by SHARES, so that none crowds out the others."""
+    dealt: list[tuple[float, int, Item]] = []
+    places = dict.fromkeys(CATEGORIES, 0)
     for item in items:
-        if room[item.category]:
-            room[item.category] -= 1
-            kept.append(item)
-    return kept
+        places[item.category] += 1
+        if places[item.category] <= BULLETS:
+            dealt.append((places[item.category] / SHARES[item.category], _ORDER.index(item.category), item))
+    return [item for *_, item in sorted(dealt, key=lambda turn: turn[:2])]
 
 
 def _fit(
@@ -169,7 +193,7 @@ def _recent(items: Sequence[Item], lines: Sequence[Line], previous: str) -> list
     for line in lines:
         if line.role != "user" or line.id in told:
             continue
-        parts = [part for part in sentences(clean(line.text)) if len(topic(part)) >= 2 and "[[secret:" not in part]
+        parts = [part for part in sentences(clean(line.text)) if _tells(part)]
         if parts:
             found.append(f"- {_day(line.when)}: {_cut(trim(max(parts, key=lambda part: len(topic(part)))))}")
     _, _, old = previous.partition(_RECENT_HEADING + "\n")
@@ -177,6 +201,11 @@ def _recent(items: Sequence[Item], lines: Sequence[Line], previous: str) -> list
     kept = [line for line in old.split("\n") if line.startswith("- ") and not any(_about(line, past) for past in ended)]
     fresh = [line for line in found if not any(_about(line, past) for past in ended)]
     return list(dict.fromkeys((*kept, *fresh)))[-RECENT:]
+
+
+def _tells(sentence: str) -> bool:
+    """Tell whether a sentence states something that happened, as opposed to asking or chatting."""
+    return len(topic(sentence)) >= 2 and "[[secret:" not in sentence and score(sentence).weight > 0
 
 
 def _about(line: str, past: frozenset[str]) -> bool:

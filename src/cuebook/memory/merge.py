@@ -10,11 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.change import Claim, Frame, claim_of, object_stems, role_of
-from cuebook.memory.extract import dependent, score
 from cuebook.memory.patterns import KEPT_NEWS
-from cuebook.memory.sentences import sentences
-from cuebook.memory.slots import WORD, clash, topic
-from cuebook.memory.subject import item_id, normal, subject_of
+from cuebook.memory.remainder import remainder
+from cuebook.memory.slots import WORD, clash
+from cuebook.memory.subject import item_id, normal
 from cuebook.records.memory import Item
 
 #: C, confidence: a repeat adds 0.1, at most 1.0 (MISSION T2).
@@ -25,9 +24,6 @@ SAME: Final = 0.9
 #: topic end
 #: each other, above 1.1 changes told in other words are missed.
 ENDS: Final = 1.0
-_STATEMENTS: Final = re.compile(r",\s+(?=(?:and|but|so)\s)")
-#: A remainder is already known to come from a kept statement, so it needs less than a new one.
-REMAINS: Final = 0.25
 #: A statement is compared with at most so many held ones, those that share the most weight; bounds the cost of a
 #: common word.
 CANDIDATES: Final = 12
@@ -54,10 +50,12 @@ def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
     """
     board = _Board(held)
     for item in found:
+        if board.known_as_ended(item):
+            continue
         repeated = board.repeated(item)
         if repeated is not None:
             board.repeat(repeated, item)
-        elif not board.known_as_ended(item):
+        else:
             board.add(item)
     return board.outcome()
 
@@ -65,44 +63,6 @@ def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
 #: How sure, and the clause of the old statement that is over ("" for all of it).
 Verdict = tuple[float, str]
 NOTHING: Final[Verdict] = (0.0, "")
-
-
-def remainder(item: Item, clause: str) -> Item | None:
-    """Return what of `item` still holds when one clause of it is over: its other statements in their own words, or
-    None.
-    """
-    if not clause:
-        return None
-    left = [
-        part
-        for sentence in sentences(item.text)
-        for part in (_without(sentence, clause) if clause in sentence else [sentence])
-    ]
-    while left and dependent(left[0]):
-        left.pop(0)
-    text = " ".join(left)
-    judged = score(text)
-    if not left or judged.weight < REMAINS or len(topic(text)) < 3:
-        return None
-    return msgspec.structs.replace(
-        item,
-        id=item_id(item.category, text),
-        text=text,
-        subject=_resubject(item, text),
-        weight=min(item.weight, judged.weight),
-    )
-
-
-def _resubject(item: Item, text: str) -> str:
-    speaker = item.subject[1:].partition(" ")[0] if item.subject.startswith("@") else ""
-    return subject_of(text, speaker)
-
-
-def _without(sentence: str, clause: str) -> list[str]:
-    """Return the statements of a sentence but the one that holds `clause`; only such as can stand alone."""
-    parts = _STATEMENTS.split(sentence)
-    kept = [clause not in part and not dependent(part) and score(part).weight >= REMAINS for part in parts]
-    return [", ".join(part for part, keep in zip(parts, kept, strict=True) if keep)] if any(kept) else []
 
 
 class _Board:
@@ -199,6 +159,7 @@ class _Board:
 
     def _end(self, place: int, when: float) -> None:
         item = self._items.pop(place)
+        self._past.setdefault(normal(item.text), []).append(item)
         self._ended[item.id] = msgspec.structs.replace(item, valid_to=max(when, item.valid_from))
         self._by_text.pop(normal(item.text), None)
         self._by_subject[item.subject].discard(place)
@@ -314,8 +275,8 @@ class _Board:
         share = self._share(common, one.stems - (one.named - common), two.stems - (two.named - common))
         amounts = {kind for kind in clashes if kind == "money" or kind.startswith("number")}
         headed = bool(amounts and one.heads & two.heads)
-        if headed and (not one.named or not old.named or one.named & old.named):
-            share = max(share, 0.7)
+        if headed:
+            share = max(share, 0.7) if _same_thing(one, two, new, old) else 0.0
         if "place" in clashes and common & (new.named | old.named):
             share = max(share, 0.6)
         same_subject = bool(new.subject) and new.subject == old.subject and new.states and old.states
@@ -382,6 +343,12 @@ class _Board:
 
     def _mass(self, stems: frozenset[str]) -> float:
         return sum(map(self._rarity, stems))
+
+
+def _same_thing(one: Frame, two: Frame, new: Claim, old: Claim) -> bool:
+    """Tell whether two amounts of one head are of one thing: the budget, but not the kitchen's and the terrace's."""
+    mine, theirs = one.heads - two.heads, two.heads - one.heads
+    return not mine or not theirs or bool(mine & old.stems) or bool(theirs & new.stems)
 
 
 def _keys(text: str) -> Iterable[str]:

@@ -52,10 +52,11 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
         0.45,
         any_of(
             (
-                r"^(?:(?:please|pls|now|then|ok|so|and) )*(?:write|draft|give|tell|show|explain|list|suggest|"
+                r"^(?:(?:please|pls|now|then|ok|so|and) )*(?:write|draft|ask|search|look|remind|put|add|send|give|"
+                r"tell|show|explain|list|suggest|"
                 r"recommend|make|create|generate|find|help|compare|describe|summari[sz]e|translate|draw|compose|"
                 r"continue|try|convert|calculate|check|rewrite|shorten|walk me|teach me|quiz|"
-                r"brainstorm)\b(?! (?:a )?note)"
+                r"brainstorm)\b(?! (?:a )?note| me to)"
             ),
             r"\b(?:can|could|would|will) you\b(?=[\s]+\w)",
             r"\b(?:any|got) (?:tips|ideas|suggestions|advice|recommendations)\b",
@@ -193,7 +194,7 @@ SUBJECTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
     )
 )
 SUBJECT: Final = re.compile(
-    r"\b(?:(?P<owner>my|our|his|her|their|the|"
+    r"\b(?:(?P<owner>(?i:my|our|his|her|their|the)|"
     r"[A-ZÀ-Þ][\w-]+['’]s) )(?P<topic>(?:[\w'’-]+ ){0,4}?[\w'’-]+?)(?:'s|’s)?\s"
     r"(?:(?:now|currently|still|actually|also) )?"
     r"(?:is|are|was|were|'s|’s|will|has|got|gets|have|moved|changed|costs?|starts?|ends?|opens?|closes?|"

@@ -32,6 +32,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
         "explicit",
         0.45,
         any_of(
+            r"\b(?:put|add) .{1,60} (?:on|to) (?:my|the|our) (?:\w+ )?(?:list|todo|to-do|calendar)\b",
             (
                 r"\b(?:please |pls )?(?:remember|note|keep in mind|make a note|write down|jot down|save)\b(?! (?:when|"
                 r"how|the time))(?:,| that| this|:| it|\s+\w)"
@@ -71,8 +72,10 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
     ),
     (
         "named",
-        0.3,
+        0.4,
         any_of(
+            r"^i'm \w+, (?:an? )?\w+",
+            r"\b\w+ (?:at|for|with) (?:an? )?[\w -]{2,30} (?:called|named) \w+",
             r"\b(?:is|was|are|he's|she's|it's|they're|'s|’s) (?:called|named)\b",
             r"\b(?:my|the|her|his|our) name(?:'s|’s| is)\b",
             r"\bcall me\b",
@@ -144,18 +147,29 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
         "preference",
         0.4,
         any_of(
+            r"^(?:prefer|love|hate|always|never) (?!(?:it|this|that|mind)\b)\w+",
             (
-                rf"\b{_WE}(?:'d|’d| would)?(?: much| really| actually| usually| always| generally)* (?:prefer|rather|"
-                r"love|loathe|hate|enjoy|adore|dislike|can't stand|despise|am into|like)\b(?! (?:it|that|this|your|"
-                r"the idea|how|to know|to ask|you)\b)"
+                rf"\b{_WE}(?:'d|’d| would)?(?: much| really| actually| usually| always| generally| do)* (?:prefer|"
+                r"rather)\b"
+            ),
+            (
+                rf"\b{_WE}(?: really| actually| usually| always| generally| do)* (?:love|loathe|hate|enjoy|adore|"
+                r"dislike|can't stand|despise|like)\b(?! (?:it|that|this|your|the idea|how|to know|to ask|you)\b)"
             ),
             rf"\b{_WE} (?:don't|do not|dont|never) (?:like|eat|drink|want|enjoy|do|use|trust|wear|read|watch)\b",
             r"\bnot a (?:big )?fan of\b",
             r"\b(?:my|our|his|her) (?:all-time )?favou?rite\b",
-            r"\ballergic\b",
             r"\b(?:big|huge) fan of\b",
-            r"\b(?:i'm|i am|we're) (?:more of )?(?:an? )?[\w-]+ (?:person|guy|girl|lover|fan)\b",
+            (
+                r"\b(?:i'm|i am|we're) (?:more of )?(?:an? )?(?:(?:early|morning|night|cat|dog|people|coffee|tea|"
+                r"beach|mountain|city|country|outdoors?|indoors?|numbers|words) (?:person|guy|girl)|[\w-]+ (?:lover|"
+                r"fan))\b"
+            ),
             r"\bplease (?:always|never|don't|do not|use|keep|answer|reply|write|call|give|stick|avoid|stop|be)\b",
+            (
+                r"(?:^|[.,:;!] )(?:keep|use|answer|reply|write) (?:\w+ ){0,3}(?:short|brief|answers?|replies|bullets?|"
+                r"bullet points|spelling|units|language|tone|format|formal|informal|english|metric|markdown)\b"
+            ),
             r"\b(?:always|never) (?:use|give|write|answer|reply|call|show|include|put|address|suggest|recommend)\b",
             r"\bcall me\b",
             r"\b(?:from now on|in future|going forward)\b",
@@ -230,7 +244,9 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
         "identity",
         0.25,
         re.compile(
-            r"(?:^|[^.!?] )[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ][\w'’-]+)*,? (?:who )?(?:is|was|as|'s|’s|became|becomes|"
+            r"(?:^|[^.!?] )(?!(?:Tomorrow|Today|Yesterday|This|That|It|There|Here|What|Which|One|Two|Three|Ten|"
+            r"Everything|Nothing)\b)"
+            r"[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ][\w'’-]+)*,? (?:who )?(?:is|was|as|'s|’s|became|becomes|"
             r"will be)(?: now| still| also)? (?:an?|the|my|our|her|his|their|now|\w+ (?:of|at|for|in|manager|"
             r"director))\b"
             r"|[A-ZÀ-Þ][\w'’-]+, (?:an?|the|my|our|her|his|their|retired|from|who)\b"
@@ -264,9 +280,10 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"program|blog|tutor|coach|nurse|foster|walk)\b(?! (?:it|that|this|you)\b)",
             rf"\b{_WE} (?:always|usually|only|mostly|never|no longer|rarely|normally) \w+",
             (
-                r"\b(?:every|each|on|twice a|once a) (?:mon|tues|wednes|thurs|fri|satur|sun|week|month|other|second|"
+                r"\b(?:every|each|twice a|once a) (?:mon|tues|wednes|thurs|fri|satur|sun|week|month|other|second|"
                 r"morning|evening)\w*\b"
             ),
+            r"\bon (?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends)\b",
             r"\bas a rule\b|\b(?:the|a|my) rule\b|\bfor future\b",
         ),
     ),
@@ -280,6 +297,8 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
                 r"out|final|agreed|settled|confirmed|refused|denied|shortlisted|allowed|banned|inventoried|protected|"
                 r"included|covered|due)\b"
             ),
+            r"\b(?:is|are|was|were|got|been) (?:now |all |finally |already )?\w{3,}(?:ed|en)\b",
+            r", done\b",
             r"\bsaid (?:yes|no)\b",
             r"\bno [\w -]{2,40} (?:at all|after all|any ?more)\b",
             r"\bfinally\b",
@@ -320,6 +339,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
         "third",
         0.2,
         any_of(
+            r"^(?:[\w-]+ ){1,3}(?:is|are) (?:on|in|at|due|set|now|from|until)\b",
             (
                 r"\b(?:he|she|they) (?:is|was|has|lives?|works?|moved|starts?|started|studies|teaches|plays?|loves?|"
                 r"hates?|can't|likes?|prefers?|needs?|wants?|runs?|got|will|turned|turns)\b"

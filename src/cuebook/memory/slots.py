@@ -94,7 +94,10 @@ _MEASURE = re.compile(
     r"seconds?|degrees?|kwh|kw|gb|mb|tb|hectares?|acres?)\b",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9][A-Z0-9-]{2,}\b|\+?\d[\d ()-]{6,}\d\b")
+_CODE = re.compile(
+    r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9][A-Z0-9-]{2,}\b|\+?\d[\d ()-]{6,}\d\b"
+    r"|\b(?=[\w.-]{0,60}\d)(?=[\w.-]{0,60}[a-z])[a-z\d]{1,30}(?:[-._][a-z\d]{1,30}){1,6}\b"
+)
 _NAME = re.compile(
     r"(?:(?:Dr|Mr|Mrs|Ms|Prof|St)\.? )?[A-ZÀ-ÖØ-Þ][\w'’&-]*(?: (?:(?:de|da|di|van|von|der|la|le|of|the|&|"
     r"and) )?[A-ZÀ-ÖØ-Þ][\w'’&-]*)*"

@@ -35,6 +35,15 @@ GENERIC: Final = frozenset(
     forget mention upgrad chang mov updat rais cut bump extend
     """.split()
 )
+#: Function words of other languages that English does not have: they tell a German or Spanish text from an English one.
+FOREIGN: Final = frozenset(
+    """
+    der das und ist ich nicht ein eine einen einem einer mit auf für im dem den wir sie sind war hat haben auch zu
+    le les est une je nous vous et dans pour avec sur du qui sont el los las que es una con por para como muy mi
+    tu il lo gli che sono della di un een het van ik niet wij zijn och att det som är jag og på ikke jeg en na nie
+    się że w não uma
+    """.split()
+)
 IRREGULAR: Final = {
     "bought": "buy",
     "paid": "pay",

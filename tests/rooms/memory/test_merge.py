@@ -1,0 +1,214 @@
+import time
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.memory.extract import extract
+from cuebook.memory.merge import merge
+from cuebook.memory.subject import item_id, normal, subject_of
+from cuebook.records.memory import CATEGORIES, Item, Line
+
+FACTS = st.sampled_from(
+    [
+        "I live in Oslo.",
+        "I moved to Berlin in May.",
+        "The dentist is on 12 June.",
+        "The dentist moved to 19 June.",
+        "My budget for the terrace is €4,000.",
+        "The terrace budget went up to €5,500.",
+        "I need to call the plumber.",
+        "Called the plumber this morning.",
+        "My sister Lena lives in Porto.",
+        "We cancelled the Lisbon trip.",
+        "I no longer eat fish.",
+        "会議は6月12日です。",
+    ]
+)
+
+
+def item(text, seq=0, category="facts", **changes):
+    plain = Item(
+        id=item_id(category, text),
+        category=category,
+        text=text,
+        sources=(f"p{seq}",),
+        subject=subject_of(text),
+        valid_from=float(seq),
+        seq=seq,
+        weight=0.5,
+    )
+    return msgspec.structs.replace(plain, **changes)
+
+
+def after(*said):
+    """Say each in a pass of its own and return what holds and what ended, as texts."""
+    held, ended = [], []
+    for seq, text in enumerate(said):
+        line = Line(id=f"p{seq}", seq=seq, role="user", speaker="user", text=text, when=float(seq))
+        merged = merge([*held, *ended], extract([line]))
+        held, ended = merged.kept + merged.added, ended + merged.ended
+    return [one.text for one in held], [one.text for one in ended]
+
+
+ITEMS = st.lists(st.tuples(FACTS, st.sampled_from(CATEGORIES)), max_size=14).map(
+    lambda pairs: [item(text, seq, category) for seq, (text, category) in enumerate(pairs)]
+)
+
+
+@given(ITEMS, ITEMS)
+def test_every_item_is_kept_added_repeated_or_ended(held, found):
+    held = merge([], held).added
+    later = [
+        msgspec.structs.replace(one, seq=one.seq + 100, sources=(f"q{one.seq}",), valid_from=one.valid_from + 100)
+        for one in found
+    ]
+    merged = merge(held, later)
+    ids = [one.id for one in (*merged.kept, *merged.added, *merged.ended)]
+    assert {one.id for one in held} <= set(ids)
+    assert all(one.valid_to is None for one in (*merged.kept, *merged.added))
+    assert all(one.valid_to is not None and one.valid_to >= one.valid_from for one in merged.ended)
+    current = [normal(one.text) for one in (*merged.kept, *merged.added)]
+    assert len(current) == len(set(current))
+
+
+@given(ITEMS)
+def test_reading_a_pass_twice_changes_nothing(found):
+    once = merge([], found)
+    state = [*once.kept, *once.added, *once.ended]
+    twice = merge(state, found)
+    assert {one.text for one in twice.kept + twice.added} == {one.text for one in once.added}
+    assert all(
+        one.confidence == 0.5
+        for one in twice.kept
+        if one.text not in [f.text for f in once.added] or len(one.sources) == 1
+    )
+
+
+@given(ITEMS)
+def test_only_what_a_user_said_ends_anything(found):
+    held = merge([], found).added
+    tools = [
+        item("The dentist moved to 3 July, correction.", 99, trust="tool"),
+        item("We cancelled everything.", 99, trust="assistant"),
+    ]
+    assert merge(held, tools).ended == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("I live in Oslo.", "We moved yesterday, so I live in Berlin now."),
+        ("The dentist is on 12 June.", "They rescheduled the dentist to 19 June."),
+        ("I have an interview for the ward post on 12 February.", "They moved the interview to 19 February."),
+        ("My hourly rate is 72 euro.", "From April my hourly rate goes up to 78 euro."),
+        ("Our rent is £950 a month.", "The rent is being raised to £1,020 a month from May."),
+        ("Physio is every Wednesday at 8am.", "Physio moved to Fridays at 7:30."),
+        ("My manager is Colleen Burke.", "Colleen is leaving, my new manager is Samir Okoye."),
+        ("Anya is allergic to eggs.", "Turns out Anya isn't allergic to eggs any more."),
+        ("I sing alto in the choir on Tuesdays.", "I've quit the choir, it was too far."),
+        ("We're going to the Lisbon conference on 3 May.", "The Lisbon conference is cancelled."),
+        ("Please keep your answers in bullet points.", "Use paragraphs instead of bullet points from now on."),
+        ("I need to renew my nursing registration by March.", "My nursing registration is renewed, finally."),
+        ("I have to order the laser-cut layers.", "Model layers are ordered, pick up on the 19th."),
+        ("I'm vegetarian.", "I'm vegan now."),
+        ("My favourite tea is oolong.", "My favourite tea is assam now."),
+    ],
+)
+def test_a_change_ends_what_it_changes(before, now):
+    current, ended = after(before, now)
+    assert ended == [before]
+    assert len(current) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("My sister Lena lives in Porto.", "I moved to Berlin in May."),
+        ("I live in Oslo.", "My sister Lena moved to Porto in May."),
+        ("The dentist is on 12 June.", "The vet moved to 19 June."),
+        ("My budget for the terrace is €4,000.", "The kitchen budget went up to €9,000."),
+        ("Anya's swimming is on Thursday.", "Tom's swimming moved to Monday."),
+        ("I'm allergic to nuts.", "I've quit the choir now."),
+        ("I need to call the plumber.", "Called the bank this morning, my card is blocked."),
+        ("My brother Tom is a teacher.", "My brother Tom is getting married on 3 May."),
+        ("We booked the flight to Kochi for 18 December.", "Actually my favourite colour is green."),
+        ("The exam is on 3 May in room 12.", "Another exam is on 9 May."),
+    ],
+)
+def test_what_is_about_something_else_stays(before, now):
+    current, ended = after(before, now)
+    assert ended == []
+    assert before in current
+
+
+def test_the_new_item_names_what_it_supersedes_and_the_old_one_ends_when_it_begins():
+    old = item("I live in Oslo.", 1)
+    [new] = extract([Line(id="p9", seq=9, role="user", speaker="", text="I moved to Berlin.", when=9.0)])
+    merged = merge([old], [new])
+    assert merged.added[0].supersedes == old.id
+    assert [one.valid_to for one in merged.ended] == [9.0]
+
+
+def test_a_repeat_raises_confidence_once_per_source_and_adds_no_item():
+    old = item("The budget is 4,000 euro for the terrace.", 1)
+    again = item("the budget  is 4,000 euro for the terrace.", 5)
+    merged = merge([old], [again, again])
+    assert merged.added == []
+    assert (merged.kept[0].confidence, merged.kept[0].sources) == (0.6, ("p1", "p5"))
+
+
+def test_confidence_stays_at_one():
+    merged = merge([item("I live in Oslo.", confidence=0.95)], [item("I live in Oslo.", 7)])
+    assert merged.kept[0].confidence == 1.0
+
+
+def test_other_values_are_no_repeat_however_alike_the_words_are():
+    long = (
+        "Our order of the blue ceramic floor tiles for the upstairs bathroom of the house costs {} euro with delivery"
+    )
+    merged = merge([item(long.format(400))], [item(long.format(900), 3)])
+    assert merged.kept == []
+    assert len(merged.added) == 1
+
+
+def test_one_clause_that_ends_leaves_the_rest_of_its_item():
+    current, ended = after(
+        "Tom is our builder from Leeds. The kitchen budget is 9,000 euro.", "The kitchen budget went up to 9,500 euro."
+    )
+    assert any(text == "Tom is our builder from Leeds." for text in current)
+    assert any("9,000" in text for text in ended)
+
+
+def test_what_holds_again_is_a_new_item():
+    first = item("I live in Oslo.", 1, valid_to=5.0)
+    merged = merge([first], [item("I live in Oslo.", 8)])
+    assert [one.id == first.id for one in merged.added] == [False]
+
+
+def test_weak_news_stays_only_when_it_ends_something():
+    weak = item("I finished with the physio.", 9, weight=0.2)
+    assert merge([], [weak]).added == []
+    merged = merge([item("Physio is on Fridays.", 1)], [weak])
+    assert [one.text for one in merged.added] == ["I finished with the physio."]
+
+
+@pytest.mark.timeout(60)
+def test_thousands_of_held_items_do_not_slow_a_merge_out_of_proportion():
+    topics = [
+        f"{a}{b}"
+        for a in "garden kitchen school flight order report choir engine".split()
+        for b in "abcdefghijklmnopqrst"
+    ]
+    held = [
+        item(f"The {topics[n % 160]} meeting number{n} with Kim{n} is on {n % 28 + 1} June", n) for n in range(2000)
+    ]
+    found = [item(f"The {topics[n]} meeting number{n} moved to {n % 28 + 2} July", 5000 + n) for n in range(60)]
+
+    def seconds(state):
+        start = time.process_time()
+        merge(state, found)
+        return time.process_time() - start
+
+    assert seconds(held) < 20 * max(seconds(held[:100]), 0.01)
