@@ -103,9 +103,10 @@ async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most
 
 
 def _by_rules(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
-    merged = merge(read.items, extract(lines))
+    merged = merge(read.items, extract(lines, before=[line_of(read.before)] if read.before else ()))
     previous = read.previous.markdown if read.previous else ""
-    digest = write([*merged.kept, *merged.added], previous=previous, lines=lines, max_tokens=most, count=desk.count)
+    items = [*merged.kept, *merged.added, *merged.ended]
+    digest = write(items, previous=previous, lines=lines, max_tokens=most, count=desk.count)
     return Derived(
         markdown=digest.markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="rules"
     )

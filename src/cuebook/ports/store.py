@@ -135,7 +135,8 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
     scope: Scope
     posts: tuple[Post, ...]
     previous: Summary | None
-    items: tuple[Item, ...]
+    items: tuple[Item, ...]  # ended ones too, with `valid_to`
+    before: Post | None = None  # the last post under the summary
     failures: int = 0
     last_at: float = 0.0
 

@@ -41,10 +41,18 @@ def compaction(
         scope=scope,
         posts=tuple(posts),
         previous=reads.summary(connection, row, version) if version else None,
-        items=tuple(items(connection, row, version, ended=False)),
+        items=tuple(items(connection, row, version, ended=True)),
+        before=_before(connection, row, mark),
         failures=row["compact_failures"],
         last_at=row["compact_last_at"],
     )
+
+
+def _before(connection: sqlite3.Connection, row: Row, mark: int) -> Post | None:
+    """Give the last post under the summary, so that a short answer behind it finds its question."""
+    values = {"tenant": row["tenant"], "no": row["no"], "first": mark, "last": mark}
+    found = reads.whole_posts(connection, row["tenant"], connection.execute(SQL["posts_stretch"], values).fetchall())
+    return found[0] if found else None
 
 
 def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool) -> list[Item]:
