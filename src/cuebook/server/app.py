@@ -1,0 +1,223 @@
+"""The server: its routes put together, and how it starts and stops."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from litestar import Litestar, Router
+from litestar.datastructures import State
+from litestar.exceptions import ValidationException
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi import OpenAPIConfig
+from litestar.params import ParameterKwarg
+
+from cuebook import Config, Cuebook
+from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.server import chat, conversations, memories, pages, v1
+from cuebook.server.caller import AnyRequest
+from cuebook.server.guard import Guard
+from cuebook.server.problems import answer_error
+from cuebook.server.streams import Running
+
+VERSION = "1"
+#: Seconds a stopping server lets running turns go on before it ends them.
+GRACE_S = 10.0
+#: Seconds more in which they keep what had come.
+KEEP_S = 5
+BACKLOG = 2048
+DESCRIPTION = """\
+Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
+In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
+`/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores."""
+
+
+def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
+    """Serve a book, opening it if it is not open. `host` and `port` say what the server is bound to, if known."""
+    settings = book.config.settings.server
+    app = Litestar(
+        route_handlers=[
+            *chat.ROUTES,
+            *conversations.ROUTES,
+            *memories.ROUTES,
+            *pages.ROUTES,
+            Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
+        ],
+        before_request=refuse_unknown_query,
+        exception_handlers={Exception: answer_error},
+        lifespan=[_opened(book)],
+        logging_config=None,
+        openapi_config=OpenAPIConfig(
+            title="Cuebook", version=VERSION, description=DESCRIPTION, render_plugins=[pages.Listing()]
+        ),
+        request_max_body_size=settings.max_body,
+        state=State({"book": book, "running": Running(), "known_query": {}}),
+    )
+    app.asgi_handler = Guard(app.asgi_handler, host=host, port=port)
+    return app
+
+
+def _opened(book: Cuebook) -> Any:
+    @asynccontextmanager
+    async def lifespan(app: Litestar) -> AsyncIterator[None]:
+        try:
+            _ = book.desk
+        except CuebookError:
+            async with book:
+                yield
+        else:
+            yield
+        _ = app
+
+    return lifespan
+
+
+def refuse_unknown_query(request: AnyRequest) -> None:
+    """Refuse query parameters a route does not know, by name."""
+    if not request.scope["query_string"] or request.scope["state"].get("place") is not None:
+        return
+    handler = request.route_handler
+    known: dict[str, frozenset[str]] = request.app.state.known_query
+    if handler.handler_id not in known:
+        known[handler.handler_id] = _query_names(handler)
+    unknown = sorted(set(request.query_params) - known[handler.handler_id])
+    if unknown:
+        allowed = ", ".join(sorted(known[handler.handler_id])) or "none"
+        problems = [
+            {"key": name, "message": f"there is no such query parameter here; there are: {allowed}"} for name in unknown
+        ]
+        raise ValidationException(extra=problems)
+
+
+def _query_names(handler: HTTPRouteHandler) -> frozenset[str]:
+    names = set()
+    for name, field in handler.parsed_fn_signature.parameters.items():
+        definition = field.kwarg_definition
+        if isinstance(definition, ParameterKwarg) and definition.name:
+            names.add(definition.name)
+        elif name not in ("request", "data", "conversation", "n", "rest"):
+            names.add(name)
+    return frozenset(names)
+
+
+# ---- starting and stopping ------------------------------------------------------------------------------------------
+
+
+def serve(
+    where: Config | Cuebook,
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    started: Callable[[str], None] | None = None,
+    grace_s: float = GRACE_S,
+    access_log: bool = False,
+) -> None:
+    """Serve until SIGINT or SIGTERM. `started` gets the address once it answers; port 0 takes a free one.
+
+    Raises InvalidInput for an address that is not this machine's own, BackendError for one that cannot be had.
+    """
+    book = where if isinstance(where, Cuebook) else Cuebook.open(where)
+    settings = book.config.settings.server
+    host = host or settings.host
+    sockets = listen(host, settings.port if port is None else port)
+    try:
+        asyncio.run(_serve(book, host, sockets, started=started, grace_s=grace_s, access_log=access_log))
+    finally:
+        for each in sockets:
+            each.close()
+
+
+async def _serve(
+    book: Cuebook,
+    host: str,
+    sockets: list[socket.socket],
+    *,
+    started: Callable[[str], None] | None,
+    grace_s: float,
+    access_log: bool,
+) -> None:
+    port = sockets[0].getsockname()[1]
+    async with book:
+        app = create_app(book, host=host, port=port)
+        server = Server(app, grace_s=grace_s, access_log=access_log)
+        shown = f"[{host}]" if ":" in host else host
+        server.when_started = lambda: started(f"http://{shown}:{port}") if started else None
+        await server.serve(sockets=sockets)
+
+
+def listen(host: str, port: int) -> list[socket.socket]:
+    """Open the sockets to serve on. Raises InvalidInput, BackendError."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        msg = f"host {host!r} is no address of this machine ({error}); use 127.0.0.1"
+        raise InvalidInput(msg, where="server.host") from None
+    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    if not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for _, address in addresses):
+        msg = f"host {host!r} can be reached from other machines, and no keys tell callers apart; serve on 127.0.0.1"
+        raise InvalidInput(msg, where="server.host")
+    sockets: list[socket.socket] = []
+    for family, address in addresses:
+        try:
+            sockets.append(_bind(family, (address[0], port or (sockets[0].getsockname()[1] if sockets else 0))))
+        except OSError as error:
+            if sockets:
+                continue  # a name of two families, one of which this machine lacks
+            msg = f"port {port} on {host!r} cannot be had ({error.strerror}); stop the other server, or --port N"
+            raise BackendError(msg) from error
+    return sockets
+
+
+def _bind(family: int, address: tuple[Any, int]) -> socket.socket:
+    return socket.create_server(address, family=family, backlog=BACKLOG)
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, which when told to stop lets turns go on for a while, then ends them, and keeps what had come."""
+
+    def __init__(self, app: Litestar, *, grace_s: float = GRACE_S, access_log: bool = False) -> None:
+        config = uvicorn.Config(
+            app,
+            access_log=access_log,
+            lifespan="on",
+            log_config=None,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(grace_s) + KEEP_S,
+            ws="none",
+        )
+        super().__init__(config)
+        # What goes wrong in a request is answered and logged by `problems`; a client that went away is no error.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        self.when_started: Callable[[], None] = lambda: None
+        self._running: Running = app.state.running
+        self._grace_s = grace_s
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so."""
+        await super().startup(sockets)
+        self.when_started()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop taking requests, and end what still runs when its time is over."""
+        ending = asyncio.get_running_loop().call_later(self._grace_s, self._running.stop)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM as a wish to stop; a stopped server ends well, so none is raised again."""
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,147 @@
+"""Who is let in, and which address is meant: Host and Origin of every request, and the path read once for all rooms.
+
+In a path `~` and `%2F` stand for a `/` inside a name (`%7E` for a real `~`). Behind the guard such a `/` is a NUL,
+which no path may hold, so that a name stays one segment; `name_in` gives it back.
+"""
+
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.server.problems import Refused, failure_of, respond
+
+#: Names of this machine that a browser sends no foreign page's requests under.
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+#: Where requests of the OpenAI wire that are not ours to answer are served.
+PASS_THROUGH = "/v1/-"  # noqa: S105 - an address
+_SLASH = "\x00"
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """An address on the OpenAI wire: the names in its base URL, and what stands behind `/v1`, as it came."""
+
+    conversation: str | None
+    user: str | None
+    rest: str
+
+
+def name_in(segment: str) -> str:
+    """Give the name a path's segment stands for."""
+    return segment.replace(_SLASH, "/")
+
+
+def place_of(scope: Scope) -> Place | None:
+    """Where on the OpenAI wire a request goes; None elsewhere."""
+    place: Place | None = scope["state"].get("place")
+    return place
+
+
+class Guard:
+    """Lets in what names this server, from no foreign page, and gives every request its path."""
+
+    def __init__(self, app: ASGIApp, *, host: str | None = None, port: int | None = None) -> None:
+        """`host` is the name bound beside this machine's own; without `port` any port may be named."""
+        self._app = app
+        names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
+        self._names = frozenset(name.encode() for name in names)
+        self._port = None if port is None else str(port).encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == ScopeType.WEBSOCKET:
+            await self._app(scope, receive, send)
+            return
+        try:
+            path, place = read_path(scope)
+        except InvalidInput as error:
+            await respond(failure_of(error), wire=b"/v1" in scope.get("raw_path", b""))(scope, receive, send)
+            return
+        scope["state"]["place"] = place
+        try:
+            self._check(scope["headers"])
+            _check_query(scope["query_string"], place)
+        except (Refused, InvalidInput) as error:
+            await respond(failure_of(error), wire=place is not None)(scope, receive, send)
+            return
+        meant = scope.copy()
+        meant["path"] = path
+        if scope["method"] == "HEAD" and path != PASS_THROUGH:
+            meant["method"] = "GET"  # the HTTP server leaves the body out
+        await self._app(meant, receive, send)
+
+    def _check(self, headers: Any) -> None:
+        hosts = [value for name, value in headers if name == b"host"]
+        if len(hosts) != 1 or not self._knows(hosts[0].lower()):
+            shown = hosts[0].decode("latin-1") if hosts else ""
+            msg = f"Host {shown!r} is no name of this server; use 127.0.0.1 or localhost with its port"
+            raise Refused(msg, where="Host")
+        for name, value in headers:
+            if name == b"origin" and value.lower().partition(b"://")[2] != hosts[0].lower():
+                msg = f"Origin {value.decode('latin-1')!r} is another site's; only pages of this server may call it"
+                raise Refused(msg, where="Origin")
+
+    def _knows(self, host: bytes) -> bool:
+        name, colon, port = host.rpartition(b":") if not host.endswith(b"]") else (host, b"", b"")
+        if not colon:
+            name, port = host, b"80"
+        if name not in self._names:
+            return False
+        return port == self._port if self._port is not None else port.isdigit()
+
+
+def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
+    """Read a request's path: the route it is served at and, on the OpenAI wire, its place. Raises InvalidInput."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    segments = raw.split(b"/")[1:]
+    names = [_segment(segment) for segment in segments]
+    found: dict[str, str] = {}
+    at = 0
+    while at + 2 < len(names) and names[at] in ("c", "u") and names[at] not in found and names[at + 1]:
+        found[names[at]] = names[at + 1]
+        at += 2
+    if at >= len(names) or names[at] != "v1":
+        return "/" + "/".join(names), None
+    rest = names[at + 1 :]
+    place = Place(
+        conversation=name_in(found["c"]) if "c" in found else None,
+        user=name_in(found["u"]) if "u" in found else None,
+        rest="/" + b"/".join(segments[at + 1 :]).decode("ascii"),
+    )
+    if any(name in (".", "..") for name in rest):
+        msg = f"{place.rest}: a path under /v1 may not climb"
+        raise InvalidInput(msg, where="path")
+    ours = (rest == ["chat", "completions"] and scope["method"] == "POST") or (
+        rest[:1] == ["models"] and len(rest) <= 2 and scope["method"] in ("GET", "HEAD")
+    )
+    return "/v1/" + "/".join(rest) if ours else PASS_THROUGH, place
+
+
+def _segment(raw: bytes) -> str:
+    if b"%" not in raw and b"~" not in raw:
+        return raw.decode("ascii")
+    text = _utf8(unquote_to_bytes(raw.replace(b"~", b"%2F")), "path")
+    return text.replace("/", _SLASH)
+
+
+def _check_query(query: bytes, place: Place | None) -> None:
+    if place is None and b"%" in query:
+        _utf8(unquote_to_bytes(query), "query")
+
+
+def _utf8(raw: bytes, where: str) -> str:
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        msg = f"{where}: is no UTF-8 behind its percent signs"
+        raise InvalidInput(msg, where=where) from None
+    if "\x00" in text:
+        msg = f"{where}: holds a NUL character; remove it"
+        raise InvalidInput(msg, where=where)
+    return text
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host

@@ -1,0 +1,211 @@
+"""How an error looks on the wire: one table from family to status, and two forms of body."""
+
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+from litestar.response.base import ASGIResponse
+from msgspec import Struct
+
+from cuebook.errors import (
+    BackendError,
+    Busy,
+    Conflict,
+    CuebookError,
+    InvalidInput,
+    KeyReused,
+    NotFound,
+    StoreFull,
+    TooLarge,
+    UpstreamError,
+)
+
+PROBLEM_TYPE = "application/problem+json"
+#: Family → status and name, the narrower one first.
+TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
+    (TooLarge, 413, "too-large"),
+    (KeyReused, 422, "idempotency-key-reused"),
+    (InvalidInput, 400, "invalid-input"),
+    (NotFound, 404, "not-found"),
+    (Busy, 429, "busy"),
+    (Conflict, 409, "conflict"),
+    (StoreFull, 507, "store-full"),
+    (UpstreamError, 502, "upstream"),
+    (BackendError, 500, "backend"),
+    (CuebookError, 500, "internal"),
+)
+#: Names of what the HTTP layer refuses by itself.
+_NAMES = {403: "refused", 404: "no-such-address", 405: "method-not-allowed", 413: "too-large", 503: "unavailable"}
+
+_log = logging.getLogger("cuebook.server")
+_encode = msgspec.json.Encoder().encode
+
+
+class Refused(CuebookError):
+    """The request does not come from where it may come from."""
+
+    def __init__(self, message: str, *, where: str) -> None:
+        super().__init__(message)
+        self.where = where
+
+
+class Gone(CuebookError):
+    """The client went away before its answer was ready."""
+
+
+class FieldError(Struct, frozen=True):
+    """What is wrong with one field."""
+
+    where: str
+    detail: str
+
+
+class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A problem document (RFC 9457). `where` names the field at fault, `errors` each of several."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+    where: str | None = None
+    errors: list[FieldError] | None = None
+
+
+class OpenAIErrorBody(Struct, frozen=True, kw_only=True):
+    """What went wrong, in OpenAI's words."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class OpenAIError(Struct, frozen=True):
+    """OpenAI's error object."""
+
+    error: OpenAIErrorBody
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """An error ready for either form."""
+
+    status: int
+    name: str
+    detail: str
+    where: str | None = None
+    errors: tuple[FieldError, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def problem(self, instance: str | None = None) -> Problem:
+        """Give it as a problem document."""
+        return Problem(
+            type=f"urn:cuebook:problem:{self.name}",
+            title=HTTPStatus(self.status).phrase if self.status in _STATUSES else "Error",
+            status=self.status,
+            detail=self.detail,
+            instance=instance,
+            where=self.where,
+            errors=list(self.errors) or None,
+        )
+
+    def openai(self) -> OpenAIError:
+        """Give it as OpenAI's error object."""
+        kind = (
+            "server_error"
+            if self.status >= 500
+            else "rate_limit_error"
+            if self.status == 429
+            else "invalid_request_error"
+        )
+        return OpenAIError(
+            OpenAIErrorBody(message=self.detail, type=kind, param=self.where, code=self.name.replace("-", "_"))
+        )
+
+
+_STATUSES = frozenset(status.value for status in HTTPStatus)
+
+
+def failure_of(error: Exception) -> Failure:
+    """Read an error by the table. What nobody foresaw is logged here and says nothing of itself to the client."""
+    if isinstance(error, Refused):
+        return Failure(status=403, name="refused", detail=str(error), where=error.where)
+    if isinstance(error, Gone):
+        return Failure(status=499, name="gone", detail=str(error))
+    if isinstance(error, CuebookError):
+        return _of_family(error)
+    if isinstance(error, HTTPException):
+        return _of_litestar(error)
+    _log.error("a request failed unexpectedly", exc_info=error)
+    return Failure(status=500, name="internal", detail="something went wrong in Cuebook; its log says what")
+
+
+def _of_family(error: CuebookError) -> Failure:
+    status, name = next((status, name) for family, status, name in TABLE if isinstance(error, family))
+    headers: tuple[tuple[str, str], ...] = ()
+    if isinstance(error, Busy):
+        headers = (("retry-after", str(max(1, math.ceil(error.retry_after)))),)
+    elif isinstance(error, UpstreamError):
+        status = error.status if error.status is not None and 400 <= error.status < 600 else status
+    elif isinstance(error, BackendError) and error.retryable and status == 500:
+        status, headers = 503, (("retry-after", "1"),)
+    return Failure(status=status, name=name, detail=str(error), where=getattr(error, "where", None), headers=headers)
+
+
+def _of_litestar(error: HTTPException) -> Failure:
+    status = error.status_code
+    name = _NAMES.get(status, "internal" if status >= 500 else "invalid-input")
+    given: Any = error.extra if isinstance(error.extra, list) else []
+    errors = tuple(_field_error(each) for each in given if isinstance(each, dict))
+    detail = {
+        404: "there is no such address; /schema lists them",
+        405: "this address takes other methods; see Allow",
+        413: "the body is over the limit; split it, or raise server.max_body (server.max_v1_body under /v1)",
+    }.get(status, error.detail)
+    if errors:
+        detail = "; ".join(f"{each.where}: {each.detail}" for each in errors)
+    if status >= 500:
+        detail = "the request could not be served"
+    headers = tuple((key.lower(), value) for key, value in (error.headers or {}).items())
+    return Failure(
+        status=status,
+        name=name,
+        detail=detail,
+        where=errors[0].where if errors else None,
+        errors=errors,
+        headers=headers,
+    )
+
+
+def _field_error(given: Mapping[str, Any]) -> FieldError:
+    where, text = str(given.get("key", "")), str(given.get("message", ""))
+    if where == "data":
+        return FieldError("body", "empty; send a JSON object")
+    return FieldError(where, text[:1].lower() + text[1:])
+
+
+def body_of(failure: Failure, *, wire: bool, instance: str | None = None) -> tuple[bytes, str]:
+    """Give an error's body and its media type; `wire` for the OpenAI wire's form."""
+    if wire:
+        return _encode(failure.openai()), "application/json"
+    return _encode(failure.problem(instance)), PROBLEM_TYPE
+
+
+def respond(failure: Failure, *, wire: bool) -> ASGIResponse:
+    """Answer with an error, before a route is known."""
+    body, media_type = body_of(failure, wire=wire)
+    return ASGIResponse(body=body, media_type=media_type, status_code=failure.status, headers=list(failure.headers))
+
+
+def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer with an error a route raised."""
+    failure = failure_of(error)
+    wire = request.scope["state"].get("place") is not None
+    raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None
+    body, media_type = body_of(failure, wire=wire, instance=raw)
+    return Response(body, media_type=media_type, status_code=failure.status, headers=dict(failure.headers))

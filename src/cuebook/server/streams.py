@@ -1,0 +1,136 @@
+"""How long answers leave: piece by piece, until the client goes away, the server stops, or the source breaks off."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+from msgspec import Struct
+
+from cuebook.errors import BackendError, CuebookError
+from cuebook.server.problems import Gone
+
+T = TypeVar("T")
+Headers = list[tuple[bytes, bytes]]
+
+
+class Running:
+    """The turns in the air. When the server stops it ends them, and each is kept as interrupted."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.stopping = False
+
+    def stop(self) -> None:
+        """End all of them."""
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def until_gone(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+        """Do work, and end it when the client goes away. Raises Gone then, BackendError when the server stops."""
+        task = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(_gone(receive))
+        self._tasks.add(task)
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+            self._tasks.discard(task)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            return task.result()
+        if self.stopping:
+            msg = "the server is stopping; what had come is kept, ask again"
+            raise BackendError(msg, retryable=True)
+        raise Gone
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do work whether or not somebody still waits for it. Raises BackendError when the server stops."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            msg = "the server is stopping; what had come is kept, ask again"
+            raise BackendError(msg, retryable=True) from None
+        finally:
+            self._tasks.discard(task)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Start(Struct, frozen=True):
+    """How an answer begins. `whole`: it comes in one piece, and its length is told."""
+
+    status: int
+    headers: Headers
+    whole: bool = False
+
+
+class Streamed(ASGIResponse):
+    """An answer sent piece by piece, the first of which says how it begins.
+
+    Its source is closed however it ends. What goes wrong before it begins is raised; a source that breaks off later
+    cuts the connection, so that no client takes half an answer for a whole one.
+    """
+
+    __slots__ = ("_begin", "_pieces", "_running", "_started")
+
+    def __init__(
+        self, running: Running, pieces: AsyncIterator[Any], begin: Callable[[Any], Start] | None = None
+    ) -> None:
+        """`begin` reads the first piece; without it that is a Start."""
+        super().__init__()
+        self._running, self._pieces, self._begin = running, pieces, begin
+        self._started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _ = scope
+        try:
+            await self._running.until_gone(receive, self._send(send))
+        except Gone:
+            return
+        except CuebookError:
+            if not self._started:
+                raise
+
+    async def _send(self, send: Send) -> None:
+        pieces = self._pieces
+        try:
+            first = await anext(pieces)
+            start: Start = self._begin(first) if self._begin else first
+            headers = start.headers
+            body = b""
+            if start.whole:
+                body = b"".join([piece async for piece in pieces])
+                headers = [*headers, (b"content-length", str(len(body)).encode())]
+            self._started = True
+            await send({"type": "http.response.start", "status": start.status, "headers": headers})
+            if not start.whole:
+                async for piece in pieces:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+
+
+def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Give headers as bytes; control characters, which no header may hold, are percent-encoded."""
+    return [(name.lower().encode("latin-1"), _value(value)) for name, value in headers]
+
+
+def _value(value: str) -> bytes:
+    if not value.isprintable() or value != value.strip():
+        value = quote(value)
+    return value.encode()

@@ -1,0 +1,167 @@
+"""The OpenAI wire: chat completions are relayed and kept, models listed, and everything else passed through."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post, route
+from litestar.enums import HttpMethod
+from litestar.exceptions import MethodNotAllowedException
+from litestar.params import FromPath, JSONBody
+from litestar.response.base import ASGIResponse
+from msgspec import Raw, Struct
+
+from cuebook import Cuebook
+from cuebook.app.book import Call, Head, RelayRequest
+from cuebook.errors import CuebookError, InvalidInput, NotFound
+from cuebook.server import wire
+from cuebook.server.caller import AnyRequest, book_of, header
+from cuebook.server.chat import StreamsToo
+from cuebook.server.edge import JsonBody, check_json
+from cuebook.server.guard import PASS_THROUGH, Place, name_in
+from cuebook.server.streams import Start, Streamed, encoded
+
+#: Seconds the list of models waits for the upstream's.
+MODELS_WAIT_S = 5.0
+#: Our own addresses, told with 405 where the method is another and nobody stands behind us.
+_OURS = {"/chat/completions": "POST", "/models": "GET"}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ChatCompletion(Struct, frozen=True):
+    """A request as OpenAI means it. Every field goes upstream as it came, those not named here too."""
+
+    messages: list[dict[str, Any]]
+    model: str = ""
+    stream: bool | None = None
+
+
+class AsItCame(JsonBody[ChatCompletion]):
+    """A chat completion's body, validated and otherwise left as it is; documented by what Cuebook reads of it."""
+
+    def decode_bytes(self, value: bytes) -> Any:
+        check_json(value)
+        return value
+
+
+@post(
+    "/v1/chat/completions",
+    dto=AsItCame,
+    status_code=200,
+    responses=wire.openai_answers(dict[str, Any]),
+    operation_class=StreamsToo,
+)
+async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) -> ASGIResponse:
+    """Answer a chat completion. `messages` is the whole history.
+
+    Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
+    the new ones only. The answer's headers X-Conversation-Id and X-Cuebook-Turn say where it is kept.
+    """
+    scope = request.scope
+    place: Place = scope["state"]["place"]
+    history = (header(scope, b"x-history") or "client").lower()
+    if history not in ("client", "server"):
+        msg = f"X-History: {history!r} is neither client nor server"
+        raise InvalidInput(msg, where="X-History")
+    body: Any = data
+    call = Call(
+        body=body,
+        headers=_headers(scope["headers"]),
+        conversation=place.conversation or header(scope, b"x-conversation-id"),
+        user=place.user or header(scope, b"x-user-id"),
+        server_history=history == "server",
+        query=scope["query_string"].decode("ascii"),
+    )
+    return Streamed(request.app.state.running, book_of(request).relay(call), _begin)
+
+
+def _begin(head: Head) -> Start:
+    """Give an upstream's head with where the turn is kept."""
+    headers = [*head.headers.items(), ("x-conversation-id", head.conversation), ("x-cuebook-turn", str(head.turn))]
+    streams = head.headers.get("content-type", "").startswith("text/event-stream")
+    return Start(head.status, encoded(headers), whole=not streams)
+
+
+@get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
+async def models(request: AnyRequest) -> Response[bytes]:
+    """List the personas, and the upstream's models when it can be reached."""
+    book = book_of(request)
+    listed: list[Any] = [_model(persona) for persona in book.personas]
+    if book.upstream_url:
+        listed += await _upstream_models(book, _headers(request.scope["headers"]), known=set(book.personas))
+    return Response(_encode({"object": "list", "data": listed}), media_type="application/json")
+
+
+@get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
+async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
+    """Give a persona, or ask the upstream for a model of its own."""
+    if name_in(model) in book_of(request).personas:
+        return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
+    return await _pass_through(request)
+
+
+def _model(persona: str) -> dict[str, Any]:
+    return {"id": persona, "object": "model", "created": 0, "owned_by": "cuebook"}
+
+
+async def _upstream_models(book: Cuebook, headers: Mapping[str, str], *, known: set[str]) -> list[Raw]:
+    """Ask for the upstream's list; empty when it gives none."""
+    request = RelayRequest(method="GET", path="/models", headers=headers, body=b"")
+    try:
+        async with asyncio.timeout(MODELS_WAIT_S):
+            answer = [piece async for piece in book.pass_through(request)]
+        body = b"".join(piece for piece in answer if isinstance(piece, bytes))
+        found = msgspec.json.decode(body, type=_Models).data
+        return [each for each in found if msgspec.json.decode(each, type=_Model).id not in known]
+    except (CuebookError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
+class _Model(Struct):
+    id: str = ""
+
+
+class _Models(Struct):
+    data: list[Raw] = []
+
+
+@route(PASS_THROUGH, http_method=list(HttpMethod), include_in_schema=False, status_code=200)
+async def other(request: AnyRequest) -> ASGIResponse:
+    """Pass what is not ours to answer to the upstream."""
+    return await _pass_through(request)
+
+
+async def _pass_through(request: AnyRequest) -> ASGIResponse:
+    book, scope = book_of(request), request.scope
+    place: Place = scope["state"]["place"]
+    if not book.upstream_url:
+        if place.rest in _OURS:
+            raise MethodNotAllowedException(headers={"allow": _OURS[place.rest]})
+        msg = f"/v1{place.rest}: Cuebook has no such address, and no upstream either; `cuebook serve --upstream URL`"
+        raise NotFound(msg)
+    passed = RelayRequest(
+        method=scope["method"],
+        path=place.rest,
+        headers=_headers(scope["headers"]),
+        body=await request.body(),
+        query=scope["query_string"].decode("ascii"),
+    )
+    return Streamed(request.app.state.running, _passed(book.pass_through(passed)))
+
+
+async def _passed(pieces: AsyncIterator[Head | bytes]) -> AsyncIterator[Start | bytes]:
+    async for piece in pieces:
+        yield piece if isinstance(piece, bytes) else Start(piece.status, encoded(piece.headers.items()))
+
+
+def _headers(raw: Any) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+ROUTES = [chat_completions, models, model_, other]
