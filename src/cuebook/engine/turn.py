@@ -24,6 +24,8 @@ from cuebook.records.turn import Ask, Window
 
 #: How often a decision is made anew when another writer was first, before the caller is told.
 RETRIES = 50
+#: Posts full text may bring a turn, of which a dozen are recalled (measured on LoCoMo: 64 find 78.9 R@10, 400 find 79.4).
+CANDIDATES = 64
 #: Seconds between looks at a lease another process holds.
 POLL_S = 0.05
 
@@ -134,7 +136,7 @@ def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, bud
     whole = min(budget or desk.limits.context_tokens, desk.limits.context_tokens)
     query = read_query(text)
     match = match_expression(query, "{scope}") if desk.recall and text else None
-    search = SearchLook(match=match, terms=query.terms) if match else None
+    search = SearchLook(match=match, terms=query.terms, limit=CANDIDATES) if match else None
     return Look(conversation=conversation, parent=parent, full_tokens=whole, small_tokens=whole // 5, search=search)
 
 

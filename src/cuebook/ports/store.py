@@ -23,7 +23,7 @@ class SearchLook(Struct, frozen=True, kw_only=True):
 
     match: str
     terms: tuple[str, ...]
-    limit: int = 400
+    limit: int = 200
 
 
 class Look(Struct, frozen=True, kw_only=True):

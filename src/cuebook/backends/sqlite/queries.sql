@@ -259,10 +259,11 @@ SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text
 -- How many rows hold a term.
 SELECT count(*) FROM post_text WHERE post_text MATCH :match;
 
--- name: found_post
--- A post as recall needs it.
-SELECT seq, id, role, sender, message, created_at, tokens, parent, body FROM post
-WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+-- name: found_posts
+-- Posts as recall needs them, with what full text holds of each, by seq.
+SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.key FROM json_each(:seqs) j
+CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value
+LEFT JOIN post_text t ON t.rowid = :base + j.value ORDER BY p.seq;
 
 -- name: delete_post_text
 -- Forget the full-text rows of a conversation.
@@ -313,7 +314,3 @@ INSERT INTO post_text (post_text) VALUES ('optimize');
 -- name: conversation_fence
 -- Outdate every lease given out so far.
 UPDATE conversation SET fence = :fence WHERE no = :no;
-
--- name: found_key
--- What full text holds of a post.
-SELECT key FROM post_text WHERE rowid = :rowid;

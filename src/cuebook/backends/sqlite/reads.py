@@ -34,7 +34,7 @@ _TOKENS, _SMALL_TOKENS = 6, 8  # columns of `path_stretch` and `small_stretch`
 _LARGEST = (1 << 63) - 1  # number SQLite can hold
 
 
-def scene(connection: sqlite3.Connection, scope: Scope, look: Look) -> Scene:
+def scene(connection: sqlite3.Connection, scope: Scope, look: Look, counts: search.TermCounts) -> Scene:
     """Read everything a turn decides on, in one snapshot."""
     row = base.find(connection, scope, look.conversation)
     if row is None:
@@ -56,7 +56,7 @@ def scene(connection: sqlite3.Connection, scope: Scope, look: Look) -> Scene:
         summary=summary(connection, row, version) if version else None,
         open_turn=last if last and last.state == "running" else None,
         previous=last.steps[-1].manifest if last and last.steps else None,
-        found=search.search(connection, row, runs, look.search) if look.search else search.NOTHING,
+        found=search.search(connection, row, runs, look.search, counts) if look.search else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
     )
 

@@ -57,6 +57,7 @@ class SqliteStore:
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
+        self._counts = search.TermCounts()
 
     @property
     def commits(self) -> int:
@@ -94,7 +95,7 @@ class SqliteStore:
 
     async def scene(self, scope: Scope, look: Look) -> Scene:
         """Read everything a turn decides on."""
-        return await self._read(lambda c: reads.scene(c, scope, look))
+        return await self._read(lambda c: reads.scene(c, scope, look, self._counts))
 
     async def append(self, scope: Scope, batch: Batch) -> Appended:
         """Store posts, all or none."""
@@ -188,7 +189,7 @@ class SqliteStore:
             row = base.find(c, scope, conversation)
             if row is None:
                 return search.NOTHING
-            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), look)
+            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), look, self._counts)
 
         return await self._read(read)
 
