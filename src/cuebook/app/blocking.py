@@ -3,10 +3,10 @@
 Any thread may call; calls of several threads run at the same time. Parity with `Cuebook` is a test, not a habit.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from cuebook.app.book import Cuebook, Reply
 from cuebook.app.loop import LoopThread
@@ -26,15 +26,25 @@ from cuebook.records.turn import Ask, Turn, Window
 _CLOSED = "the book is not open; use it inside `with BlockingCuebook.open(...) as book:`"
 
 
+T = TypeVar("T")
+
+
 class _Host:
-    """The open book and its loop, while they are."""
+    """The book and, while it is open, its loop."""
 
     def __init__(self, book: Cuebook) -> None:
         self.book = book
         self._loop: LoopThread | None = None
 
-    @property
-    def loop(self) -> LoopThread:
+    def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
+        """Wait for what a method of the book gives."""
+        return self._opened().run(lambda: call(self.book))
+
+    def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
+        """Give what a method of the book yields."""
+        yield from self._opened().iterate(lambda: call(self.book))
+
+    def _opened(self) -> LoopThread:
         if self._loop is None:
             raise CuebookError(_CLOSED)
         return self._loop
@@ -74,49 +84,47 @@ class BlockingConversations:
         idempotency_key: str | None = None,
     ) -> Appended:
         """Store posts made elsewhere, all or none."""
-        return self._host.loop.run(
-            lambda: self._host.book.conversations.append(
+        return self._host.run(
+            lambda book: book.conversations.append(
                 conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
             )
         )
 
     def list(self, *, user: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
         """Conversations, the most recent first."""
-        return self._host.loop.run(lambda: self._host.book.conversations.list(user=user, limit=limit, cursor=cursor))
+        return self._host.run(lambda book: book.conversations.list(user=user, limit=limit, cursor=cursor))
 
     def get(self, conversation: str, *, user: str | None = None) -> Conversation:
         """One conversation. Raises NotFound."""
-        return self._host.loop.run(lambda: self._host.book.conversations.get(conversation, user=user))
+        return self._host.run(lambda book: book.conversations.get(conversation, user=user))
 
     def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
         """One conversation in INTERFACE's shape, with its summary's state."""
-        return self._host.loop.run(lambda: self._host.book.conversations.describe(conversation, user=user))
+        return self._host.run(lambda book: book.conversations.describe(conversation, user=user))
 
     def posts(
         self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
     ) -> Sequence[Post]:
-        """The posts of the head's path, oldest first; with `branches` those of all branches by seq."""
-        return self._host.loop.run(
-            lambda: self._host.book.conversations.posts(conversation, user=user, branches=branches, last=last)
+        """Read the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
+        return self._host.run(
+            lambda book: book.conversations.posts(conversation, user=user, branches=branches, last=last)
         )
 
     def rounds(
         self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
     ) -> Sequence[Round]:
-        """The rounds of the head's path; with `role` those posts only that it sent or got."""
-        return self._host.loop.run(
-            lambda: self._host.book.conversations.rounds(
-                conversation, user=user, role=role, include_failed=include_failed
-            )
+        """Read the rounds of the head's path; with `role` those posts only that it sent or got."""
+        return self._host.run(
+            lambda book: book.conversations.rounds(conversation, user=user, role=role, include_failed=include_failed)
         )
 
     def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head."""
-        return self._host.loop.run(lambda: self._host.book.conversations.move_head(conversation, post, user=user))
+        return self._host.run(lambda book: book.conversations.move_head(conversation, post, user=user))
 
     def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
         """Forget a conversation and everything derived from it. Counts of what went, by kind."""
-        return self._host.loop.run(lambda: self._host.book.conversations.delete(conversation, user=user))
+        return self._host.run(lambda book: book.conversations.delete(conversation, user=user))
 
 
 class BlockingTurns:
@@ -127,19 +135,19 @@ class BlockingTurns:
 
     def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
         """One turn. Raises NotFound."""
-        return self._host.loop.run(lambda: self._host.book.turns.get(conversation, n, user=user))
+        return self._host.run(lambda book: book.turns.get(conversation, n, user=user))
 
     def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
-        """The newest turns, oldest first."""
-        return self._host.loop.run(lambda: self._host.book.turns.last(conversation, user=user, last=last))
+        """Read the newest turns, oldest first."""
+        return self._host.run(lambda book: book.turns.last(conversation, user=user, last=last))
 
     def show(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> dict[str, Any]:
-        """A turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
-        return self._host.loop.run(lambda: self._host.book.turns.show(conversation, n, step=step, user=user))
+        """Show a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
+        return self._host.run(lambda book: book.turns.show(conversation, n, step=step, user=user))
 
     def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
         """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
-        return self._host.loop.run(lambda: self._host.book.turns.replay(conversation, n, step=step, user=user))
+        return self._host.run(lambda book: book.turns.replay(conversation, n, step=step, user=user))
 
 
 class BlockingMemory:
@@ -158,20 +166,20 @@ class BlockingMemory:
         limit: int = 10,
         token_budget: int | None = None,
     ) -> list[Hit]:
-        """Posts that answer a query, best first."""
-        return self._host.loop.run(
-            lambda: self._host.book.memory.search(
+        """Find posts that answer a query, best first."""
+        return self._host.run(
+            lambda book: book.memory.search(
                 query, conversation=conversation, user=user, scopes=scopes, limit=limit, token_budget=token_budget
             )
         )
 
     def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
         """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
-        return self._host.loop.run(lambda: self._host.book.memory.items(conversation, user=user, ended=ended))
+        return self._host.run(lambda book: book.memory.items(conversation, user=user, ended=ended))
 
     def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
-        """The rolling summary that stands for the head's path, or a named version."""
-        return self._host.loop.run(lambda: self._host.book.memory.summary(conversation, user=user, version=version))
+        """Read the rolling summary that stands for the head's path, or a named version."""
+        return self._host.run(lambda book: book.memory.summary(conversation, user=user, version=version))
 
 
 class BlockingCuebook:
@@ -241,19 +249,19 @@ class BlockingCuebook:
 
     def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""
-        return self._host.loop.run(lambda: self._host.book.ask(ask))
+        return self._host.run(lambda book: book.ask(ask))
 
     def stream(self, ask: Ask) -> Iterator[Chunk]:
         """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays."""
-        return self._host.loop.iterate(lambda: self._host.book.stream(ask))
+        return self._host.iterate(lambda book: book.stream(ask))
 
     def assemble(self, ask: Ask) -> Window:
         """Build the prompt an ask would get. No model is called and nothing is stored."""
-        return self._host.loop.run(lambda: self._host.book.assemble(ask))
+        return self._host.run(lambda book: book.assemble(ask))
 
     def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
-        """The same, with the reply's `metadata`."""
-        return self._host.loop.run(lambda: self._host.book.assemble_with_metadata(ask))
+        """Do the same, with the reply's `metadata`."""
+        return self._host.run(lambda book: book.assemble_with_metadata(ask))
 
     def append(
         self,
@@ -272,23 +280,26 @@ class BlockingCuebook:
 
     def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled."""
-        return self._host.loop.run(lambda: self._host.book.settle(conversation=conversation, timeout=timeout))
+        return self._host.run(lambda book: book.settle(conversation=conversation, timeout=timeout))
 
     def work(self) -> int:
         """Do the work behind that is due now, once; answers with how much was done."""
-        return self._host.loop.run(lambda: self._host.book.work())
+        return self._host.run(lambda book: book.work())
 
     def check(self) -> dict[str, Any]:
         """Whether store and model are ready, and what they are."""
-        return self._host.loop.run(lambda: self._host.book.check())
+        return self._host.run(lambda book: book.check())
 
     @property
     def upstream_url(self) -> str | None:
         """The upstream's address, None without one."""
-        return self._host.book.upstream_url
+        return self._host.book.upstream_url  # known while the book is open
 
     @property
     def personas(self) -> list[str]:
         """Ids of the personas."""
-        self._host.loop  # noqa: B018  # says clearly that the book is closed
-        return self._host.book.personas
+        return self._host.run(_personas)
+
+
+async def _personas(book: Cuebook) -> list[str]:
+    return book.personas

@@ -1,0 +1,240 @@
+"""Whether a book can work here: each thing it stands on looked at, nothing changed, and what to do where it fails."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cuebook.app.compose import environment_key
+from cuebook.app.load import load_compaction, load_config, load_personas
+from cuebook.backends.openai import HttpUpstream
+from cuebook.backends.sqlite.connect import MEMORY, REVISION
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.config import Config
+from cuebook.errors import CuebookError, InvalidInput
+from cuebook.ports.model import RelayRequest
+
+State = Literal["ok", "warn", "fail"]
+
+PYTHON = (3, 11)
+#: Full-text search with the statements we use, and RETURNING (3.35) behind ON CONFLICT.
+SQLITE = (3, 35)
+#: Free disk under which we warn, and under which writing is about to fail.
+LOW_BYTES, NO_BYTES = 1 << 30, 64 << 20
+#: File systems whose locks SQLite's write-ahead log cannot trust ("all processes must be on the same host computer").
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"}
+)
+PATIENCE_S = 5.0
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing looked at. `advice` says what to do about a warning or a failure."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+async def examine(
+    where: str | Path | None = None, *, arguments: Mapping[str, Any] | None = None
+) -> AsyncIterator[Check]:
+    """Look at everything, in the order in which things depend on each other. Nothing is made and nothing migrated."""
+    for check in (_python(), _sqlite()):
+        yield check
+    try:
+        config = load_config(where, arguments=arguments)
+    except InvalidInput as error:
+        yield Check(name="settings", state="fail", found=str(error), advice="the rest could not be looked at")
+        return
+    origins = {origin for origin in config.origins.values() if not origin.startswith("environment")}
+    yield Check(
+        name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
+    )
+    for check in (_personas(config), _presets(config)):
+        yield check
+    for check in _folder(config):
+        yield check
+    yield await _store(config)
+    async for check in _models(config):
+        yield check
+
+
+# ---- the machine ----------------------------------------------------------------------------------------------------
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    enough = sys.version_info[:2] >= PYTHON
+    advice = "" if enough else "install Python 3.11 or newer"
+    return Check(name="python", state="ok" if enough else "fail", found=version, advice=advice)
+
+
+def _sqlite() -> Check:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < SQLITE:
+        advice = "use a Python built with SQLite 3.35 or newer"
+        return Check(name="sqlite", state="fail", found=version, advice=advice)
+    try:
+        with closing(sqlite3.connect(MEMORY)) as connection:
+            connection.execute("CREATE VIRTUAL TABLE looked USING fts5(text)")
+    except sqlite3.OperationalError as error:
+        advice = "use a Python whose SQLite has FTS5"
+        return Check(name="sqlite", state="fail", found=f"{version} without full-text search ({error})", advice=advice)
+    return Check(name="sqlite", state="ok", found=f"{version} with full-text search")
+
+
+# ---- the project ----------------------------------------------------------------------------------------------------
+
+
+def _personas(config: Config) -> Check:
+    try:
+        personas, default = load_personas(config)
+    except InvalidInput as error:
+        return Check(name="personas", state="fail", found=str(error))
+    return Check(name="personas", state="ok", found=f"{', '.join(sorted(personas))}; default {default}")
+
+
+def _presets(config: Config) -> Check:
+    try:
+        compaction = load_compaction(config)
+    except InvalidInput as error:
+        return Check(name="presets", state="fail", found=str(error))
+    found = f"profiles {', '.join(sorted(compaction.profiles))}; default {compaction.default}"
+    return Check(name="presets", state="ok", found=found)
+
+
+def _database(config: Config) -> Path | None:
+    """Give the store's file, None for one in memory or one that is no file."""
+    url = config.settings.store.url.removeprefix("sqlite:///")
+    return None if url == MEMORY or "://" in url else Path(config.folder) / url
+
+
+def _folder(config: Config) -> Iterator[Check]:
+    file = _database(config)
+    if file is None:
+        return
+    folder = next(each for each in (file.parent, *file.parent.absolute().parents) if each.exists())
+    shown = str(folder.absolute())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        yield Check(
+            name="folder",
+            state="fail",
+            found=f"{shown} cannot be written",
+            advice="change its permissions, or store.url",
+        )
+        return
+    system = _file_system(folder.resolve())
+    if system in NETWORK:
+        advice = "SQLite is not safe on a network file system with several machines; put store.url on a local disk"
+        yield Check(name="folder", state="warn", found=f"{shown} lies on {system}", advice=advice)
+    else:
+        yield Check(name="folder", state="ok", found=f"{shown} can be written")
+    free = shutil.disk_usage(folder).free
+    state: State = "fail" if free < NO_BYTES else "warn" if free < LOW_BYTES else "ok"
+    yield Check(
+        name="disk", state=state, found=f"{free / (1 << 30):,.1f} GB free", advice="" if state == "ok" else "make room"
+    )
+
+
+def _file_system(folder: Path) -> str:
+    """Give the type of the file system a folder lies on; empty where the machine does not tell (no /proc)."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    found = ("", "")
+    for line in mounts:
+        fields = line.split(" ")
+        if len(fields) > 2:
+            point = fields[1].replace("\\040", " ")
+            if folder.is_relative_to(point) and len(point) >= len(found[0]):
+                found = (point, fields[2])
+    return found[1]
+
+
+async def _store(config: Config) -> Check:
+    file = _database(config)
+    if file is not None and not file.exists():
+        return Check(name="store", state="ok", found=f"{file} is not made yet; the first conversation makes it")
+    try:
+        schema = _schema(file) if file is not None else REVISION
+        if schema and schema < REVISION:
+            return Check(
+                name="store",
+                state="warn",
+                found=f"{file} has schema {schema}",
+                advice=f"the next command brings it to {REVISION}; copy it first",
+            )
+        store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
+        try:
+            held = await store.check()
+        finally:
+            await store.aclose()
+    except CuebookError as error:
+        return Check(name="store", state="fail", found=str(error))
+    if held["integrity"] != "ok":
+        advice = "stop everything that uses it and restore a copy"
+        return Check(name="store", state="fail", found=f"{held['path']} is damaged: {held['integrity']}", advice=advice)
+    counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or REVISION}, intact"
+    return Check(name="store", state="ok", found=counts)
+
+
+def _schema(file: Path) -> str:
+    """Read a database's revision without changing anything; empty where it cannot be told."""
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+    except (sqlite3.Error, TypeError):
+        return ""
+
+
+# ---- models ---------------------------------------------------------------------------------------------------------
+
+
+async def _models(config: Config) -> AsyncIterator[Check]:
+    model, upstream = config.settings.model, config.settings.upstream
+    if model.provider == "none" and not upstream.url:
+        advice = "set [model] in cuebook.toml, or start `cuebook serve --upstream URL`"
+        yield Check(
+            name="model", state="warn", found="none: answers are what memory holds, plainly labelled", advice=advice
+        )
+    if model.provider != "none" and not model.name:
+        yield Check(name="model", state="fail", found="model.name is empty", advice="say which model answers")
+    elif model.provider != "none":
+        yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at {model.base_url}")
+    if upstream.url:
+        yield await _reach("upstream", upstream.url, upstream.api_key_env, upstream.url)
+
+
+async def _reach(name: str, url: str, key: str, shown: str) -> Check:
+    """Ask a server for its models."""
+    request = RelayRequest(method="GET", path="/models", headers={}, body=b"")
+    try:
+        server = HttpUpstream(url, api_key_env=key, connect_timeout_s=PATIENCE_S, read_timeout_s=PATIENCE_S)
+        try:
+            answer = await asyncio.wait_for(server.send(request), PATIENCE_S)
+            await answer.aclose()
+        finally:
+            await server.aclose()
+    except TimeoutError:
+        return Check(
+            name=name, state="fail", found=f"{shown} did not answer within {PATIENCE_S:g} s", advice="is it running?"
+        )
+    except CuebookError as error:
+        return Check(name=name, state="fail", found=str(error), advice="check the address")
+    if answer.status in (401, 403):
+        held = f"the key in {key} is refused" if key and environment_key(key) else f"no key in {key or 'api_key_env'}"
+        advice = (
+            "requests that bring their own key may still work" if name == "upstream" else f"set {key or 'api_key_env'}"
+        )
+        return Check(name=name, state="warn", found=f"{shown} answers, but {held}", advice=advice)
+    return Check(name=name, state="ok", found=f"{shown} answers")

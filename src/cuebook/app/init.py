@@ -1,0 +1,50 @@
+"""What a new project directory holds; nothing that was there is overwritten unasked."""
+
+from pathlib import Path
+
+from cuebook.errors import BackendError, Conflict
+
+#: The template of each file, in this folder; `gitignore` has no dot, so that it ignores nothing here.
+FILES = {
+    "cuebook.toml": "cuebook.toml",
+    "config/metaprompt-presets.json": "config/metaprompt-presets.json",
+    "personas/helper.json": "personas/helper.json",
+    ".gitignore": "gitignore",
+}
+_TEMPLATES = Path(__file__).with_name("project")
+_GITIGNORE = ".gitignore"
+
+
+def init_project(folder: Path, *, force: bool = False) -> list[Path]:
+    """Make a project directory; answers with the files written. A .gitignore that is there gets our lines added.
+
+    Raises Conflict naming a file that is there already, unless `force` overwrites; BackendError where it cannot write.
+    """
+    texts = {folder / name: (_TEMPLATES / template).read_text("utf-8") for name, template in FILES.items()}
+    ignored = folder / _GITIGNORE
+    try:
+        if folder.exists() and not folder.is_dir():
+            msg = f"{str(folder)!r} is a file; name a folder"
+            raise Conflict(msg)
+        taken = [file for file in texts if file.exists() and file != ignored]
+        if taken and not force:
+            msg = f"{str(taken[0])!r} is there already; name another folder, or overwrite it with --force"
+            raise Conflict(msg)
+        if ignored.exists():
+            texts[ignored] = _added(ignored.read_text("utf-8"), texts[ignored])
+        for file, text in texts.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8", newline="\n")
+    except OSError as error:
+        msg = f"{error.filename or str(folder)!r} cannot be written ({error.strerror}); name a place that can"
+        raise BackendError(msg) from error
+    return list(texts)
+
+
+def _added(present: str, ours: str) -> str:
+    """Add those of our lines that are not there."""
+    have = set(present.splitlines())
+    missing = [line for line in ours.splitlines() if line not in have]
+    if not missing:
+        return present
+    return present + ("" if present.endswith("\n") or not present else "\n") + "\n".join(missing) + "\n"

@@ -1,0 +1,229 @@
+"""Which form a file has, told from what it holds; a file of no form known here gives one error naming the place."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cuebook.app.transcripts.locomo import is_sample, read_sample
+from cuebook.app.transcripts.posts import given, id_of, read_messages, read_posts
+from cuebook.app.transcripts.transcript import Place, Transcript, kind_of
+from cuebook.errors import InvalidInput
+from cuebook.records.portable import conversation_from_dict
+
+FORMAT = "cuebook.transcript/1"
+_KNOWN = "OpenAI messages (JSON or JSONL), a Cuebook export, posts, a TaskWeaver conversation, or LoCoMo"
+_YAML = (".yaml", ".yml")
+
+
+def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
+    """Read every conversation of a file (a Path) or of a text (a str); `name` stands for the text's file in errors.
+
+    A conversation that names no id gets the file's name. Raises InvalidInput naming file and place.
+    """
+    name = name or (source.name if isinstance(source, Path) else "the text")
+    text = _text_of(source) if isinstance(source, Path) else source.removeprefix("\ufeff")
+    place = Place(name)
+    if not text.strip():
+        place.refuse("is empty")
+    stem = Path(name).stem or "import"
+    document, lines = _parse(text, place)
+    if lines is None:
+        return _several(document, place, stem)
+    if _is_message(lines[0][1]) or "sendFrom" in lines[0][1]:
+        return [_lines(lines, place, stem)]
+    return [each for n, (line, value) in enumerate(lines, 1) for each in _one(value, line, f"{stem}-{n}")]
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        raise InvalidInput(msg, where=str(file)) from error
+    except UnicodeDecodeError as error:
+        wrong = f"byte {error.start} is {error.object[error.start]:#04x}"
+        msg = f"{file.name}: is no UTF-8 text ({wrong}); save it as UTF-8"
+        raise InvalidInput(msg, where=file.name) from error
+
+
+# ---- the syntax -----------------------------------------------------------------------------------------------------
+
+
+def _parse(text: str, place: Place) -> tuple[Any, list[tuple[Place, Mapping[str, Any]]] | None]:
+    """Parse the document, or the lines of JSONL with their places."""
+    if place.file.lower().endswith(_YAML):
+        return _yaml(text, place), None
+    try:
+        return _json(text), None
+    except (ValueError, RecursionError) as error:
+        first = text.lstrip().partition("\n")[0]
+        if _is_object(first):
+            return None, _json_lines(text, place)
+        if not text.lstrip().startswith(("{", "[")):
+            place.refuse(f"is no JSON ({error}); known are {_KNOWN}")
+        place.refuse(f"is broken JSON ({error})")
+
+
+def _json(text: str) -> Any:
+    return json.loads(text, parse_constant=_no_number)
+
+
+def _no_number(name: str) -> None:
+    msg = f"{name} is no JSON"
+    raise ValueError(msg)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(_json(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _json_lines(text: str, place: Place) -> list[tuple[Place, Mapping[str, Any]]]:
+    lines: list[tuple[Place, Mapping[str, Any]]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            here = Place(place.file, f"line {number}")
+            try:
+                value = _json(line)
+            except (ValueError, RecursionError) as error:
+                here.refuse(f"is broken JSON ({error})")
+            lines.append((here, here.mapping(value)))
+    return lines
+
+
+def _yaml(text: str, place: Place) -> Any:
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:
+        place.refuse("is YAML, and PyYAML is not installed; install pyyaml, or save it as JSON")
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        place.refuse(f"is broken YAML ({' '.join(str(error).split())})")
+
+
+# ---- the form -------------------------------------------------------------------------------------------------------
+
+
+def _is_message(value: object) -> bool:
+    return isinstance(value, Mapping) and "role" in value and "sendFrom" not in value
+
+
+def _several(document: Any, place: Place, stem: str) -> list[Transcript]:
+    if not isinstance(document, list):
+        return _one(document, place, stem)
+    if not document:
+        place.refuse("is an empty list")
+    if _is_message(document[0]):
+        return [_openai({"messages": document}, place, stem, bare=True)]
+    if isinstance(document[0], Mapping) and "sendFrom" in document[0]:
+        return [_posts({"posts": document}, place, stem, bare=True)]
+    return [each for n, value in enumerate(document) for each in _one(value, place.at(n), f"{stem}-{n + 1}")]
+
+
+def _one(value: object, place: Place, stem: str) -> list[Transcript]:
+    if not isinstance(value, Mapping):
+        place.refuse(f"expected an object or a list, got {kind_of(value)}; known are {_KNOWN}")
+    if is_sample(value):
+        return [read_sample(value, place, stem)]
+    if isinstance(value.get("messages"), list):
+        return [_openai(value, place, stem)]
+    if isinstance(value.get("posts"), list):
+        return [_posts(value, place, stem)]
+    if isinstance(value.get("rounds"), list):
+        return [_taskweaver(value, place, stem)]
+    if _is_message(value):
+        return [_openai({"messages": [value]}, place, stem, bare=True)]
+    return _unknown(value, place)
+
+
+def _unknown(value: Mapping[str, Any], place: Place) -> NoReturn:
+    keys = ", ".join(map(str, list(value)[:6])) or "nothing"
+    place.refuse(f"is no transcript known here (it holds {keys}); known are {_KNOWN}")
+
+
+def _lines(lines: list[tuple[Place, Mapping[str, Any]]], place: Place, stem: str) -> Transcript:
+    values, places = [value for _, value in lines], [here for here, _ in lines]
+    if _is_message(values[0]):
+        return Transcript(conversation=stem, posts=tuple(read_messages(values, places)), source="OpenAI messages")
+    return _posts({"posts": values}, Place(place.file), stem, bare=True)
+
+
+def _openai(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = False) -> Transcript:
+    inside = place if bare else place.at("messages")
+    values = value["messages"]
+    if not values:
+        inside.refuse("is an empty list")
+    return Transcript(
+        conversation=_named(value, place, "conversationId", "conversation_id", "id") or stem,
+        posts=tuple(read_messages(values, [inside.at(n) for n in range(len(values))])),
+        source="OpenAI messages",
+        user=_named(value, place, "userId", "user"),
+        persona=_named(value, place, "personaId", "persona"),
+        title=_named(value, place, "title") or "",
+    )
+
+
+def _posts(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = False) -> Transcript:
+    """Our export, the demo's form, and the body of `POST …/posts`."""
+    inside = place if bare else place.at("posts")
+    shape = value.get("format", FORMAT)
+    if shape != FORMAT:
+        place.at("format").refuse(f"{shape!r} is not known here; this version reads {FORMAT}; upgrade cuebook")
+    values = value["posts"]
+    if not values:
+        inside.refuse("is an empty list")
+    posts = tuple(read_posts(values, inside))
+    about = place.at("conversation").mapping(value.get("conversation") or {})
+    here = place.at("conversation") if about else place
+    about = about or value
+    return Transcript(
+        conversation=_named(about, here, "conversationId", "id") or stem,
+        posts=posts,
+        source="a Cuebook export" if "format" in value else "posts",
+        user=_named(about, here, "userId", "user"),
+        persona=_named(about, here, "personaId", "persona"),
+        title=_named(about, here, "title") or "",
+        parents=_parents(values, [id_of(post) for post in posts], inside),
+        head=_named(about, here, "head"),
+    )
+
+
+def _parents(values: list[Mapping[str, Any]], ids: list[str], place: Place) -> dict[str, str | None]:
+    """Read the parents of a tree; nothing where each post follows the one before."""
+    previous = [None, *ids[:-1]]
+    parents: dict[str, str | None] = {}
+    for n, (value, id_, before) in enumerate(zip(values, ids, previous, strict=True)):
+        parent = place.at(n).at("parent").name(value["parent"]) if "parent" in value else before
+        if parent is not None and parent not in parents and n:
+            place.at(n).at("parent").refuse(f"no post {parent!r} stands before this one")
+        parents[id_] = parent
+    return parents if any(parents[id_] != before for id_, before in zip(ids, previous, strict=True)) else {}
+
+
+def _taskweaver(value: Mapping[str, Any], place: Place, stem: str) -> Transcript:
+    try:
+        read = conversation_from_dict(value, where=place.path)
+    except InvalidInput as error:
+        msg = f"{place.file}: {error}"
+        raise InvalidInput(msg, where=error.where) from error
+    found = [post for round_ in read.rounds for post in round_.posts]
+    if not found:
+        place.at("rounds").refuse("no round holds a post")
+    return Transcript(
+        conversation=read.conversation.id or stem,
+        posts=tuple(given(post) for post in found),
+        source="TaskWeaver",
+        user=read.conversation.user,
+        persona=read.conversation.persona,
+    )
+
+
+def _named(value: Mapping[str, Any], place: Place, *keys: str) -> str | None:
+    for key in keys:
+        if value.get(key) is not None:
+            return place.at(key).name(value[key])
+    return None

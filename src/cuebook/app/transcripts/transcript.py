@@ -1,0 +1,106 @@
+"""What a foreign transcript is once it is read, and how its fields are read, each error naming file and place."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from msgspec import Struct
+
+from cuebook.engine.drafts import Posted, check_text
+from cuebook.errors import InvalidInput
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A question a transcript comes with, and the ids of the posts that answer it."""
+
+    text: str
+    evidence: tuple[str, ...]
+    category: str = ""
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """A conversation made elsewhere. Each post has an id; the same file gives the same ids every time it is read."""
+
+    conversation: str
+    posts: tuple[Posted | Mapping[str, Any], ...]
+    source: str  # the form it was read from
+    user: str | None = None
+    persona: str | None = None
+    title: str = ""
+    questions: tuple[Question, ...] = ()
+    parents: Mapping[str, str | None] = {}  # where posts do not simply follow each other: id -> the parent's id
+    head: str | None = None
+
+
+class Place:
+    """A place in a file: whatever is wrong there is said with its path."""
+
+    def __init__(self, file: str, path: str = "") -> None:
+        self.file = file
+        self.path = path
+
+    def at(self, key: str | int) -> "Place":
+        """Name a field, or a member of a list."""
+        if isinstance(key, int):
+            return Place(self.file, f"{self.path}[{key}]")
+        return Place(self.file, f"{self.path}.{key}" if self.path else key)
+
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise InvalidInput naming file and place."""
+        msg = f"{self.file}: {self.path}: {problem}" if self.path else f"{self.file}: {problem}"
+        raise InvalidInput(msg, where=self.path or self.file)
+
+    def mapping(self, value: object) -> Mapping[str, Any]:
+        """Read an object."""
+        if not isinstance(value, Mapping):
+            self.refuse(f"expected an object, got {kind_of(value)}")
+        return value
+
+    def sequence(self, value: object) -> list[Any]:
+        """Read a list."""
+        if not isinstance(value, list):
+            self.refuse(f"expected a list, got {kind_of(value)}")
+        return value
+
+    def text(self, value: object, default: str | None = None) -> str:
+        """Read a string a store can keep; null is `default`, if there is one."""
+        if value is None and default is not None:
+            return default
+        if not isinstance(value, str):
+            self.refuse(f"expected a string, got {kind_of(value)}")
+        self.check(value)
+        return value
+
+    def name(self, value: object) -> str | None:
+        """Read an id or a name: a string or a whole number, None where there is none."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        return self.text(value, "") or None
+
+    def check(self, text: str) -> None:
+        """Refuse NUL and lone surrogates."""
+        try:
+            check_text(text, self.path)
+        except InvalidInput as error:
+            self.refuse(str(error).removeprefix(f"{self.path}: "))
+
+    def time(self, value: object) -> float | None:
+        """Read a time as Unix seconds: a number of them, or ISO 8601 (UTC where it names no zone)."""
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        try:
+            read = datetime.fromisoformat(value) if isinstance(value, str) else None
+        except ValueError:
+            read = None
+        if read is None:
+            self.refuse(f"expected a time like 2026-03-01T09:30:00Z or Unix seconds, got {value!r}")
+        return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+
+
+def kind_of(value: object) -> str:
+    """Name a JSON value's kind in words."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

@@ -1,0 +1,83 @@
+"""Transcripts for others: our own export, which holds every branch, OpenAI messages, and TaskWeaver's JSON and YAML."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from cuebook.app import shapes
+from cuebook.app.transcripts.sniff import FORMAT
+from cuebook.errors import InvalidInput
+from cuebook.records import portable
+from cuebook.records.conversation import Conversation, Post, Round
+from cuebook.records.openai_messages import write_message
+
+Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def write_transcript(
+    conversation: Conversation,
+    *,
+    posts: Sequence[Post] = (),
+    rounds: Sequence[Round] = (),
+    form: Format = "cuebook",
+    one_line: bool = False,
+) -> str:
+    """Write a conversation as text that ends its last line.
+
+    `cuebook` wants the posts of all branches, `openai` those of the head's path, TaskWeaver's forms want the rounds;
+    `one_line` makes a line of JSONL. Raises InvalidInput where PyYAML is missing.
+    """
+    if form == "cuebook":
+        return _own(conversation, posts, one_line=one_line)
+    if form == "openai":
+        messages = [_wire(post, conversation.user) for post in posts]
+        about = {"id": conversation.id, "user": conversation.user}
+        return _dump({key: value for key, value in about.items() if value} | {"messages": messages}, one_line=one_line)
+    document = portable.conversation_to_dict(portable.Transcript(conversation=conversation, rounds=tuple(rounds)))
+    return _yaml(document) if form == "taskweaver-yaml" else _dump(document, one_line=one_line)
+
+
+def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -> str:
+    """Our own form: a line for each post, so that a diff of two exports reads well."""
+    ids = shapes.ids_of(posts)
+    about = shapes.conversation(conversation, head=ids.get(conversation.head))
+    head = {"format": FORMAT, "conversation": about}
+    lines = [_post(post, ids) for post in posts]
+    if one_line:
+        return _dump(head | {"posts": lines}, one_line=True)
+    body = ",\n".join(_dump(line, one_line=True).rstrip("\n") for line in lines)
+    return f'{_dump(head, one_line=True).rstrip()[:-1]}, "posts": [\n{body}\n]}}\n'
+
+
+def _post(post: Post, ids: dict[int, str]) -> dict[str, Any]:
+    shown = shapes.post(post, ids)
+    shown["attachments"] = [_part(portable.part_to_dict(part)) for part in post.parts]
+    if post.wire is not None:
+        shown["wire"] = msgspec.json.decode(post.wire)
+    if post.state == "complete":
+        del shown["state"]
+    return {key: value for key, value in shown.items() if value not in ("", []) or key in ("id", "sendFrom")}
+
+
+def _part(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key not in ("id", "extra") or value not in ("", None)}
+
+
+def _wire(post: Post, user: str | None) -> Any:
+    return msgspec.json.decode(post.wire or write_message(post, user=user))
+
+
+def _dump(value: object, *, one_line: bool) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=None if one_line else 1) + "\n"
+
+
+def _yaml(document: dict[str, Any]) -> str:
+    try:
+        import yaml  # type: ignore[import-untyped]
+    except ImportError as error:
+        msg = "taskweaver-yaml needs PyYAML, which is not installed; install pyyaml, or export as taskweaver-json"
+        raise InvalidInput(msg, where="format") from error
+    return str(yaml.safe_dump(document, allow_unicode=True, sort_keys=False))

@@ -1,0 +1,130 @@
+"""`cuebook chat`: talk in a terminal, or line by line through a pipe."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+import typer
+
+from cuebook.app import shapes
+from cuebook.app.blocking import BlockingCuebook
+from cuebook.cli import screen
+from cuebook.cli.group import command, new_app
+from cuebook.cli.state import State
+from cuebook.cli.window import draw
+from cuebook.errors import CuebookError, NotFound
+from cuebook.records.turn import Ask, Window
+
+app = new_app()
+
+HELP = "/show shows what the last prompt held, /quit ends, Ctrl-C stops an answer"
+
+
+@command(
+    app, "cuebook chat", "cuebook chat --conversation c1 --user ann", 'echo "Where did we leave off?" | cuebook chat'
+)
+def chat(
+    state: State,
+    *,
+    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Begun or gone on with.")] = "chat",
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Who you are.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answers.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Which presets hold.")] = None,
+) -> None:
+    """Talk. Everything is remembered: the same conversation goes on next time, however long it gets.
+
+    In a pipe each line of the input is a message. Lines of your own: /show, /help, /quit.
+    """
+    ask = Ask("", conversation, user=user, persona=persona, mode=mode)
+    with state.open(worker=True) as book:
+        talk = _Talk(book, ask, json=state.json)
+        if screen.on_terminal() and not state.json:
+            _greet(book, ask)
+            _converse(talk, _typed(user or "you"))
+        else:
+            for line in sys.stdin:
+                if not talk.hear(line):
+                    break
+
+
+def _greet(book: BlockingCuebook, ask: Ask) -> None:
+    model = book.check()["model"]
+    try:
+        known = f"{book.conversations.get(ask.conversation, user=ask.user).last_seq:,} posts"
+    except NotFound:
+        known = "new"
+    who = ask.persona or book.config.settings.persona.default or "assistant"
+    screen.heading(f"{ask.conversation} ({known}) · {who} · {model}")
+    screen.say(HELP)
+
+
+def _typed(prompt: str) -> Iterator[str]:
+    with contextlib.suppress(ImportError):  # line editing and history, where Python was built with it
+        import readline  # noqa: F401
+    while True:
+        try:
+            yield input(f"\n{screen.line_of(prompt)}> ")
+        except EOFError:
+            screen.say()
+            return
+
+
+def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
+    """Go on after an error and after a stopped answer."""
+    for line in lines:
+        try:
+            if not talk.hear(line):
+                return
+        except CuebookError as error:
+            screen.say()
+            screen.complain(str(error))
+        except KeyboardInterrupt:
+            screen.say("\n(stopped; what had come is kept)")
+
+
+class _Talk:
+    """What is said in one run of the command."""
+
+    def __init__(self, book: BlockingCuebook, ask: Ask, *, json: bool) -> None:
+        self._book = book
+        self._ask = ask
+        self._json = json
+        self._window: Window | None = None
+
+    def hear(self, line: str) -> bool:
+        """Take a line: a command or a message. False ends the talk."""
+        text = line.strip()
+        if text == "/quit":
+            return False
+        if text == "/help":
+            screen.say(HELP)
+        elif text == "/show":
+            self._show()
+        elif text and self._json:
+            self._answer_json(text)
+        elif text:
+            self._answer(text)
+        return True
+
+    def _answer(self, text: str) -> None:
+        for chunk in self._book.stream(msgspec.structs.replace(self._ask, text=text)):
+            self._window = chunk.window or self._window
+            if chunk.type == "text_delta":
+                screen.say(chunk.text, end="")
+        screen.say()
+
+    def _answer_json(self, text: str) -> None:
+        reply = self._book.ask(msgspec.structs.replace(self._ask, text=text))
+        self._window = reply.window
+        answer = {"text": reply.text, "textPlain": reply.text_plain, "conversationId": reply.conversation}
+        screen.say_json(answer | {"turn": reply.turn, "metadata": reply.metadata}, compact=True)
+
+    def _show(self) -> None:
+        if self._window is None:
+            screen.say("no prompt yet; say something first")
+        elif self._json:
+            screen.say_json(shapes.window(self._window), compact=True)
+        else:
+            draw(shapes.window(self._window))

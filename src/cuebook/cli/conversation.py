@@ -1,0 +1,237 @@
+"""`cuebook conversation`: list, show, import, export, delete."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app import shapes
+from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
+from cuebook.app.transcripts.write import Format
+from cuebook.cli import screen
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.state import State
+from cuebook.errors import InvalidInput
+
+app = new_app("List, show, import, export and delete conversations.")
+
+#: Conversations read at a time where all are wanted.
+PAGE = 200
+
+
+@command(app, "cuebook conversation list", "cuebook conversation list --user ann --limit 5", name="list")
+def list_(
+    state: State,
+    *,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on after a page.")] = None,
+) -> None:
+    """List conversations, the most recent first."""
+    with state.open() as book:
+        page = book.conversations.list(user=user, limit=limit, cursor=cursor)
+    if state.json:
+        items = [shapes.conversation(each) for each in page.items]
+        screen.say_json({"items": items} | ({"next": page.cursor} if page.cursor else {}))
+        return
+    if not page.items:
+        screen.say("no conversations yet; `cuebook chat` begins one, `cuebook conversation import FILE` brings one")
+        return
+    rows = [
+        (
+            each.id,
+            each.user or "",
+            each.persona or "",
+            f"{each.last_seq:,}",
+            f"{each.turns:,}",
+            _minute(each.updated_at),
+        )
+        for each in page.items
+    ]
+    screen.table(("conversation", "user", "persona", "posts", "turns", "changed"), rows, right=("posts", "turns"))
+    if page.cursor:
+        screen.say(f"there are more: --cursor {page.cursor}")
+
+
+@command(app, "cuebook conversation show c1", "cuebook conversation show c1 --last 20 --json", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last posts.")] = None,
+    branches: Annotated[bool, typer.Option("--branches", help="All branches, by number.")] = False,
+    user: User = None,
+) -> None:
+    """Show a conversation: who said what when."""
+    with state.open() as book:
+        about = book.conversations.describe(conversation, user=user)
+        posts = book.conversations.posts(conversation, user=user, branches=branches, last=last)
+    ids = shapes.ids_of(posts)
+    if state.json:
+        screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]})
+        return
+    speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
+    screen.heading(f"{conversation} · posts {about['lastSeq']:,} · turns {about['turns']:,}" + (speakers and f" · {speakers}"))
+    for post in posts:
+        branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
+        half = " (cut off)" if post.state == "interrupted" else ""
+        screen.heading(f"\n{post.seq} {post.sender} {_minute(post.created_at)}{branch}{half}".strip())
+        said = [post.message] if post.message else []
+        said += [f"[{part.type}] {part.content}" for part in post.parts if part.content not in ("", post.message)]
+        screen.say("\n".join(said))
+
+
+@command(
+    app,
+    "cuebook conversation import chat.json",
+    "cuebook conversation import messages.jsonl --conversation c1 --user ann",
+    "cuebook conversation export --all | cuebook -C copy conversation import -",
+    name="import",
+)
+def import_(
+    state: State,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Files; - reads from the pipe.", show_default=False)
+    ],
+    *,
+    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="The name it gets.")] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Whose it is.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answered in it.")] = None,
+) -> None:
+    """Store transcripts made elsewhere. The same file again stores only what is new.
+
+    It reads OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message or a conversation on each line), our
+    own export, posts as `POST /api/conversations/{id}/posts` takes them, TaskWeaver's JSON and YAML, and LoCoMo.
+    """
+    found = [each for file in files for each in _read(file)]
+    if conversation is not None and len(found) > 1:
+        msg = f"--conversation names one conversation, and there are {len(found)} here; leave it out"
+        raise InvalidInput(msg, where="conversation")
+    done = []
+    with state.open() as book:
+        for each in found:
+            done.append(_store(book, each, conversation or each.conversation, user, persona))
+            if not state.json:
+                left = f"; {done[-1]['leftOut']:,} posts of other beginnings left out" if done[-1]["leftOut"] else ""
+                told = f"{done[-1]['stored']:,} of {len(each.posts):,} posts new"
+                screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source}){left}")
+    if state.json:
+        screen.say_json({"items": done})
+    elif any(each["stored"] for each in done):
+        screen.say("`cuebook settle` makes summaries of it now; chat and serve do it by themselves")
+
+
+def _read(file: str) -> list[Transcript]:
+    if file == "-":
+        return read_transcripts(sys.stdin.read(), name="stdin")
+    return read_transcripts(Path(file))
+
+
+def _store(
+    book: BlockingCuebook, transcript: Transcript, name: str, user: str | None, persona: str | None
+) -> dict[str, Any]:
+    with screen.progress(f"importing {name}", len(transcript.posts)) as advance:
+        for so_far in store_transcript(book, transcript, conversation=name, user=user, persona=persona):
+            advance(so_far.done)
+    return {
+        "conversationId": name,
+        "posts": so_far.done,
+        "stored": so_far.stored,
+        "leftOut": so_far.left_out,
+        "lastSeq": so_far.last_seq,
+    }
+
+
+@command(
+    app,
+    "cuebook conversation export c1 > c1.json",
+    "cuebook conversation export c1 --format openai -o messages.json",
+    "cuebook conversation export --all -o everything.jsonl",
+    name="export",
+)
+def export(
+    state: State,
+    conversations: Annotated[
+        list[str] | None, typer.Argument(metavar="[CONVERSATION]...", help="Ids.", show_default=False)
+    ] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Every conversation.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="Our own form holds every branch.")] = "cuebook",
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+    user: User = None,
+) -> None:
+    """Write conversations for a backup or for other programs; several become JSONL, one on each line."""
+    if bool(conversations) == all_:
+        msg = "name conversations, or all with --all"
+        raise typer.BadParameter(msg, param_hint="CONVERSATION")
+    with state.open() as book:
+        names = list(conversations or _every(book, user))
+        if form == "taskweaver-yaml" and len(names) != 1:
+            msg = f"--format taskweaver-yaml holds one conversation, and there are {len(names)} here; export each alone"
+            raise InvalidInput(msg, where="format")
+        one_line = len(names) != 1 or all_
+        with screen.progress("exporting", len(names)) as advance:
+            texts = []
+            for number, name in enumerate(names, 1):
+                texts.append(_write(book, name, form, user=user, one_line=one_line))
+                advance(number)
+    if output is None:
+        sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
+        return
+    output.write_text("".join(texts), "utf-8")
+    if state.json:
+        screen.say_json({"file": str(output), "conversations": len(names)})
+    else:
+        screen.say(f"wrote {output} ({len(names):,} conversation{'s' * (len(names) != 1)})")
+
+
+def _write(book: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
+    about = book.conversations.get(name, user=user)
+    if form.startswith("taskweaver"):
+        rounds = book.conversations.rounds(name, user=user)
+        return write_transcript(about, rounds=rounds, form=form, one_line=one_line)
+    posts = book.conversations.posts(name, user=user, branches=form == "cuebook")
+    return write_transcript(about, posts=posts, form=form, one_line=one_line)
+
+
+def _every(book: BlockingCuebook, user: str | None) -> Iterator[str]:
+    cursor = None
+    while True:
+        page = book.conversations.list(user=user, limit=PAGE, cursor=cursor)
+        yield from (each.id for each in page.items)
+        if not (cursor := page.cursor):
+            return
+
+
+@command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")
+def delete(
+    state: State,
+    conversation: Conversation,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    user: User = None,
+) -> None:
+    """Forget a conversation and everything derived from it, for good."""
+    with state.open() as book:
+        about = book.conversations.get(conversation, user=user)
+        if not yes and not _agreed(conversation, about.last_seq):
+            screen.complain(f"{conversation!r} was not deleted; --yes deletes it without asking")
+            raise typer.Exit(1)
+        counts = book.conversations.delete(conversation, user=user)
+    if state.json:
+        screen.say_json({"conversationId": conversation, "deleted": dict(counts)})
+    else:
+        screen.say(f"deleted {conversation} ({about.last_seq:,} posts)")
+
+
+def _agreed(conversation: str, posts: int) -> bool:
+    if not screen.on_terminal():
+        return False
+    return typer.confirm(screen.harmless(f"Delete {conversation} with its {posts:,} posts, for good?"))
+
+
+def _minute(when: float) -> str:
+    return (shapes.iso(when) or "")[:16].replace("T", " ")

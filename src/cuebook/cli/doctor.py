@@ -1,0 +1,33 @@
+"""`cuebook doctor`."""
+
+import asyncio
+
+import msgspec
+import typer
+
+from cuebook.app.doctor import Check, examine
+from cuebook.cli import screen
+from cuebook.cli.group import command, new_app
+from cuebook.cli.state import State
+
+app = new_app()
+
+
+@command(app, "cuebook doctor", "cuebook doctor -C book --json", name="doctor")
+def doctor(state: State) -> None:
+    """Look whether all a book needs is there: Python, SQLite, folder, store, personas, models. Exits 1 on a fail."""
+    checks = asyncio.run(_examine(state))
+    if state.json:
+        found = [msgspec.to_builtins(check) for check in checks]
+        screen.say_json({"ok": all(check.state != "fail" for check in checks), "checks": found})
+    if any(check.state == "fail" for check in checks):
+        raise typer.Exit(1)
+
+
+async def _examine(state: State) -> list[Check]:
+    checks: list[Check] = []
+    async for check in examine(state.where):
+        checks.append(check)
+        if not state.json:
+            screen.verdict(check.state, check.name, check.found, check.advice)
+    return checks

@@ -1,0 +1,108 @@
+"""How a command is declared: its options, those all commands share, its examples; and that it is loaded when called."""
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Protocol
+
+import typer
+from typer.core import TyperGroup
+
+from cuebook.cli.state import State
+
+User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only what this user may see.")]
+Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id.", show_default=False)]
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, in the shapes of the HTTP API.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", envvar="CUEBOOK_CONFIG", help="Use this cuebook.toml.")
+]
+Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="Use the project in this folder.")]
+#: Options every command takes.
+_SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Folder, None)}
+
+
+class Run(Protocol):
+    """A command: the state first, its own arguments by name."""
+
+    __name__: str
+
+    def __call__(self, state: State, /, *args: Any, **kwargs: Any) -> None: ...
+
+
+def new_app(help_: str | None = None) -> typer.Typer:
+    """Make a Typer application with plain help and no tracebacks; with `help_` it is a group of commands."""
+    app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
+    if help_ is not None:
+        app.callback(help=help_)(_no_callback)
+    return app
+
+
+def _no_callback() -> None:
+    """Nothing is done before a group's commands."""
+
+
+def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callable[[Any], Any]:
+    """Register a function as a command; it gets a State first, made of the options that all commands share."""
+
+    def register(function: Run) -> Run:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+        def run(ctx: typer.Context, **values: Any) -> None:
+            shared = {key: values.pop(key) for key in _SHARED}
+            root = ctx.find_root().params
+            state = State(
+                config=shared["config_"] or root.get("config_"),
+                folder=shared["folder_"] or root.get("folder_"),
+                json=shared["json_"],
+            )
+            function(state, **values)
+
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        given = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        run.__signature__ = inspect.Signature([context, *given, *_shared()])  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        run.__doc__ = inspect.getdoc(function)
+        shown = name or function.__name__.rstrip("_").replace("_", "-")
+        app.command(shown, epilog="\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples))(run)
+        return function
+
+    return register
+
+
+def _shared() -> list[inspect.Parameter]:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(key, kind, default=default, annotation=annotation)
+        for key, (annotation, default) in _SHARED.items()
+    ]
+
+
+class LazyGroup(TyperGroup):
+    """Commands known by name and one line, each loaded from its module's `app` when it is called."""
+
+    modules: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # the base class names it
+        """Give the names in the order in which they are shown."""
+        return list(self.modules)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Load a command."""
+        if cmd_name not in self.modules:
+            return None
+        module = importlib.import_module(self.modules[cmd_name][0])
+        loaded = typer.main.get_command(module.app)
+        loaded.name = cmd_name
+        return loaded
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """List the commands without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.modules.items()])
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; a misspelt one brings the likely name."""
+        self.commands = dict.fromkeys(self.modules, self)
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,102 @@
+"""The command `cuebook`: which commands there are, and how each error becomes one line and an exit code."""
+
+import sys
+from typing import Annotated, ClassVar
+
+import typer
+
+from cuebook.cli import screen
+from cuebook.cli.group import ConfigFile, Folder, LazyGroup, new_app
+from cuebook.errors import CuebookError
+
+DONE, REFUSED, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+#: Each command with its module and its line in the help.
+COMMANDS = {
+    "init": "Make a project directory.",
+    "demo": "Replay a long conversation and show what was remembered.",
+    "chat": "Talk, with everything remembered.",
+    "serve": "Start the HTTP server, for OpenAI clients and others.",
+    "conversation": "List, show, import, export and delete conversations.",
+    "turn": "Show what a prompt held and why, and replay it.",
+    "memory": "Search, list and show what is remembered.",
+    "settle": "Do the work that is due behind the replies.",
+    "config": "Show every setting, its value and where it came from.",
+    "doctor": "Look whether everything a book needs is there.",
+    "version": "Show the version.",
+}
+
+
+class Root(LazyGroup):
+    """The commands of `cuebook`."""
+
+    modules: ClassVar = {name: (f"cuebook.cli.{name}", line) for name, line in COMMANDS.items()}
+
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error came from; stands first.")]
+
+app = new_app()
+
+
+@app.callback(cls=Root, invoke_without_command=True)
+def root(
+    ctx: typer.Context,
+    *,
+    config_: ConfigFile = None,  # noqa: ARG001  # read by each command through its context
+    folder_: Folder = None,  # noqa: ARG001
+    debug: Debug = False,  # noqa: ARG001  # read before anything else
+) -> None:
+    """Keep the prompt book of an agent: conversation memory, managed prompts and token budgets.
+
+    Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and `cuebook chat`.
+    """
+    if ctx.invoked_subcommand is None:
+        screen.say(ctx.get_help())
+
+
+def main() -> int:
+    """Run the command line. Answers with the exit code: 0 done, 1 refused or failed check, 2 wrong use."""
+    screen.prepare(debug="--debug" in sys.argv[1:2])
+    try:
+        return run(sys.argv[1:])
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read has gone; closing would complain about it
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command. Raises BrokenPipeError and KeyboardInterrupt."""
+    try:
+        group = typer.main.get_command(app)
+        with group.make_context("cuebook", arguments) as ctx:
+            group.invoke(ctx)
+        sys.stdout.flush()
+    except typer.Exit as end:
+        return end.exit_code
+    except typer.Abort as abort:
+        raise KeyboardInterrupt from abort
+    except typer.TyperException as error:
+        return _wrong_use(error)
+    except (CuebookError, OSError, UnicodeDecodeError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        screen.complain(_sentence(error))
+        return REFUSED
+    return DONE
+
+
+def _sentence(error: CuebookError | OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"the input is no UTF-8 text ({error}); convert it first"
+    if isinstance(error, OSError):
+        return f"{error.filename or 'input or output'}: {error.strerror or error}; check the path and its permissions"
+    return str(error)
+
+
+def _wrong_use(error: typer.TyperException) -> int:
+    ctx = getattr(error, "ctx", None)
+    hint = f"; see `{ctx.command_path} --help`" if ctx is not None else ""
+    screen.complain(error.format_message().rstrip(".") + hint)
+    return error.exit_code

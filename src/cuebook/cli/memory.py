@@ -1,0 +1,91 @@
+"""`cuebook memory`: search, list, show."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app import shapes
+from cuebook.cli import screen
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.state import State
+
+app = new_app("Search, list and show what is remembered.")
+
+
+@command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --limit 5")
+def search(
+    state: State,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or words.", show_default=False)],
+    *,
+    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 10,
+    token_budget: Annotated[
+        int | None, typer.Option("--token-budget", metavar="N", min=1, help="Pack the answer into so many tokens.")
+    ] = None,
+) -> None:
+    """Find what was said about something, best first."""
+    with state.open() as book:
+        hits = book.memory.search(query, conversation=conversation, user=user, limit=limit, token_budget=token_budget)
+    if state.json:
+        screen.say_json({"hits": [shapes.hit(hit) for hit in hits]})
+        return
+    if not hits:
+        screen.say("nothing found")
+        return
+    for number, hit in enumerate(hits, 1):
+        when = (shapes.iso(hit.timestamp) or "")[:10]
+        screen.heading(f"{number}. {when} {hit.speaker} · {', '.join(hit.sources)} · {hit.score:.2f}")
+        screen.say(f"   {screen.line_of(hit.text, 300)}")
+
+
+@command(app, "cuebook memory list c1", "cuebook memory list c1 --ended --json", name="list")
+def list_(
+    state: State,
+    conversation: Conversation,
+    *,
+    ended: Annotated[bool, typer.Option("--ended", help="Also what no longer holds.")] = False,
+    user: User = None,
+) -> None:
+    """List the items remembered of a conversation, with the posts they come from."""
+    with state.open() as book:
+        items = book.memory.items(conversation, user=user, ended=ended)
+    if state.json:
+        screen.say_json({"items": [shapes.item(each) for each in items]})
+        return
+    if not items:
+        screen.say("nothing yet; items are made when a summary is, `cuebook settle` does what is due now")
+        return
+    rows = [
+        (
+            each.category,
+            (shapes.iso(each.valid_from) or "")[:10],
+            (shapes.iso(each.valid_to) or "")[:10] if each.valid_to is not None else "",
+            ", ".join(each.sources),
+            each.text,
+        )
+        for each in items
+    ]
+    screen.table(("kind", "since", "until", "from", "what"), rows)
+
+
+@command(app, "cuebook memory show c1", "cuebook memory show c1 --version 3", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    *,
+    version: Annotated[int | None, typer.Option("--version", metavar="V", min=1, help="An earlier one.")] = None,
+    user: User = None,
+) -> None:
+    """Show the rolling summary that stands for the older part of a conversation."""
+    with state.open() as book:
+        summary = book.memory.summary(conversation, user=user, version=version)
+    if state.json:
+        screen.say_json(shapes.summary_state(summary) if summary else None)
+        return
+    if summary is None:
+        screen.say("no summary yet; it is made once enough was said, `cuebook settle` does what is due now")
+        return
+    upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
+    screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {summary.made_by}")
+    screen.say(summary.markdown)

@@ -1,0 +1,191 @@
+"""How things reach the terminal: text made harmless, tables, JSON, progress, and errors in one line."""
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+#: Width of a table where no terminal says one.
+PIPE_WIDTH = 140
+#: A column is never made narrower than this; between two columns of a table there is so much.
+NARROWEST, GAP = 8, 3
+#: Control characters but tab and line feed; marks that turn, part or hide text (bidi, separators, tags); half pairs.
+_HARMFUL = (
+    *range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A), 0xFEFF, *range(0xD800, 0xE000), *range(0xE0000, 0xE0080),
+)  # fmt: skip
+_SHOWN = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{{{code:x}}}" for code in _HARMFUL}
+_SHOWN_IN_JSON = {code: json.dumps(chr(code))[1:-1] if code != 0x7F else "\\u007f" for code in _HARMFUL if code >= 0x7F}
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+Row = Sequence[str]
+
+
+class Advance(Protocol):
+    """Tells how much is done, and of how much if that was not known before."""
+
+    def __call__(self, done: int, total: int | None = None, /) -> None: ...
+
+
+def harmless(text: str) -> str:
+    """Show control characters, bidi overrides and hidden tags escaped; line breaks and tabs stay."""
+    return text.translate(_SHOWN)
+
+
+def line_of(text: str, most: int = 0) -> str:
+    """Put a text on one harmless line of at most that many characters."""
+    line = harmless(" ".join(text.split()))
+    return line if not most or len(line) <= most else line[: most - 1] + "…"
+
+
+def say(text: str = "", *, end: str = "\n") -> None:
+    """Print a text, made harmless."""
+    print(harmless(text), end=end, flush=True)
+
+
+def say_json(value: object, *, compact: bool = False) -> None:
+    """Print the machine form; escapes inside it are JSON's own."""
+    print(json_text(value, compact=compact), flush=True)
+
+
+def json_text(value: object, *, compact: bool = False) -> str:
+    """Write JSON that is harmless on a terminal and the same to every reader."""
+    plain = msgspec.to_builtins(value, str_keys=True)
+    return harmless_json(json.dumps(plain, ensure_ascii=False, indent=None if compact else 2))
+
+
+def harmless_json(document: str) -> str:
+    """Escape in a JSON document what could turn a terminal, as JSON escapes it."""
+    return document.translate(_SHOWN_IN_JSON)
+
+
+def complain(text: str) -> None:
+    """Say what went wrong, in one line on stderr."""
+    print(f"cuebook: {line_of(text)}", file=sys.stderr, flush=True)
+
+
+def on_terminal() -> bool:
+    """Whether a person types and reads here."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+# ---- pictures -------------------------------------------------------------------------------------------------------
+
+
+def _console(*, stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] = ()) -> None:
+    """Print a table; columns named in `right` hold numbers. Wide columns give way where the width ends."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    console = _console()
+    cells = [[Text(line_of(cell)) for cell in row] for row in rows]
+    wanted = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns)]
+    shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name, width in zip(columns, fit(wanted, console.width), strict=True):
+        justify: Any = "right" if name in right else "left"
+        shown.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for row in cells:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def fit(wanted: Sequence[int], room: int) -> list[int]:
+    """Narrow columns until a table fits into a width, always the widest one, never one below NARROWEST."""
+    widths = list(wanted)
+    over = sum(widths) + GAP * (len(widths) - 1) - room
+    while over > 0 and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+        over -= 1
+    return widths
+
+
+def verdict(state: str, name: str, found: str, advice: str = "") -> None:
+    """Print one line of a check: ok, warn or fail, what, and what to do."""
+    from rich.text import Text
+
+    text = Text.assemble((f"{state:<5}", _STYLES[state]), f" {name:<10} ", line_of(found))
+    if advice:
+        text.append(f" → {line_of(advice)}", style="dim")
+    _console().print(text, soft_wrap=True)
+
+
+def heading(text: str) -> None:
+    """Print a line that stands out."""
+    from rich.text import Text
+
+    _console().print(Text(line_of(text), style="bold"), soft_wrap=True)
+
+
+def bar(share: float, width: int = 8) -> str:
+    """Draw a share in [0, 1] as a bar of eighths."""
+    eighths = round(max(0.0, min(1.0, share)) * width * 8)
+    whole, rest = divmod(eighths, 8)
+    return ("█" * whole + ("" if not rest else " ▏▎▍▌▋▊▉"[rest])).ljust(width)
+
+
+@contextmanager
+def progress(label: str, total: int | None) -> Iterator[Advance]:
+    """Show how far long work is, on a terminal; silent in a pipe. `total` None = nobody knows."""
+    if not sys.stderr.isatty():
+        yield _nowhere
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = [
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    ]
+    with Progress(*columns, console=_console(stderr=True), transient=True) as shown:
+        task = shown.add_task(line_of(label, 60), total=total)
+
+        def advance(done: int, of: int | None = None, /) -> None:
+            shown.update(task, completed=done, total=of or total)
+
+        yield advance
+
+
+def _nowhere(_done: int, _of: int | None = None, /) -> None:
+    pass
+
+
+# ---- the process ----------------------------------------------------------------------------------------------------
+
+
+class _OneLine(logging.Formatter):
+    """A log record as one line, its traceback left out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return f"cuebook: {line_of(record.getMessage())}"
+
+
+def prepare(*, debug: bool) -> None:
+    """Make the streams take any text, and errors nobody expected one line (with `debug` they keep their tracebacks)."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if not debug:
+        sys.excepthook = _last_words
+        handler = logging.StreamHandler()
+        handler.setFormatter(_OneLine())
+        logging.getLogger("cuebook").addHandler(handler)
+
+
+def _last_words(kind: type[BaseException], error: BaseException, _trace: object) -> None:
+    complain(f"a mistake of ours, please report it: {kind.__name__}: {error} (cuebook --debug … shows where)")

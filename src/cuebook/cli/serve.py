@@ -1,0 +1,57 @@
+"""`cuebook serve`. Loaded only when it is called: the server's packages take a while."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.cli import screen
+from cuebook.cli.group import command, new_app
+from cuebook.cli.state import State
+from cuebook.server.app import serve as run_server
+
+app = new_app()
+
+
+@command(
+    app,
+    "cuebook serve --upstream http://127.0.0.1:8080/v1",
+    "cuebook serve --port 9000 -C book",
+    name="serve",
+)
+def serve(
+    state: State,
+    *,
+    host: Annotated[str | None, typer.Option("--host", metavar="H", help="An address of this machine's own.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="P", min=0, max=65535, help="0 takes a free one.  [default: 8760]")
+    ] = None,
+    upstream: Annotated[
+        str | None, typer.Option("--upstream", metavar="URL", help="The OpenAI-compatible server /v1 goes to.")
+    ] = None,
+    forward_auth: Annotated[
+        bool | None,
+        typer.Option("--forward-auth/--no-forward-auth", help="Pass the client's own key on.  [default: forward]"),
+    ] = None,
+) -> None:
+    """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it."""
+    given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
+    settings = state.settings({place: value for place, value in given.items() if value is not None})
+
+    def started(address: str) -> None:
+        base_url = f"{address.rstrip('/')}/v1"
+        if state.json:
+            screen.say_json({"url": address, "baseUrl": base_url, "upstream": settings.settings.upstream.url or None})
+        else:
+            _greet(address, base_url, settings.settings.upstream.url)
+
+    run_server(settings, started=started)
+
+
+def _greet(address: str, base_url: str, upstream: str) -> None:
+    screen.say(f"Cuebook answers at {address}")
+    screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
+    screen.say(f"  one conversation {address.rstrip('/')}/c/NAME/v1, one user's {address.rstrip('/')}/u/USER/v1")
+    screen.say(
+        f"  goes to          {upstream or 'nothing: answers are what memory holds; --upstream URL names a server'}"
+    )
+    screen.say("Ctrl-C ends it.")

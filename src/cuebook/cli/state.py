@@ -1,0 +1,40 @@
+"""What every command knows: which project is meant, and whether a machine reads the answer."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.load import FILE, load_config
+from cuebook.config import Config, StoreConfig
+from cuebook.errors import NotFound
+
+
+class State(Struct, frozen=True, kw_only=True):
+    """The shared options of a command."""
+
+    config: Path | None = None
+    folder: Path | None = None
+    json: bool = False
+
+    @property
+    def where(self) -> Path | None:
+        """The project named; None = the working folder."""
+        if self.config is not None:
+            return self.config
+        return self.folder / FILE if self.folder is not None else None
+
+    def settings(self, arguments: Mapping[str, Any] | None = None) -> Config:
+        """Read the settings. Raises InvalidInput."""
+        return load_config(self.where, arguments=arguments)
+
+    def open(self, *, worker: bool = False) -> BlockingCuebook:
+        """Name the project's book; `with` opens it. Raises NotFound where there is no project and no book either."""
+        config = self.settings()
+        if not config.origins and not (Path(config.folder) / StoreConfig().url).exists():
+            here = str(Path(config.folder).resolve())
+            msg = f"there is no {FILE} and no book in {here!r}; `cuebook init` makes a project, -C DIR names another"
+            raise NotFound(msg)
+        return BlockingCuebook.open(config, worker=worker)

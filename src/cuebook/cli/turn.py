@@ -1,0 +1,93 @@
+"""`cuebook turn`: list, show, replay."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app import shapes
+from cuebook.cli import screen
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.state import State
+from cuebook.cli.window import draw
+
+app = new_app("Show what a prompt held and why, and replay it.")
+
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The turn's number.", show_default=False)]
+Step = Annotated[int | None, typer.Option("--step", metavar="K", min=1, help="Which model call; the last by default.")]
+
+
+@command(app, "cuebook turn list c1", "cuebook turn list c1 --last 5 --json", name="list")
+def list_(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="How many.")] = 20,
+    user: User = None,
+) -> None:
+    """List the newest turns, oldest first."""
+    with state.open() as book:
+        book.conversations.get(conversation, user=user)
+        turns = book.turns.last(conversation, user=user, last=last)
+    shown = [shapes.turn(turn, query="", reply="", shown=None) for turn in turns]
+    if state.json:
+        screen.say_json({"items": [{key: each[key] for key in each if key not in _UNREAD} for each in shown]})
+        return
+    rows = [
+        (
+            str(turn.n),
+            turn.state + (" (waits for tools)" if turn.waiting else ""),
+            str(len(turn.steps)),
+            f"{turn.steps[-1].manifest.tokens:,}" if turn.steps else "",
+            (each["createdAt"] or "")[:19].replace("T", " "),
+            turn.steps[-1].error if turn.steps else "",
+        )
+        for turn, each in zip(turns, shown, strict=True)
+    ]
+    screen.table(("turn", "state", "steps", "tokens", "began", "error"), rows, right=("turn", "steps", "tokens"))
+
+
+#: What a list of turns does not read.
+_UNREAD = ("query", "reply", "window")
+
+
+@command(app, "cuebook turn show c1 3", "cuebook turn show c1 3 --full", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    n: Number,
+    *,
+    step: Step = None,
+    full: Annotated[bool, typer.Option("--full", help="Print each block's text.")] = False,
+    user: User = None,
+) -> None:
+    """Show every block of a turn's prompt: source, tokens and share, what was left out and why."""
+    with state.open() as book:
+        shown = book.turns.show(conversation, n, step=step, user=user)
+    if state.json:
+        screen.say_json(shown)
+        return
+    screen.heading(f"turn {n} of {conversation} · {shown['state']} · {shown['createdAt']}")
+    screen.say(f"asked: {screen.line_of(shown['query'], 200)}")
+    screen.say(f"answered: {screen.line_of(shown['reply'], 200)}")
+    if shown["window"] is None:
+        screen.say("the prompt cannot be shown again: something of it was erased")
+    else:
+        cache = shown["window"]["cache"] or shown["metadata"].get("window", {}).get("cache", {})
+        draw(shown["window"] | {"cache": cache}, full=full)
+    for each in shown["steps"]:
+        if each.get("error"):
+            screen.say(f"step {each['step']} failed: {each['error']}")
+    screen.say(f"rendered again: {shown['replay']}")
+
+
+@command(app, "cuebook turn replay c1 3", "cuebook turn replay c1 3 --json", name="replay")
+def replay(state: State, conversation: Conversation, n: Number, *, step: Step = None, user: User = None) -> None:
+    """Render a turn's prompt again and hold it against what was sent. Exits 1 if it is altered."""
+    with state.open() as book:
+        found = book.turns.replay(conversation, n, step=step, user=user)
+    if state.json:
+        screen.say_json({"verdict": found.verdict, "digest": found.digest, "reason": found.reason})
+    else:
+        screen.say(f"{found.verdict}" + (f": {found.reason}" if found.reason else ""))
+    if found.verdict == "altered":
+        raise typer.Exit(1)
