@@ -1,5 +1,6 @@
 """Cuebook: the prompt book of an agent. It holds every line, cue and change, so the show goes on."""
 
+from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.book import Cuebook, Reply
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
@@ -20,6 +21,7 @@ __all__ = [
     "Ask",
     "BackendError",
     "Block",
+    "BlockingCuebook",
     "Busy",
     "Chunk",
     "Config",
