@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,7 +20,7 @@ from cuebook.engine import relay as relaying
 from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import Posted
+from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
@@ -45,7 +45,10 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Cuebook:
-    """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it and does its work behind; leaving closes it."""
+    """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it and does its work behind.
+
+    Leaving closes it.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class Cuebook:
         upstream: Upstream | None = None,
         worker: bool = True,
     ) -> "Cuebook":
-        """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory that is gone when it closes.
+        """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory, gone when it closes.
 
         `model` (any object of the Model protocol) answers in the place of the configured one. Raises InvalidInput.
         """
@@ -154,10 +157,18 @@ class Cuebook:
         )
 
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
-        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays, as interrupted."""
+        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response.
+
+        Stop early and what came stays, as interrupted.
+        """
         _check(ask)
-        async for chunk in turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask)):
-            yield chunk
+        chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask))
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()  # stopped early: the turn is closed before this returns
 
     async def assemble(self, ask: Ask) -> Window:
         """Build the prompt an ask would get. No model is called and nothing is stored."""
@@ -249,6 +260,9 @@ class Cuebook:
         }
 
 
+_TEXTS = ("text", "conversation", "user", "persona", "mode", "organization", "idempotency_key")
+
+
 class _Named(Struct):
     model: str = ""
 
@@ -257,6 +271,8 @@ def _check(ask: Ask) -> None:
     if not ask.conversation:
         msg = "conversation: empty; name the conversation"
         raise InvalidInput(msg, where="conversation")
+    for name in _TEXTS:
+        check_text(getattr(ask, name) or "", name)
     if not ask.text and not ask.attachments:
         msg = "text: empty; say something"
         raise InvalidInput(msg, where="message")

@@ -32,7 +32,10 @@ def compose(
     dice: Dice | None = None,
     upstream: Upstream | None = None,
 ) -> tuple[Desk, Upstream | None]:
-    """Open the store and build what the engine works with. Blocks on the file: call it in a thread where a loop runs."""
+    """Open the store and build what the engine works with.
+
+    Blocks on the file: call it in a thread where a loop runs.
+    """
     settings = config.settings
     personas, default = load_personas(config)
     compaction = load_compaction(config)
@@ -132,7 +135,10 @@ def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Mode
 
 
 def _cache_rule(config: Config) -> CacheRule | None:
-    """Give the provider's cache rule that windows are judged by; a longest-prefix rule where the provider is not known."""
+    """Give the provider's cache rule that windows are judged by.
+
+    A longest-prefix rule where the provider is not known.
+    """
     settings = config.settings
     name = settings.upstream.cache_rule
     if name == "off":

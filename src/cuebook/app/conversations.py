@@ -12,7 +12,7 @@ from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.request import sender_of
-from cuebook.errors import InvalidInput, KeyReused
+from cuebook.errors import Conflict, InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.memory import Scope
@@ -51,7 +51,10 @@ class Conversations:
         parent: str | None = None,
         idempotency_key: str | None = None,
     ) -> Appended:
-        """Store posts made elsewhere, all or none. The same id with the same content is stored once; with other content: Conflict."""
+        """Store posts made elsewhere, all or none.
+
+        The same id with the same content is stored once; with other content: Conflict.
+        """
         if not conversation:
             msg = "conversation: empty; name the conversation"
             raise InvalidInput(msg, where="conversation")
@@ -75,7 +78,12 @@ class Conversations:
             parent=parent,
             idempotency=key,
         )
-        appended = await self._desk.store.append(Scope(user=user), batch)
+        try:
+            appended = await self._desk.store.append(Scope(user=user), batch)
+        except Conflict:  # the same request may have been first meanwhile
+            if key and (repeated := await self._repeated(Scope(user=user), *key)):
+                return repeated
+            raise
         self._desk.stirred()
         return appended
 
@@ -96,6 +104,8 @@ class Conversations:
             when = at if when is None else float(when)
             return desk.writer.message(raw, said, id=id_ or fresh, sender=sender_of(said, user), now=when)
         except InvalidInput as error:
+            if error.where and error.where.startswith("messages["):
+                raise  # it names its place already
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
@@ -144,14 +154,20 @@ class Conversations:
     async def shared_entries(
         self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
     ) -> Sequence[SharedEntry]:
-        """Notes the roles left for each other (D), those of a type if named: scope `round` holds in the last round only."""
+        """Give notes the roles left for each other (D), those of a type if named.
+
+        Scope `round` holds in the last round only.
+        """
         rounds = await self.rounds(conversation, user=user)
         return shared_entries(rounds, entry_type=entry_type, include_failed=include_failed)
 
     async def session(
         self, conversation: str, *, user: str | None = None, include_compressed: bool = False
     ) -> Sequence[SessionMessage]:
-        """The conversation as C's session loads it: the summary first, then what is not compressed under it, oldest first."""
+        """Give the conversation as C's session loads it.
+
+        The summary first, then what is not compressed under it, oldest first.
+        """
         summary = await self._desk.store.summary(Scope(user=user), conversation)
         posts = await self.posts(conversation, user=user)
         reach = summary.upto_seq if summary else 0
@@ -175,9 +191,7 @@ class Conversations:
 
         The posts stay in the transcript; items that memory holds stay. False when the path has moved on meanwhile.
         """
-        return await compress_by_hand(
-            self._desk, Scope(user=user), conversation, older_than=older_than, text=summary
-        )
+        return await compress_by_hand(self._desk, Scope(user=user), conversation, older_than=older_than, text=summary)
 
     async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head: the other branches stay, and can be made the head again."""

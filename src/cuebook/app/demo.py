@@ -1,4 +1,7 @@
-"""`cuebook demo`: a long conversation goes through the whole pipeline, turn by turn, and what was remembered is measured."""
+"""`cuebook demo`: a long conversation goes through the whole pipeline, turn by turn.
+
+And what was remembered is measured.
+"""
 
 import json
 import tempfile
@@ -33,7 +36,10 @@ Progress = Callable[[int, int, str], None]
 
 
 class Cost(Struct, frozen=True, kw_only=True):
-    """What prompts cost over a whole conversation: tokens sent, and simulated cost in units of one uncached input token."""
+    """What prompts cost over a whole conversation.
+
+    Tokens sent, and simulated cost in units of one uncached input token.
+    """
 
     calls: int
     tokens: int
@@ -62,7 +68,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
 
 
 def shipped() -> tuple[Transcript, list[Fact]]:
-    """The conversation that ships with Cuebook, written for it, and its gold list."""
+    """Give the conversation that ships with Cuebook, written for it, and its gold list."""
     folder = resources.files("cuebook.app").joinpath("demo_data")
     [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="conversation.json")
     facts = gold.read_facts(json.loads(folder.joinpath("gold.json").read_text("utf-8")))
@@ -70,7 +76,10 @@ def shipped() -> tuple[Transcript, list[Fact]]:
 
 
 async def run_demo(file: Path | None = None, *, progress: Progress = lambda *_: None) -> list[ReplayReport]:
-    """Replay the shipped conversation, or those of a file. Each gets a book of its own on SQLite that is gone afterwards."""
+    """Replay the shipped conversation, or those of a file.
+
+    Each gets a book of its own on SQLite that is gone afterwards.
+    """
     if file is None:
         transcript, facts = shipped()
         return [await replay(transcript, facts, progress=progress)]
@@ -168,7 +177,7 @@ class Meter:
         self.identical += verdict == "identical"
 
     def costs(self) -> tuple[Cost, Cost]:
-        """What ours and sending everything came to."""
+        """Say what ours and sending everything came to."""
         return _cost(self.ours, self.last_ours), _cost(self.everything, self.last_everything)
 
 
@@ -225,12 +234,14 @@ async def _evidence(book: Cuebook, transcript: Transcript) -> dict[str, float]:
     """Share of each question's evidence among the first hits, where the file names evidence."""
     shares: list[float] = []
     for question in transcript.questions:
-        hits = await book.memory.search(question.text, conversation=transcript.conversation, user=transcript.user, limit=HITS)
+        hits = await book.memory.search(
+            question.text, conversation=transcript.conversation, user=transcript.user, limit=HITS
+        )
         found = {source for hit in hits for source in hit.sources}
         shares.append(len(found.intersection(question.evidence)) / len(question.evidence))
     return {"questions": float(len(shares)), "recallAt10": sum(shares) / len(shares)} if shares else {}
 
 
 def to_wire(report: ReplayReport) -> dict[str, Any]:
-    """A report as JSON."""
+    """Give a report as JSON."""
     return msgspec.to_builtins(report)  # type: ignore[no-any-return]

@@ -1,4 +1,7 @@
-"""What a replayed conversation is measured against: facts it told, some of them superseded later, and questions about them."""
+"""What a replayed conversation is measured against.
+
+Facts it told, some of them superseded later, and questions about them.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -81,7 +84,9 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Surv
         fact
         for fact in facts
         if not fact.current
-        and any(fact.in_text(text) and not any(later.in_text(text) for later in after.get(fact.id, ())) for text in texts)
+        and any(
+            fact.in_text(text) and not any(later.in_text(text) for later in after.get(fact.id, ())) for text in texts
+        )
     ]
     current = [fact for fact in facts if fact.current]
     return Survival(

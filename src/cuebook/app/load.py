@@ -1,4 +1,7 @@
-"""How a project directory is read: cuebook.toml, presets, personas, and the environment, each error naming file and place."""
+"""How a project directory is read.
+
+Cuebook.toml, presets, personas, and the environment, each error naming file and place.
+"""
 
 import json
 import os
@@ -36,7 +39,7 @@ def load_config(
             msg = f"there is no {str(file)!r}; `cuebook init` makes a project directory"
             raise InvalidInput(msg, where=str(file))
         return build(environment=environment, arguments=arguments, folder=str(file.parent))
-    document = _read(file, "TOML", lambda text: tomllib.loads(text))
+    document = _read(file, "TOML", tomllib.loads)
     return build(
         file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent)
     )
@@ -82,7 +85,7 @@ def load_personas(config: Config) -> tuple[dict[str, Persona], str]:
 
 
 def _read_json(file: Path) -> Any:
-    return _read(file, "JSON", lambda text: json.loads(text))
+    return _read(file, "JSON", json.loads)
 
 
 def _read(file: Path, kind: str, parse: Any) -> Any:

@@ -43,7 +43,7 @@ class Memory:
         limit: int = 10,
         token_budget: int | None = None,
     ) -> list[Hit]:
-        """Give posts that answer a query, best first: of the conversation named, else of all of the user's conversations.
+        """Give posts that answer a query, best first: of the conversation named, else of all the user's conversations.
 
         With `token_budget` (tokens) the hits are packed by value per token. What was just stored is found at once.
         """
@@ -82,7 +82,10 @@ class Memory:
         return await self._desk.store.items(Scope(user=user), conversation, ended=ended)
 
     def compress(self, text: str) -> Compressed:
-        """Shorten a text as a full window does: first line, last line, every fact; the text itself if that is no smaller."""
+        """Shorten a text as a full window does: first line, last line, every fact.
+
+        The text itself if that is no smaller.
+        """
         count = self._desk.count
         small = compress(text)
         shorter = small if small is not None and count(small) < count(text) else text

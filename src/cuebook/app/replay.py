@@ -1,4 +1,7 @@
-"""A recorded conversation goes through the whole pipeline again: its own clock, its own ids, its own answers in the model's place."""
+"""A recorded conversation goes through the whole pipeline again.
+
+Its own clock, its own ids, its own answers in the model's place.
+"""
 
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,6 +16,7 @@ from cuebook.engine.request import sender_of
 from cuebook.ports.model import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
 from cuebook.records.openai_messages import read_message, write_message
+
 
 class Said(Struct, frozen=True, kw_only=True):
     """A recorded post: its id and time, and its message on the OpenAI wire."""
@@ -29,7 +33,7 @@ class Said(Struct, frozen=True, kw_only=True):
         return str(self.message["role"])
 
     def posted(self) -> Posted:
-        """The same as a post to store."""
+        """Give the same as a post to store."""
         said = read_message(self.message)
         return Posted(
             sender=self.sender, message=said.message, parts=said.parts, id=self.id, created_at=self.when, role=said.role
@@ -37,9 +41,11 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 def said_of(transcript: Transcript) -> list[Said]:
-    """A transcript's posts as messages of the wire. Raises CuebookError where a post has no time."""
+    """Give a transcript's posts as messages of the wire. Raises CuebookError where a post has no time."""
     found: list[Said] = []
-    people = all(isinstance(post, Posted) and role_of(post.sender, transcript.persona) == "user" for post in transcript.posts)
+    people = all(
+        isinstance(post, Posted) and role_of(post.sender, transcript.persona) == "user" for post in transcript.posts
+    )
     for number, given in enumerate(transcript.posts, 1):
         if isinstance(given, Posted):
             found.append(_said(given, f"post-{number}", transcript, people=people))

@@ -14,7 +14,7 @@ QUOTE = 110
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
     """Give a report line by line."""
-    yield f"{report.title}: {report.posts} posts over {report.days:.0f} days, replayed turn by turn, no model, no network"
+    yield f"{report.title}: {report.posts} posts over {report.days:.0f} days, turn by turn, no model, no network"
     yield ""
     yield from _cost_lines(report)
     yield ""
@@ -33,7 +33,7 @@ def _cost_lines(report: ReplayReport) -> Iterator[str]:
     yield _row(f"  simulated cost ({report.rule})", round(ours.cost), round(whole.cost))
     yield f"{'  read from the cache':34}{_percent(ours.read_share):>14}{_percent(whole.read_share):>14}"
     if report.rendered:
-        yield f"  rendered again from the flight recorder: {report.identical} of {report.rendered} identical, byte for byte"
+        yield f"  rendered again from what is kept: {report.identical} of {report.rendered} identical, byte for byte"
 
 
 def _row(name: str, ours: int, whole: int) -> str:
@@ -51,14 +51,15 @@ def _memory_lines(report: ReplayReport) -> Iterator[str]:
     kept = report.survival
     if kept is not None:
         share = _percent(kept.held / kept.current)
-        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({share}), {kept.in_summary} in the summary too"
+        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({share}), {kept.in_summary} in the summary"
         yield f"  superseded facts shown as current: {kept.shown} of {kept.superseded}"
     if report.asked:
         found = sum(each.rank > 0 for each in report.asked)
         yield f"  questions: {found} of {len(report.asked)} find their source among the first 10 hits"
     if report.evidence:
         share = _percent(report.evidence["recallAt10"])
-        yield f"  questions of the file: {report.evidence['questions']:.0f}; {share} of their evidence among the first 10 hits"
+        count = report.evidence["questions"]
+        yield f"  questions of the file: {count:.0f}; {share} of their evidence among the first 10 hits"
 
 
 def _answers(asked: Sequence[Asked]) -> Iterator[str]:

@@ -1,7 +1,9 @@
 """What a conversation is: a tree of lossless posts, read as paths and rounds.
 
-A post never changes once stored. `message` is its text view; `parts` keep everything else in order; `wire` is the message
-verbatim as a client or provider sent it, so that what must go back unchanged (signatures, call ids, unknown fields) does.
+A post never changes once stored. `message` is its text view; `parts` keep everything else in order; `wire` is the
+message
+verbatim as a client or provider sent it, so that what must go back unchanged (signatures, call ids, unknown fields)
+does.
 """
 
 from typing import Any, Final, Literal
@@ -36,7 +38,10 @@ ERROR = "code_error"
 
 
 class Part(Struct, frozen=True, omit_defaults=True):
-    """One ordered piece of a post: a D attachment, a tool call or result, an image, a file, or an unknown thing kept whole."""
+    """One ordered piece of a post.
+
+    A D attachment, a tool call or result, an image, a file, or an unknown thing kept whole.
+    """
 
     type: str
     content: str
@@ -45,7 +50,10 @@ class Part(Struct, frozen=True, omit_defaults=True):
 
 
 class Post(Struct, frozen=True, kw_only=True):
-    """One message between two roles, as stored. `seq` is gap-free in the conversation; `parent` is a seq, 0 at a root."""
+    """One message between two roles, as stored.
+
+    `seq` is gap-free in the conversation; `parent` is a seq, 0 at a root.
+    """
 
     id: str
     seq: int
@@ -107,7 +115,10 @@ class Stretch(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True, kw_only=True):
-    """A post ready to be stored, secrets already replaced and every derived column computed; the store gives it its seq."""
+    """A post ready to be stored, secrets already replaced and every derived column computed.
+
+    The store gives it its seq.
+    """
 
     id: str
     sender: str
@@ -164,7 +175,10 @@ class Conversation(Struct, frozen=True, kw_only=True):
 
 
 class SharedEntry(Struct, frozen=True):
-    """A note one role leaves for the others (seed 003): scope `conversation` always holds, `round` only in the last round."""
+    """A note one role leaves for the others (seed 003).
+
+    Scope `conversation` always holds, `round` only in the last round.
+    """
 
     type: str
     scope: Literal["round", "conversation"]

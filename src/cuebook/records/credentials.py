@@ -70,6 +70,7 @@ _WORDS: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
 )
 _SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
 _KEY_SUFFIX = re.compile(_SUFFIX + "$")
+_SCHEME = r"(?:(?:bearer|basic|digest)[ ]{1,3})?"  # of an Authorization header
 #: What may stand between the word and its value: `sign` announces one, `verb` may, `gap` is only a space before quotes.
 _LINK = re.compile(
     _SUFFIX
@@ -86,25 +87,28 @@ _LINK = re.compile(
         | [ ]?(?:是|为|為|は|это)[ ]? )
       | (?P<gap>[ \t]{1,2}(?=["'`“]))
     )
-    (?:[ \t]{0,9}\*\*)?[ \t]{0,40}
-    (?:(?:bearer|basic|digest)[ ]{1,3})?""",
+    (?:[ \t]{0,9}\*\*)?[ \t]{0,40}"""
+    + _SCHEME,
     re.VERBOSE | re.IGNORECASE,
 )
 _FLAG = re.compile(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
 _FLAG_LINK = re.compile(r"[ \t]{1,3}(?!-)")
 #: A value is in quotes, a string prefix allowed, or runs up to a space or a delimiter that ends it or starts a name.
-_OPEN = re.compile(r"[bBfFrRuU]{0,2}(\\{0,8})([\"'`“‘«])")
+_OPEN = re.compile(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])" + _SCHEME, re.IGNORECASE)
+_SCHEMED = re.compile(_SCHEME, re.IGNORECASE)
 _CLOSERS = {"“": "”", "‘": "’", "«": "»"}
 _BARE = re.compile(
-    r"""(?:[^\s"'`<>,;&\\] | \\(?!\\*[nrt"'])
+    r"""(?:[^\s"'`<>,;&\\\[] | \\(?!\\{0,8}[nrt"']) | \[(?!\[secret:)
     | [,;&](?![\s"'`}\])\\]|\Z|[\w.-]{1,40}\s?[=:]) | ["'`](?![\s,;:&}\])]|\Z)){1,4096}""",
     re.VERBOSE,
 )
 _LONGEST = 4096
+_WORDED = frozenset({"password", "secret"})  # families whose values people think up; the others' are made by machines
+_KEYLIKE = re.compile(r"[0-9].{5}|.{5}[0-9]|^[A-Za-z]{16,}$", re.DOTALL)
 _PIN = re.compile(r"[0-9]{3,12}")
 #: How a placeholder, a reference to where the secret is, a mere measure or a token begins, quoted or not.
 _PLACEHOLDER = re.compile(
-    r"""<|\{|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
+    r"""<|\{|&(?:lt|gt|quot|\#[0-9]{2}|\#x[0-9a-f]{2});|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
     |\$[{(]|\$[A-Za-z_]+(?:->|\[|(?=[\s"'`,;)}\]])|$)|%(?:\(|s\b|[A-Z_]{1,40}%)|@\{
     |[#.][A-Za-z][A-Za-z_-]*(?:$|(?=[\s"'`,;)\]{>]))
     |[~.]{0,2}(?:/[a-z0-9._-]{1,80}){2,}(?:$|(?=[\s"'`,;)]))
@@ -114,14 +118,21 @@ _PLACEHOLDER = re.compile(
     |(?:base64|utf-?8|sha-?[0-9]+|md5|oauth2?|bcrypt|argon2|aes)(?:$|(?=[\s"'`,;.)-]))""",
     re.VERBOSE | re.IGNORECASE,
 )
+#: What follows a plain word that is a whole value: after `=`, after other signs, and in both cases.
+_SETTING_END = re.compile(r"[ \t]*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]")
+_CLAUSE_END = re.compile(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']")
+_LINE_END = re.compile(r"[ \t]*(?:[\r\n]|\Z)")
 #: Code in the place of a value: a call, a subscript, a parenthesis.
 _EXPRESSION = re.compile(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
-_MASKED = re.compile(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}).*", re.DOTALL)
-#: A name and no value: dotted, or letters that end in a secret word.
+#: Nothing but a mask, partly masked, or with a place to fill in.
+_MASKED = re.compile(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}|\{[A-Za-z_][^{}]*\}|%s|%\().*", re.DOTALL)
+#: A name and no value: dotted, or letters that end in a secret word, or three humps of camel case.
 _REFERENCE = re.compile(
-    r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key)",
+    r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key"
+    r"|authorization)|(?-i:(?:[A-Z][a-z]{2,}){3,})",
     re.IGNORECASE,
 )
+_CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
 _PROSE = re.compile(
     r"\b(?:your|must|should|enter|please|users?|password|passphrase|secret|key|required|optional|characters|used|not|the"
     r"|cannot|invalid|incorrect|wrong|forgot|reset|change|field|default|is|are|for|if|when)\b",
@@ -138,7 +149,7 @@ _NO_SECRETS = frozenset(
 
 # ---------------------------------------------------------------- payment cards
 
-_CARD_RUN = re.compile(r"(?<![0-9])(?<![0-9][ -])[0-9](?:[ -]?[0-9]){12,}+")
+_CARD_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){12,}+")
 #: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
 _CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
 _CARD_LENGTHS = range(13, 20)
@@ -196,11 +207,11 @@ def family_of(key: str) -> str:
     return ""
 
 
-def may_be_secret(value: str, family: str) -> bool:
-    """Tell whether a value that was announced as a secret of `family` may be one: no placeholder, no prose."""
-    if family == "pin":
-        return _PIN.fullmatch(value) is not None
-    return len(value) >= 3 and not _is_no_secret(value) and not (" " in value and _PROSE.search(value))
+def announced(value: str, family: str) -> tuple[int, int] | None:
+    """Return where in a field's value the secret lies that its name announced; None for a placeholder or prose."""
+    scheme = _SCHEMED.match(value)
+    start = scheme.end() if scheme else 0
+    return (start, len(value)) if TOKEN_START not in value and _may_be(value[start:], family) else None
 
 
 def is_card(digits: str) -> bool:
@@ -245,11 +256,11 @@ def _url_passwords(text: str) -> Iterator[Span]:
 def _cards(text: str) -> Iterator[Span]:
     for run in _CARD_RUN.finditer(text):
         groups = [(run.start() + one.start(), run.start() + one.end()) for one in re.finditer(r"[0-9]+", run.group())]
-        for first in range(len(groups)):
-            for last in range(first, min(first + 5, len(groups))):
-                window = groups[first : last + 1]
-                start, end = window[0][0], window[-1][1]
-                printed = len(window) == 1 or tuple(stop - begin for begin, stop in window) in _CARD_GROUPS
+        for first, (begin, stop) in enumerate(groups):
+            for count in (1,) if stop - begin in _CARD_LENGTHS else (3, 4, 5) if stop - begin == 4 else ():
+                window = groups[first : first + count]
+                start, end = begin, window[-1][1]
+                printed = count == 1 or tuple(stop - begin for begin, stop in window) in _CARD_GROUPS
                 if printed and _stands_alone(text, start, end) and is_card(re.sub("[ -]", "", text[start:end])):
                     yield start, end, "card"
 
@@ -267,7 +278,7 @@ def _named(text: str) -> Iterator[Span]:
         at = lower.find(word)
         while at >= 0:
             end = at + len(word)
-            if (before is None or before.search(lower[max(0, at - 16) : at])) and not (at and text[at - 1] == "#"):
+            if (before is None or before.search(lower[max(0, at - 16) : at])) and not _is_part(text, at, end):
                 link = _LINK.match(text, end)
                 if link is None and _FLAG.search(lower[max(0, at - 48) : at]):
                     link = _FLAG_LINK.match(text, end)
@@ -276,6 +287,12 @@ def _named(text: str) -> Iterator[Span]:
                     yield *span, family
                     end = max(end, span[1])
             at = lower.find(word, end)
+
+
+def _is_part(text: str, at: int, end: int) -> bool:
+    """Tell a word that is only a part of a name: of a CSS selector (`#password`), an ARN (`:secret:`) or a token."""
+    before = text[at - 1] if at else ""
+    return before == "#" or (before in {":", "["} and text.startswith(":", end))
 
 
 def _value(text: str, link: re.Match[str], family: str) -> tuple[int, int] | None:
@@ -287,17 +304,22 @@ def _value(text: str, link: re.Match[str], family: str) -> tuple[int, int] | Non
     end = _closing(text, opened) if opened else -1
     if opened and end >= 0:
         value = text[opened.end() : end]
-        secret = may_be_secret(value, family) and (not groups.get("gap") or _is_random(value))
+        secret = _may_be(value, family) and (not groups.get("gap") or _is_random(value))
         return (opened.end(), end) if secret else None
     bare = _BARE.match(text, opened.end() if opened else at)
     value = bare.group().rstrip(".,;:)]}?*_") if bare else ""
-    if bare is None or TOKEN_START in value or not may_be_secret(value, family) or _REFERENCE.fullmatch(value):
+    if (
+        bare is None
+        or text.startswith(TOKEN_START, bare.end())
+        or not _may_be(value, family)
+        or _REFERENCE.fullmatch(value)
+    ):
         return None
     end = bare.start() + len(value)
     if family == "pin":
         trusted = True
     elif groups.get("verb"):
-        trusted = _is_credential(value, family)
+        trusted = len(value) >= 6 and (_is_random(value) or _is_worded(text, end, family=family, value=value))
     else:
         trusted = _is_random(value) or (len(value) >= 4 and _ends(text, end, link=link.group(), value=value))
     return (bare.start(), end) if trusted else None
@@ -319,8 +341,22 @@ def _closing(text: str, opened: re.Match[str]) -> int:
     return -1
 
 
+def _may_be(value: str, family: str) -> bool:
+    """Tell whether an announced value may be a secret of the family: no placeholder, no name, no prose."""
+    if family == "pin":
+        return _PIN.fullmatch(value) is not None
+    if len(value) < 3 or _is_no_secret(value) or (" " in value and _PROSE.search(value)):
+        return False
+    return family in _WORDED or _KEYLIKE.search(value) is not None
+
+
 def _is_no_secret(value: str) -> bool:
-    return bool(value.casefold() in _NO_SECRETS or _PLACEHOLDER.match(value) or _MASKED.fullmatch(value))
+    return bool(
+        value.casefold() in _NO_SECRETS
+        or _PLACEHOLDER.match(value)
+        or _MASKED.fullmatch(value)
+        or _CONSTANT.fullmatch(value)
+    )
 
 
 def _is_random(value: str) -> bool:
@@ -329,16 +365,15 @@ def _is_random(value: str) -> bool:
     return inner or any(char.isdigit() or not (char.isalnum() or char in "-–—'’._,/:") for char in value)
 
 
-def _is_credential(value: str, family: str) -> bool:
-    """Tell whether a value behind a bare verb ("is") looks like one: "the secret is to stir slowly" names none."""
-    worded = family == "password" and (value.istitle() if value.isalpha() else value.count("-") >= 2)
-    return len(value) >= 6 and (worded or _is_random(value))
+def _is_worded(text: str, end: int, *, family: str, value: str) -> bool:
+    """Tell whether words behind a bare verb ("is") are a password: a capital one at a clause's end, or three joined."""
+    capital = value.isalpha() and value.istitle() and _CLAUSE_END.match(text, end)
+    return family == "password" and bool(capital or value.count("-") >= 2)
 
 
 def _ends(text: str, end: int, *, link: str, value: str) -> bool:
     """Tell whether a plain word is the whole value: its line or clause ends there, and it is no name in code."""
     after = text[end : end + 48]
-    if "=" in link:
-        spaced = link.rstrip("= ").join(("", " =")) in link
-        return not ("_" in value and spaced) and bool(re.match(r"\s*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]", after))
-    return bool(re.match(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']", after))
+    if "_" in value and (" =" in link or not _LINE_END.match(after)):
+        return False
+    return bool((_CLAUSE_END if "=" not in link else _SETTING_END).match(after))

@@ -18,7 +18,10 @@ HitKind = Literal["post", "item", "knowledge", "summary"]
 
 
 class Scope(Struct, frozen=True):
-    """Who asks. Every store method takes one; `tenant` leads every key, and a named user sees only their conversations."""
+    """Who asks. Every store method takes one.
+
+    `tenant` leads every key, and a named user sees only their conversations.
+    """
 
     tenant: str = DEFAULT_TENANT
     user: str | None = None

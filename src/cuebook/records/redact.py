@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.records.credentials import TOKEN_START, family_of, hinted, is_card, may_be_secret, spans
+from cuebook.records.credentials import TOKEN_START, announced, family_of, hinted, is_card, spans
 
 _FLAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("email", re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),
@@ -32,6 +32,7 @@ _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 #: A character of a JSON string as it is spelled there.
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 _HIDING = ("\\u", "\\/")  # escapes that can hide a hint from a search in the raw document
+_SHORTEST = 8  # characters a text needs to name and hold a secret: pin=1234
 _NUMBER_FAMILIES = frozenset({"pin", "password"})
 
 
@@ -113,29 +114,30 @@ def flags(text: str) -> tuple[str, ...]:
 
 def _json_secrets(text: str) -> Iterator[_Secret]:
     """Find the secrets of a JSON document: in each literal, and in each value whose key announces one."""
-    value_at, family = -1, ""
+    value_at, named = -1, ""
     for literal in _LITERAL.finditer(text):
-        announced = family if literal.start() == value_at else ""
+        family = named if literal.start() == value_at else ""
         if literal[1] is None:
             number = literal.group()
-            kind = "card" if is_card(number) else announced
-            if kind == "card" or (kind in _NUMBER_FAMILIES and may_be_secret(number, "pin")):
-                yield _Secret(literal.start(), literal.end(), kind, number, quoted=True)
+            if is_card(number):
+                family = "card"
+            if family == "card" or (family in _NUMBER_FAMILIES and announced(number, "pin")):
+                yield _Secret(literal.start(), literal.end(), family, number, quoted=True)
         else:
             value = json.loads(literal.group()) if "\\" in literal[1] else literal[1]
-            yield from _literal_secrets(literal, value, announced)
+            yield from _literal_secrets(literal, value, family)
             if colon := _COLON.match(text, literal.end()):
-                value_at, family = colon.end(), family_of(value)
+                value_at, named = colon.end(), family_of(value)
 
 
-def _literal_secrets(literal: re.Match[str], value: str, announced: str) -> Iterator[_Secret]:
-    """Find the secrets of one string, placed as the document spells it."""
-    found = spans(value)
-    if announced and TOKEN_START not in value and may_be_secret(value, announced):
-        found = [(0, len(value), found[0][2] if found else announced)]
+def _literal_secrets(literal: re.Match[str], value: str, family: str) -> Iterator[_Secret]:
+    """Find the secrets of one string, placed as the document spells it; `family` is what its key announced."""
+    found = spans(value) if len(value) >= _SHORTEST else []
+    if family and (place := announced(value, family)):
+        found = [(min(place[0], found[0][0]), place[1], found[0][2])] if found else [(*place, family)]
     if found:
         raw = literal[1]
         places = [*(one.start() for one in _CHARACTER.finditer(raw)), len(raw)]
         base = literal.start(1)
-        for start, end, family in found:
-            yield _Secret(base + places[start], base + places[end], family, value[start:end])
+        for start, end, kind in found:
+            yield _Secret(base + places[start], base + places[end], kind, value[start:end])

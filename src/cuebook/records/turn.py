@@ -1,4 +1,7 @@
-"""What a turn is: the ask, the window it was answered from, its steps, and the manifest that lets it be shown and replayed."""
+"""What a turn is: the ask, the window it was answered from, its steps.
+
+And the manifest that lets it be shown and replayed.
+"""
 
 from typing import Any, Literal
 
@@ -40,7 +43,10 @@ class Block(Struct, frozen=True, kw_only=True):
 
 
 class Dropped(Struct, frozen=True, kw_only=True):
-    """What was left out and why: one thing by `source`, or a range of posts by `first` and `last` seq, both included."""
+    """What was left out and why: one thing by `source`, or a range of posts by `first` and `last` seq.
+
+    Both included.
+    """
 
     kind: str
     reason: str
@@ -52,7 +58,10 @@ class Dropped(Struct, frozen=True, kw_only=True):
 
 
 class Anchor(Struct, frozen=True):
-    """A place for a provider's cache breakpoint: after message number `after` (0 = the first) of the rendered messages."""
+    """A place for a provider's cache breakpoint.
+
+    After message number `after` (0 = the first) of the rendered messages.
+    """
 
     name: Literal["system", "summary", "previous", "last"]
     after: int
@@ -92,7 +101,10 @@ class ManifestText(Struct, frozen=True, array_like=True):
 
 
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Enough to render a window again: O(what changed), not O(window). `digest` is over the rendered messages' bytes."""
+    """Enough to render a window again: O(what changed), not O(window).
+
+    `digest` is over the rendered messages' bytes.
+    """
 
     renderer: int
     budget: int
