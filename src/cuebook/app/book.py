@@ -32,6 +32,8 @@ from cuebook.ports.store import Appended
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Window
 
+__all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
+
 
 class Reply(Struct, frozen=True, kw_only=True):
     """An answer: its text, the same as plain text, and how it came about."""
