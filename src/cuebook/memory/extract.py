@@ -51,6 +51,7 @@ class Found(NamedTuple):
 
     text: str
     sources: tuple[str, ...]
+    about: str = ""  # what was said just before: its topic, where the stretch names none
 
 
 class Score(NamedTuple):
@@ -167,13 +168,19 @@ def _item(found: Found, line: Line, judged: Score, trust: Trust) -> Item:
         category=category,
         text=found.text,
         sources=found.sources,
-        subject=subject_of(found.text, speaker),
+        subject=subject_of(_topical(found), speaker),
         trust=trust,
         valid_from=line.when,
         name=people[0] if people else "",
         seq=line.seq,
         weight=round(judged.weight, 3),
     )
+
+
+def _topical(found: Found) -> str:
+    """Return the text a stretch's subject is read from: its own, or the one before where its first clause has none."""
+    first = re.split(r"[,;:.!?] ", found.text, maxsplit=1)[0]
+    return found.about if found.about and not topic(first) and topic(found.about) else found.text
 
 
 def _before(lines: Sequence[Line], place: int) -> Found | None:
@@ -189,6 +196,7 @@ def _units(text: str, line: Line, before: Found | None, *, plain: bool) -> Itera
     """Yield the stretches of a post that stand alone: clauses, joined with what they need to be understood."""
     for paragraph in paragraphs(text):
         pending: Found | None = None
+        said = before.text if before else ""
         for sentence in paragraph:
             if "[[secret:" in sentence or quoted_share(sentence) > 0.4:
                 continue
@@ -196,12 +204,12 @@ def _units(text: str, line: Line, before: Found | None, *, plain: bool) -> Itera
                 last = pending or before
                 joins = not part.endswith("?") or (pending and pending.text.endswith("?"))
                 if plain and last and joins and dependent(part) and len(last.text) + len(part) < MAX_ITEM:
-                    pending = Found(f"{last.text} {part}", tuple(dict.fromkeys((*last.sources, line.id))))
+                    pending = Found(f"{last.text} {part}", tuple(dict.fromkeys((*last.sources, line.id))), last.about)
                 else:
                     if pending:
                         yield pending
-                    pending = Found(part, (line.id,))
-                before = None
+                    pending = Found(part, (line.id,), said)
+                said, before = part, None
         if pending:
             yield pending
 
@@ -245,6 +253,9 @@ _VERBS: Final = frozenset(
 
 def dependent(part: str) -> bool:
     """Tell whether a clause needs the one before it: a pronoun before any noun, or no verb and hardly a word."""
+    opener, colon, rest = part.partition(": ")
+    if colon and rest and not topic(opener) - {"decid", "set"}:
+        part = rest
     found = [word.lower().replace("’", "'") for word in WORD.findall(part)]
     about = topic(part)
     if not about:

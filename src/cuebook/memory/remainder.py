@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from cuebook.memory.extract import dependent, score
-from cuebook.memory.sentences import sentences
+from cuebook.memory.sentences import sentences, trim
 from cuebook.memory.slots import topic
 from cuebook.memory.subject import item_id, subject_of
 from cuebook.records.memory import Item
@@ -14,6 +14,12 @@ from cuebook.records.memory import Item
 #: A remainder is already known to come from a kept statement, so it needs less than a new one.
 REMAINS: Final = 0.25
 _STATEMENTS: Final = re.compile(r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our)\b)", re.IGNORECASE)
+_MARKS: Final = " ,;.!?…"
+#: What cannot end a statement.
+_LOOSE: Final = re.compile(
+    r"(?:\b(?:and|but|so|or|which|that|because|the|a|an|my|our|is|are|was|with|to|of|in|on|at|for|from)|[:–—-])$",
+    re.IGNORECASE,
+)
 
 
 def remainder(item: Item, clause: str) -> Item | None:
@@ -47,6 +53,29 @@ def _resubject(item: Item, text: str) -> str:
 
 def _without(sentence: str, clause: str) -> list[str]:
     """Return the statements of a sentence but the one that holds `clause`; only such as can stand alone."""
-    parts = _STATEMENTS.split(sentence)
-    kept = [clause not in part and not dependent(part) and score(part).weight >= REMAINS for part in parts]
-    return [", ".join(part for part, keep in zip(parts, kept, strict=True) if keep)] if any(kept) else []
+    parts = [part.strip(" ,;") for part in _STATEMENTS.split(sentence)]
+    place = next((place for place, part in enumerate(parts) if clause.strip(" ,;") in part), None)
+    if place is None:
+        return []
+    after = _between(sentence, parts[place + 1 :])
+    inside = sentence.partition(clause)[0].rstrip(" ,;")
+    if not after and parts[place].strip(_MARKS).endswith(clause.strip(_MARKS)) and not _LOOSE.search(inside):
+        before = [inside, inside.partition(": ")[2]]
+    else:
+        before = [_between(sentence, parts[:place]), _between(sentence, parts[1:place])]
+        before.append(before[0].partition(": ")[2])
+    left = [*[text for text in before if _stands(text)][:1], *([after] if _stands(after) else [])]
+    return [", ".join(left)] if left else []
+
+
+def _between(sentence: str, parts: list[str]) -> str:
+    """Return the stretch of a sentence from the first of `parts` to the last, without a word that joined it."""
+    if not any(parts):
+        return ""
+    start = sentence.find(parts[0])
+    end = sentence.find(parts[-1], start) + len(parts[-1])
+    return trim(sentence[start:end])
+
+
+def _stands(text: str) -> bool:
+    return bool(text) and not dependent(text) and score(text).weight >= REMAINS

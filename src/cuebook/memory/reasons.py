@@ -1,0 +1,212 @@
+"""Why a new statement ends an old one, and how surely: a task done, a value changed, a thing dropped, a role filled."""
+
+from collections.abc import Callable
+from typing import Final
+
+from cuebook.memory.change import Claim, Frame, codes, done_verbs, object_stems, purpose, role_of
+from cuebook.memory.relations import gone, relations, role, stays
+from cuebook.memory.sentences import sentences
+from cuebook.memory.slots import clash
+
+#: How sure, and the clause of the old statement that is over ("" for all of it).
+Verdict = tuple[float, str]
+NOTHING: Final[Verdict] = (0.0, "")
+
+
+class Judge:
+    """Weighs reasons, by how rare the words are that two statements share."""
+
+    def __init__(self, rarity: Callable[[str], float], common: Callable[[], float]) -> None:
+        self._rarity = rarity
+        self._common = common
+
+    def evidence(self, new: Claim, old: Claim) -> Verdict:
+        """Return how surely `new` ends `old` by the strongest of six reasons, and the clause it ends; 0: it cannot."""
+        if new.speaker != old.speaker or new.seq < old.seq:
+            return NOTHING
+        done = max(self._done(new, old), self._answered(new, old), self._filled(new, old), self._left(new, old))
+        if done > NOTHING or (new.owners and old.owners and not new.owners & old.owners):
+            return done
+        reasons = (self._moved, self._over, self._exclusive, self._denied, self._restated)
+        return max(reason(new, old) for reason in reasons)
+
+    def _filled(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: a place that only one fills, filled anew: a landlord, a home, a supplier, whoever minds the dog."""
+        best = NOTHING
+        theirs = relations(old.text) if new.relations else ()
+        for one in new.relations:
+            for two in theirs:
+                if one.slot != two.slot or one.holder & two.holder:
+                    continue
+                sure = one.single or new.change or (one.slot.startswith("source ") and new.decided)
+                if one.slot == "home":
+                    sure = new.home
+                if sure and not new.more and (one.slot == "home" or not _others(new, old)):
+                    best = max(best, (1.1, two.text))
+        return best
+
+    def _left(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: somebody has gone, against what they did for the speaker or that they were staying."""
+        if not new.gone & old.stems or new.gone & gone(old.text):
+            return NOTHING
+        for two in relations(old.text):
+            if two.slot.startswith(("duty ", "role ")) and two.holder & new.gone:
+                return (1.05, two.text)
+        if stays(old.text) and len(sentences(old.text)) == 1:
+            return (1.05, next((frame.text for frame in old.frames if new.gone & frame.stems), ""))
+        return NOTHING
+
+    def _answered(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: somebody answered, against what had to be asked, found out or agreed: two words of it, one a thing."""
+        if not new.answered or not old.pending or any(frame.task for frame in new.frames):
+            return NOTHING
+        common = new.stems & old.stems
+        things = object_stems(common) - new.named - old.named
+        rare = [found for found in things if self._rarity(found) >= self._common()]
+        return (1.05, "") if len(common) >= 2 and rare else NOTHING
+
+    def _done(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: a clause that reports something done, against a task: "ordered the layers" and "I have to order the
+        layers".
+
+        What is no task but has a date ends by the very verb: "the submission is on the 19th" by "we submitted".
+        """
+        best = NOTHING
+        tasks = [frame for frame in old.frames if frame.task] or [frame for frame in old.frames if old.task]
+        dated = [
+            frame
+            for frame in old.frames
+            if not old.task and any(kind in {"date", "weekday"} for kind, _ in frame.values)
+        ]
+        names = new.named | old.named
+        for frame in new.frames:
+            common = frame.stems & old.stems
+            enough = (
+                len(common) >= 2
+                and object_stems(common) - names
+                and self._mass(common) >= 0.6 * self._mass(frame.stems)
+            )
+            if old.task and enough and not frame.task and (frame.done or old.asks):
+                best = max(best, (1.05, ""))
+            if not frame.done:
+                continue
+            for task in (*tasks, *dated):
+                common = frame.stems & task.stems
+                things = object_stems(common) - names
+                if task in tasks and self._whole(things, frame, task):
+                    best = max(best, (1.05, task.text))
+                elif (task in tasks and things) or (task in dated and common & done_verbs(frame)):
+                    share = self._share(
+                        common, frame.stems - (frame.named - common), task.stems - (task.named - common)
+                    )
+                    best = max(best, (share + 0.45, task.text) if share >= 0.5 else NOTHING)
+        return best
+
+    def _whole(self, things: frozenset[str], frame: Frame, task: Frame) -> bool:
+        """Tell whether the thing done is the task's own: all the done clause speaks of, and one rare noun of it."""
+        mine = object_stems(frame.stems) - frame.named
+        rare = any(self._rarity(found) >= self._common() for found in things)
+        return rare and self._mass(things) >= 0.6 * self._mass(mine) and not (frame.named and task.named - frame.named)
+
+    def _moved(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: clauses about one thing that give other values of one type, in a statement that reports a change."""
+        best = NOTHING
+        for one in new.frames:
+            roles = {role(found) for found in role_of(one)} if one.change else set()
+            for two in old.frames:
+                if roles & set(map(role, two.stems)) and old.named and not one.named & old.named:
+                    best = max(best, (1.1, two.text))
+                best = max(best, self._revalued(new, old, one, two))
+        return best
+
+    def _revalued(self, new: Claim, old: Claim, one: Frame, two: Frame) -> Verdict:
+        common = one.stems & two.stems
+        clashes = clash(one.values, two.values) - {"name"}
+        if not common or not clashes or (new.more and not one.change):
+            return NOTHING
+        share = self._share(common, one.stems - (one.named - common), two.stems - (two.named - common))
+        amounts = {kind for kind in clashes if kind == "money" or kind.startswith("number")}
+        headed = bool(amounts and one.heads & two.heads)
+        if headed:
+            share = max(share, 0.7) if _same_thing(one, two, new, old) else 0.0
+        if "place" in clashes and common & (new.named | old.named):
+            share = max(share, 0.6)
+        same_subject = bool(new.subject) and new.subject == old.subject and new.states and old.states
+        changed = one.change or (new.change and share >= 0.7 and len(common) >= 2)
+        measured = headed and share >= 0.9 and not new.more
+        if share < 0.5 or not (changed or same_subject or measured) or (clashes == {"number"} and not headed):
+            return NOTHING
+        return (share + 0.5 + 0.1 * changed + 0.15 * same_subject, two.text)
+
+    def _over(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: "quit the choir", "no longer X", "X is off": the phrase's words in the old statement, and how much of
+        it they are.
+        """
+        best = NOTHING
+        for phrase in new.over:
+            things = object_stems(phrase) or phrase
+            for frame in old.frames:
+                common = things & (frame.stems | codes(frame.text))
+                if common and self._mass(common) >= 0.6 * self._mass(things) and not (frame.negative and new.negative):
+                    share = self._mass(common) / self._mass(frame.stems)
+                    if share >= (0.5 if frame.task else 0.2):
+                        best = max(best, (0.8 + share, frame.text))
+        return best
+
+    def _exclusive(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: home, job, diet, name, favourites have one value at a time."""
+        if not (new.exclusive and new.subject == old.subject) or new.more or bool(new.owners) != bool(old.owners):
+            return NOTHING
+        if "place" in clash(new.values, old.values) or (new.change and not new.values & old.values):
+            return (1.1, "")
+        return (1.1, "") if clash(new.values, old.values) and not new.values & old.values else NOTHING
+
+    def _denied(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: the same said with the opposite sign, after a change."""
+        best = NOTHING
+        for one in new.frames:
+            for two in old.frames:
+                common = one.stems & two.stems
+                if one.negative != two.negative and (one.change or one.negative) and new.change and len(common) >= 2:
+                    best = max(best, (0.5 + self._share(common, one.stems, two.stems), two.text))
+        return best
+
+    def _restated(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: after a change, what a thing will be now, against the decision about that thing."""
+        if not (new.change and old.decided) or new.more:
+            return NOTHING
+        things = object_stems(new.restated)
+        booked = things & purpose(old.text) if things & old.stems else frozenset()
+        if booked and self._mass(booked) >= 0.5 * self._mass(things):
+            return (1.05, "")
+        for frame in old.frames:
+            common = things & frame.stems
+            if (
+                common
+                and self._mass(common) >= 0.5 * self._mass(frame.stems)
+                and self._mass(common) >= 0.5 * self._mass(things)
+            ):
+                return (1.05, "")
+        return NOTHING
+
+    def _share(self, common: frozenset[str], one: frozenset[str], two: frozenset[str]) -> float:
+        """Return the weighted share of `common` in the smaller of two statements, damped where both say much more."""
+        if not common:
+            return 0.0
+        mass, left, right = self._mass(common), self._mass(one), self._mass(two)
+        return 0.7 * mass / (min(left, right) or 1.0) + 0.3 * mass / (max(left, right) or 1.0)
+
+    def _mass(self, stems: frozenset[str]) -> float:
+        return sum(map(self._rarity, stems))
+
+
+def _others(new: Claim, old: Claim) -> bool:
+    """Tell whether two statements are about different people's matters."""
+    mine, theirs = new.owners - new.named, old.owners - old.named
+    return bool(mine and theirs and not mine & theirs) and not {role(found) for found in mine} & set(map(role, theirs))
+
+
+def _same_thing(one: Frame, two: Frame, new: Claim, old: Claim) -> bool:
+    """Tell whether two amounts of one head are of one thing: the budget, but not the kitchen's and the terrace's."""
+    mine, theirs = one.heads - two.heads, two.heads - one.heads
+    return not mine or not theirs or bool(mine & old.stems) or bool(theirs & new.stems)
