@@ -1,0 +1,48 @@
+"""How the tests start workers, read what they acknowledged, and kill them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+class Nursery:
+    """Starts one worker at a time."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, str(WORKER)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def order(self, path, *, run, name="w", tasks=4, writes=150, abandons=True, failpoint="") -> int:
+        """Start a worker; answers with its process id."""
+        order = {
+            "path": str(path), "name": name, "run": run, "tasks": tasks, "writes": writes, "abandons": abandons,
+            "failpoint": failpoint,
+        }  # fmt: skip
+        self.process.stdin.write(json.dumps(order).encode() + b"\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())["pid"]
+
+    def listen(self, hear: Callable[[bytes], object], *, kill: int = 0, after: int = 0) -> int:
+        """Hand on a worker's lines until it ends; `kill` it after so many of them. Answers with how it ended."""
+        heard = 0
+        for line in self.process.stdout:
+            if line.startswith(b'{"exit"'):
+                return json.loads(line)["exit"]
+            if line.strip():
+                hear(line)
+                heard += 1
+                if heard == after and kill:
+                    os.kill(kill, signal.SIGKILL)
+        msg = "the nursery ended"
+        raise AssertionError(msg)
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(timeout=10)

@@ -1,0 +1,121 @@
+"""Workers are killed at every named place and at any moment; whatever they were told was stored is stored.
+
+The short slice is a part of the suite. The long one is scripts/chaos: CUEBOOK_CHAOS_KILLS=1000.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from nursery import Nursery
+
+from cuebook.backends import failpoints
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.testing.audit import audit
+from cuebook.testing.hammer import RUN
+from cuebook.testing.history import Checker
+
+KILLS = int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10"))
+#: A file is checked in full after each kill; a fresh one now and then keeps that quick.
+KILLS_PER_FILE = 25
+
+#: Where each place is exercised. A name of failpoints.NAMES that is missing here fails a test.
+HERE = (
+    "append.begin", "append.stored", "open.begin", "open.stored", "checkpoint.stored", "close.begin", "close.stored",
+    "commit.before", "commit.after", "expire.stored", "summary.begin", "summary.stored", "head.stored", "delete.stored",
+)  # fmt: skip
+ELSEWHERE = {
+    "stream.piece": "tests/chaos/test_turn_kill.py",
+    "stream.ended": "tests/chaos/test_turn_kill.py",
+    "compact.read": "tests/chaos/test_turn_kill.py",
+    "compact.made": "tests/chaos/test_turn_kill.py",
+    "migrate.statement": "tests/contracts/test_migrations.py",
+}
+
+
+@pytest.fixture(scope="module")
+def nursery():
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+class Fate:
+    """A file, the workers that wrote to it, and what must be in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checker = Checker()
+        self.run = 0
+
+    def settle(self) -> None:
+        """Open the file again and compare."""
+
+        async def look() -> None:
+            store = SqliteStore(str(self.path))
+            try:
+                await self.checker.settle(store, now=(self.run + 1) * RUN - 1)
+            finally:
+                await store.aclose()
+
+        asyncio.run(look())
+        self.run += 1
+        assert self.checker.problems == []
+        assert audit(str(self.path), integrity=True) == []
+
+
+def test_every_place_is_exercised():
+    assert set(failpoints.NAMES) == {*HERE, *ELSEWHERE}
+    assert not set(HERE) & set(ELSEWHERE)
+
+
+@pytest.mark.timeout(600)
+def test_killed_at_each_place_nothing_acknowledged_is_lost(nursery, tmp_path):
+    fate = Fate(tmp_path / "cuebook.db")
+    for place in HERE:
+        for nth in (1, 4):
+            nursery.order(fate.path, run=fate.run, failpoint=f"{place}:kill@{nth}", writes=400)
+            assert nursery.listen(fate.checker.hear) == -signal.SIGKILL, f"{place} was not passed {nth} times"
+            fate.settle()
+    assert fate.checker.counts["acknowledged"] > 100
+
+
+def test_an_error_at_each_place_harms_nobody_else(nursery, tmp_path):
+    """What fails is refused with an error, unless it was stored already; the writer goes on."""
+    fate = Fate(tmp_path / "cuebook.db")
+    for place in HERE:
+        fate.checker.failures_stand = place == "commit.after"
+        nursery.order(fate.path, run=fate.run, failpoint=f"{place}:raise@3", writes=80)
+        failed = fate.checker.counts["failed"]
+        assert nursery.listen(fate.checker.hear) == 0
+        assert fate.checker.counts["failed"] > failed, f"{place} was not passed"
+        fate.settle()
+
+
+@pytest.mark.timeout(max(120, 3 * KILLS))
+def test_killed_at_any_moment_nothing_acknowledged_is_lost(nursery, tmp_path, capsys):
+    """Published figure: kills, acknowledged writes and posts; lost, doubled, out of order: none."""
+    dice = random.Random(KILLS)
+    total: Counter[str] = Counter()
+    killed = 0
+    while killed < KILLS:
+        fate = Fate(tmp_path / f"cuebook-{killed}.db")
+        for _ in range(min(KILLS_PER_FILE, KILLS - killed)):
+            pid = nursery.order(fate.path, run=fate.run, tasks=dice.choice((1, 4, 16)), writes=100_000)
+            after = int(dice.expovariate(1 / 400))
+            assert nursery.listen(fate.checker.hear, kill=pid, after=max(1, after)) == -signal.SIGKILL
+            fate.settle()
+            killed += 1
+        total += fate.checker.counts
+        fate.path.unlink()
+    with capsys.disabled():
+        if KILLS > 10:
+            print(  # noqa: T201 - what scripts/chaos is for
+                f"\n{killed:,} kills, {total['acknowledged']:,} acknowledged writes, {total['posts']:,} acknowledged"
+                f" posts: 0 lost, 0 doubled, 0 out of order, 0 gaps ({total['unacknowledged']:,} writes were under way,"
+                f" {total['stored all the same']:,} of them stood whole, the others not at all)"
+            )

@@ -1,0 +1,51 @@
+"""A nursery of workers that are killed: it forks one for each line it is told, and says how each ended.
+
+In: {"path", "name", "run", "tasks", "writes", "abandons", "failpoint"}. Out: {"pid"}, the worker's own lines, {"exit"}.
+A fork costs 10 ms where a start costs half a second, and a thousand kills want to be cheap.
+"""
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.testing.hammer import hammer
+
+
+def say(line: bytes) -> None:
+    while line:
+        line = line[os.write(1, line) :]
+
+
+async def work(order) -> None:
+    os.environ["CUEBOOK_FAILPOINT"] = order.pop("failpoint")
+    store = SqliteStore(order.pop("path"), failpoints=Failpoints.from_environment())
+    await hammer(store, say, **order)
+    await store.aclose()
+
+
+def child(order) -> int:
+    try:
+        asyncio.run(work(order))
+    except BaseException:  # noqa: BLE001 - a fork must not go on in its parent's loop
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def main() -> None:
+    for line in sys.stdin.buffer:
+        order = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(child(order))
+        say(b'{"pid": %d}\n' % pid)
+        _, status = os.waitpid(pid, 0)
+        say(b'\n{"exit": %d}\n' % os.waitstatus_to_exitcode(status))  # its last line may be torn
+
+
+if __name__ == "__main__":
+    main()
