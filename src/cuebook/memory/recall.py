@@ -1,7 +1,7 @@
 """Which posts answer a query: full text with structure, no embeddings, one fixed configuration for all data.
 
-The store indexes `key_text` of each post and finds some hundred posts by `match_expression`; `rank` orders them anew with
-the statistics of the scope alone. A post counts by its own words and by those around it, then by the best of its
+The store indexes `key_text` of each post and finds some hundred posts by `match_expression`; `rank` orders them anew
+with the statistics of the scope alone. A post counts by its own words and by those around it, then by the best of its
 session; a short post leans on its neighbours, an answer on its question; the one speaker a query names counts more. A
 long post counts by its best passage, so that long answers and tool outputs neither swamp nor vanish.
 """
@@ -10,49 +10,49 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
-from cuebook.memory.words import query_words, read_period, words
+from cuebook.memory.words import is_pair, key_text, query_words, read_period, spans_of, words
 
-# What the store does best to ask for. On LoCoMo dev 100 posts give what 400 give (79.5 and 79.7 R@10).
+__all__ = [
+    "CANDIDATES", "NEIGHBOURS_OF", "REACH", "Candidate", "Corpus", "Query", "Ranked", "excerpt", "key_text",
+    "match_expression", "pack", "rank", "read_query",
+]  # fmt: skip
+
+# What the store does best to ask for. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
 CANDIDATES: Final = 200  # posts by bm25
 NEIGHBOURS_OF: Final = 100  # of these, the best, whose neighbours on the path are asked for too,
-REACH: Final = 2  # this many before and this many after (1 loses 0.5 points, none 6)
+REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, none 6)
 
 # Words are those of a key, without stop words: two thirds of those written.
 TERMS: Final = 32  # words of a query that are looked for; the longest stay
 QUERY_CHARACTERS: Final = 8_000  # of a query that are read; a pasted page is no better query
-KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each further distinct word once
 PASSAGE: Final = 60  # words: a paragraph of about 120 as written; a post over 5/4 of it is scored as passages
 WORD_CHARACTERS: Final = 6  # of a key, its space included (5.4 measured on LoCoMo)
 
-# The ranking. Textbook values and round ones; around each lies a plateau: halved or doubled, R@10 on LoCoMo dev and on
-# made-up assistant and tool chats moves by about a point, unless a note says more.
+# The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
+# made-up assistant and tool chats by four or less, unless a note says more.
 K1: Final = 1.2  # BM25's saturation and
 B: Final = 0.75  # length normalisation (notes/recall.md, section 3)
 NEAR: Final = (1.0, 0.5, 0.25)  # weight of a post's words in a window, by distance
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
-NEIGHBOUR: Final = 0.15  # of the score of the posts before and after
+NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
 ANSWER: Final = 0.2  # of the score of a question, for the post behind it
-ASKING: Final = 0.1  # taken from a question whose answer is short
+ASKING: Final = 0.2  # taken from a question whose answer is short
 BRIEF: Final = 30  # words up to which a post leans on its neighbours in full; beyond, in inverse ratio to its length.
-# Without it long answers take the place of what users said: R@10 77 instead of 91 in assistant chats.
+# Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
 SESSION: Final = 0.3  # of the best score in the session
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
 PERIOD: Final = 0.3  # more for posts of the time the query names
-FLOOR: Final = 0.1  # least share of the query's information (idf) a post and those around it must hold
+FLOOR: Final = 0.1  # least share of the query's information (idf) a post and those around it must hold, and
+SILENCE: Final = 0.2  # the fullest of all, else nothing fits: 16 % of other people's questions, at no cost to one's own
 SESSION_GAP_S: Final = 3 * 3600.0  # silence that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
+PRICE: Final = 1 / 16  # exponent of the tokens a hit costs, where a budget is packed
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
-
-_MONTHS: Final = "January February March April May June July August September October November December".split()
-_DAYS: Final = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-_CAPTION: Final = re.compile(r"(?:\s*\[image:[^\]]*\])+\s*\Z")
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 
 
 class Query(Struct, frozen=True):
@@ -77,7 +77,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Corpus(Struct, frozen=True):
-    """The scope as a whole: its posts, and in how many of them a term occurs (at least as many as among the candidates)."""
+    """The scope as a whole: its posts, and in how many of them a term occurs (else counted among the candidates)."""
 
     posts: int
     frequencies: Mapping[str, int] = {}
@@ -91,54 +91,21 @@ class Ranked(Struct, frozen=True):
     why: str
 
 
-class Sized(Protocol):
-    """What `pack` needs of a hit."""
-
+class _Sized(Protocol):
     @property
-    def score(self) -> float:
-        """The greater, the better; not below 0."""
-        ...
-
+    def score(self) -> float: ...
     @property
-    def tokens(self) -> int:
-        """What it takes of the budget."""
-        ...
+    def tokens(self) -> int: ...
 
 
-_Hit = TypeVar("_Hit", bound=Sized)
-
-
-# ---- the index ------------------------------------------------------------------------------------------------------
-
-
-def key_text(speaker: str, when: float, text: str) -> str:
-    """The words the store indexes for a post: its date and speaker, `|`, its text, and `?` if it ends in a question.
-
-    Words are already folded and stemmed, so every full text engine that splits at spaces agrees with `rank`; `|` and `?`
-    are no words to FTS5. `when` is in Unix seconds (UTC). Costs about 0.2 µs a word.
-    """
-    body = words(text)
-    if len(body) > KEY_WORDS:
-        seen = set(body[:KEY_WORDS])
-        body = body[:KEY_WORDS] + [word for word in dict.fromkeys(body[KEY_WORDS:]) if word not in seen]
-    asks = _CAPTION.sub("", text[-400:]).rstrip().endswith(("?", "？", "؟"))
-    return " ".join([*_date_words(when), *words(speaker), "|", *body, *(["?"] if asks else [])])
-
-
-def _date_words(when: float) -> list[str]:
-    """Year, month, day and weekday; nothing where the calendar ends."""
-    try:
-        day = datetime.fromtimestamp(when, UTC)
-    except (ValueError, OverflowError, OSError):
-        return []
-    return words(f"{day.year} {_MONTHS[day.month - 1]} {day.day} {_DAYS[day.weekday()]}")
+_Hit = TypeVar("_Hit", bound=_Sized)
 
 
 # ---- the query ------------------------------------------------------------------------------------------------------
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None) -> Query:
-    """What a query looks for. `speakers` are those of the scope; `now` (Unix seconds) gives "yesterday" its meaning."""
+    """Read what a query looks for. `speakers` are those of the scope; `now` (Unix seconds) gives "today" its day."""
     text = query[:QUERY_CHARACTERS]
     terms = list(dict.fromkeys(query_words(text)))
     if len(terms) > TERMS:
@@ -174,7 +141,7 @@ def _topic(query: Query) -> Sequence[str]:
 
 
 class _Reading(Struct):
-    """A candidate as it is scored: how often each term occurs in its best passage, and the passage's length in words."""
+    """A candidate as it is scored: how often each term occurs in its best passage, how long that is in words."""
 
     post: Candidate
     counts: Mapping[str, float]
@@ -193,7 +160,7 @@ class _Reading(Struct):
 
 
 def rank(query: Query, candidates: Iterable[Candidate], corpus: Corpus, *, limit: int) -> list[Ranked]:
-    """The best `limit` candidates, best first, equal ones newest first; none that holds less than FLOOR of the query.
+    """Order candidates, best `limit` first, equal ones newest first; none that holds less than FLOOR of the query.
 
     Posts beside those that match should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
     """
@@ -225,15 +192,18 @@ def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]) -> dict[str, float]:
-    """BM25's log(1 + (N - n + 0.5) / (n + 0.5)) for each term, n counted in the scope, at least among the candidates."""
+    """Weigh each term by BM25's log(1 + (N - n + 0.5) / (n + 0.5)), n of the N posts in scope holding it.
+
+    Pairs of characters that stand nowhere are left out: most of a Chinese query's stand across two words.
+    """
     here = Counter(term for found in places for term in found)
     total = max(corpus.posts, len(places))
     posts = {term: min(total, max(here[term], corpus.frequencies.get(term, 0))) for term in terms}
-    return {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items()}
+    return {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
 
 
 def _read(post: Candidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]) -> _Reading:
-    """Count the query's terms in a post: in all of it, or in the date, the speaker and the best passage of a long one."""
+    """Count the terms in a post: in all of it, or in the date, the speaker and the best passage of a long one."""
     counts = {term: float(len(here)) for term, here in places.items()}
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
@@ -244,24 +214,25 @@ def _read(post: Candidate, text: str, places: Mapping[str, list[int]], idf: Mapp
 
 
 def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, float]) -> Mapping[str, float]:
-    """The terms of the head and of the passage that holds most. Passages overlap by half: each place is in two."""
+    """Count the terms of the head and of the passage that holds most. Passages overlap by half."""
     step = PASSAGE * WORD_CHARACTERS // 2
-    top: Counter[str] = Counter()
-    passages: dict[int, Counter[str]] = {}
+    passages: dict[int, dict[str, float]] = {}
+    top: dict[str, float] = {}
     for term, here in places.items():
         for at in here:
             if at < head:
-                top[term] += 1
-            else:
-                last = (at - head) // step
-                for number in range(max(0, last - 1), last + 1):
-                    passages.setdefault(number, Counter())[term] += 1
-    best = max(passages.values(), key=lambda counts: _bm25(counts, 1.0, idf), default=Counter[str]())
-    return {term: float(n) for term, n in (top + best).items()}
+                top[term] = top.get(term, 0.0) + 1.0
+                continue
+            last = (at - head) // step
+            for number in (last - 1, last) if last else (0,):
+                counts = passages.setdefault(number, {})
+                counts[term] = counts.get(term, 0.0) + 1.0
+    best = max(passages.values(), key=lambda counts: _bm25(counts, 1.0, idf), default={})
+    return {term: best.get(term, 0.0) + top.get(term, 0.0) for term in (*best, *top)}
 
 
 def _link(readings: Sequence[_Reading]) -> None:
-    """Number the sessions, and tie each post to those before and after it in its session."""
+    """Count off the sessions, and tie each post to those before and after it in its session."""
     place = {reading.post.seq: at for at, reading in enumerate(readings)}
     session, first = 0, readings[0].post
     for earlier, later in pairwise(readings):
@@ -281,7 +252,7 @@ def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
     windows = [_window(readings, at) for at in range(len(readings))]
     mean_own = sum(reading.length for reading in readings) / len(readings)
     mean_window = sum(length for _, length in windows) / len(windows)
-    total = sum(idf.values())
+    total = sum(idf.values()) or 1.0
     for reading, (counts, length) in zip(readings, windows, strict=True):
         reading.own = _bm25(reading.counts, reading.length / mean_own, idf)
         if reading.whole_length:
@@ -296,7 +267,7 @@ def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
 
 
 def _window(readings: Sequence[_Reading], at: int) -> tuple[dict[str, float], float]:
-    """The terms and the length of a post with those around it, weighted NEAR by distance."""
+    """Add up terms and lengths of a post and those around it, weighted NEAR by distance."""
     counts, length = dict(readings[at].counts), float(readings[at].length)
     older = newer = at
     for weight in NEAR[1:]:
@@ -311,8 +282,10 @@ def _window(readings: Sequence[_Reading], at: int) -> tuple[dict[str, float], fl
 
 
 def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str, float]) -> float:
-    slope = K1 * (1 - B + B * relative_length)
-    return sum(idf[term] * n * (K1 + 1) / (n + slope) for term, n in counts.items())
+    slope, total = K1 * (1 - B + B * relative_length), 0.0
+    for term, n in counts.items():
+        total += idf[term] * n / (n + slope)
+    return total * (K1 + 1)
 
 
 def _combine(readings: Sequence[_Reading], query: Query) -> None:
@@ -336,7 +309,7 @@ def _combine(readings: Sequence[_Reading], query: Query) -> None:
 
 
 def _lent(reading: _Reading, readings: Sequence[_Reading], fused: Sequence[float]) -> tuple[float, float]:
-    """What a post gets from those beside it, and from the question before it."""
+    """Reckon what a post gets from those beside it, and from the question before it."""
     lent = asked = 0.0
     brevity = _brevity(reading)
     if reading.before >= 0:
@@ -353,10 +326,10 @@ def _brevity(reading: _Reading) -> float:
 
 
 def _choose(readings: Sequence[_Reading], limit: int) -> list[Ranked]:
+    if max(reading.held for reading in readings) < SILENCE:
+        return []
     kept = [reading for reading in readings if reading.held >= FLOOR]
     kept.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))
-    if not kept:
-        return []
     unit = kept[0].held / kept[0].score
     return [
         Ranked(
@@ -366,3 +339,61 @@ def _choose(readings: Sequence[_Reading], limit: int) -> list[Ranked]:
         )
         for reading in kept[:limit]
     ]
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------
+
+
+def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:
+    """Cut out the part of a text that answers best, in whole sentences, within `tokens` as `count` counts.
+
+    A text that fits comes back as it is, "" where nothing fits; "…" stands where something was left out.
+    """
+    if count(text) <= tokens:
+        return text
+    spans, terms = spans_of(text), set(query.terms)
+    held = [terms.intersection(words(text[first:last])) for first, last in spans]
+    often = Counter(term for found in held for term in found)
+    value = [sum(1 / often[term] for term in found) for found in held]
+    if not spans:
+        return ""
+    low = high = max(range(len(spans)), key=lambda at: value[at] + sum(value[max(0, at - 1) : at + 2]) / 2)
+    while True:
+        after = value[high + 1] if high + 1 < len(spans) else -1.0
+        before = value[low - 1] if low else -1.0
+        wider = (low, high + 1) if after >= before else (low - 1, high)
+        if max(after, before) < 0 or count(_cut(text, spans[wider[0]][0], spans[wider[1]][1])) > tokens:
+            break
+        low, high = wider
+    return _fit(text, spans[low][0], spans[high][1], tokens, count)
+
+
+def _cut(text: str, first: int, last: int) -> str:
+    shown = text[first:last].strip()
+    return f"{'… ' if text[:first].strip() else ''}{shown}{' …' if text[last:].strip() else ''}"
+
+
+def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], int]) -> str:
+    """Shorten the span from its end, by eighths and between words where there are any, until it fits."""
+    while text[first:last].strip():
+        shown = _cut(text, first, last)
+        if count(shown) <= tokens:
+            return shown
+        last -= max(1, (last - first) // 8)
+        last = max(text.rfind(" ", first, last), text.rfind("\n", first, last)) if " " in text[first:last] else last
+    return ""
+
+
+def pack(hits: Sequence[_Hit], token_budget: int) -> list[_Hit]:
+    """Choose the hits that give most within a budget, by score per token; they keep their order.
+
+    Scores lie close together, so twice the tokens must bring 4 % more score, not twice: `tokens ** PRICE` (measured in
+    1,000 tokens of assistant chat: 87 % of the evidence, 86 by rank alone, 81 by score to the fourth over tokens).
+    """
+    worth = sorted(range(len(hits)), key=lambda at: (-hits[at].score / max(1, hits[at].tokens) ** PRICE, at))
+    left, chosen = token_budget, set()
+    for at in worth:
+        if hits[at].tokens <= left:
+            left -= hits[at].tokens
+            chosen.add(at)
+    return [hits[at] for at in sorted(chosen)]

@@ -1,21 +1,24 @@
-"""What counts as a word of a text: the one tokeniser that the store's full text and the ranking share.
+"""What counts as a word: the one tokeniser that the store's full text and the ranking share, and the key a post gets.
 
 Words are lower-cased, stripped of diacritics and stemmed (Snowball English; other languages keep their forms). Scripts
 written without spaces (Chinese, Japanese, Thai …) and Hangul give single characters and pairs, as Lucene's
 CJKAnalyzer does, so that a name inside a run is found. Identifiers give their parts beside the whole: `getUserId` is
-`getuserid`, `get`, `user`, `id`. A word holds letters and digits only, so FTS5's `unicode61` keeps it in one piece.
+`getuserid`, `user`, `id`. A word holds letters and digits only, so FTS5's `unicode61` keeps it in one piece.
 """
 
 import re
 import unicodedata
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from snowballstemmer.english_stemmer import EnglishStemmer
 
 LONGEST_WORD: Final = 48  # characters kept; a digest in hex is told apart by far fewer
+KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each further distinct word once
 
-# English words that carry structure, not topic: articles, pronouns, prepositions, auxiliaries, question words.
+# English words that carry no topic: articles, pronouns, prepositions, auxiliaries, question words, greetings.
 # Measured on LoCoMo: stop words and stems together are worth 9 points of R@10 (notes/recall.md, 4.1).
 _ENGLISH: Final = frozenset(
     """
@@ -26,7 +29,7 @@ _ENGLISH: Final = frozenset(
     ourselves out over own per quite rather really same shall she should since so some such than that the their theirs
     them themselves then there these they this those though through to too under until up upon us very was we were what
     whatever when where whether which while who whom whose why will with within without would yes yet you your yours
-    yourself yourselves s t re ve ll d m
+    yourself yourselves s t re ve ll d m haha hello hey hi lol oh ok okay please thank thanks wow yeah
     """.split()
 )
 # The same of other languages: they leave a query that is written in them, never a text.
@@ -35,11 +38,11 @@ _FOREIGN: Final = tuple(
     for words in (
         """aber alle als am an auch auf aus bei bin bis bist da damit das dass dein dem den der des die dir du ein eine
         einem einen einer er es fur habe haben hast hat hatte ich ihr im in ist ja kann mein mich mir mit nach nicht
-        noch nur oder sein sich sie sind so uber um und uns von vor wann war waren warum was welche welcher welches wem
-        wen wenn wer werden wie wir wird wo zu zum zur""",
-        """a ai ait as au aux avec avez c ce ces cette d dans de des du elle en es est et eu il ils j je l la le les leur
-        lui m ma mais me mes moi mon n ne nos notre nous on ont ou par pas pour qu quand que quel quelle quelles quels
-        qui quoi s sa se ses son sont suis sur t ta te tes toi ton tu un une vos votre vous y""",
+        noch nur oder sein sich sie sind so uber um und uns von vor wann war waren warum was welche welcher welches
+        wem wen wenn wer werden wie wir wird wo zu zum zur""",
+        """a ai ait as au aux avec avez c ce ces cette d dans de des du elle en es est et eu il ils j je l la le les
+        leur lui m ma mais me mes moi mon n ne nos notre nous on ont ou par pas pour qu quand que quel quelle quelles
+        quels qui quoi s sa se ses son sont suis sur t ta te tes toi ton tu un une vos votre vous y""",
         """a al como con cual cuales cuando de del donde el ella ellos en era es esta estas este esto fue ha han hay la
         las le les lo los me mi mis muy no nos o para pero por porque que quien quienes se ser si sin sobre son su sus
         te tu tus un una unos y ya yo""",
@@ -50,20 +53,20 @@ _FOREIGN: Final = tuple(
 # did she buy" and "I bought"). Measured on LoCoMo dev: +0.9 points of R@10. The last lines: everyday equals.
 _IRREGULAR: Final = """
     become became, begin began begun, bite bitten, blow blew blown, break broke broken, bring brought, build built,
-    burn burnt, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug, draw drew drawn, dream
-    dreamt, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed, feel felt, fight fought, find
-    found, fly flew flown, forget forgot forgotten, forgive forgave forgiven, freeze froze frozen, give gave given, go went
-    gone, grow grew grown, hang hung, hear heard, hide hid hidden, hold held, keep kept, know knew known, lay laid, lead
-    led, learn learnt, leave left, lend lent, lose lost, make made, mean meant, meet met, pay paid, ride rode ridden, rise
-    risen, run ran, say said, see saw seen, sell sold, send sent, shake shook shaken, shine shone, shoot shot, show
-    shown, sing sang sung, sink sank sunk, sit sat, sleep slept, speak spoke spoken, spend spent, stand stood, steal stole
-    stolen, stick stuck, strike struck, swear swore sworn, sweep swept, swim swam swum, swing swung, take took taken, teach
-    taught, tear tore torn, tell told, think thought, throw threw thrown, understand understood, wake woke woken, wear wore
-    worn, win won, write wrote written, child children, man men, woman women, foot feet, tooth teeth, mouse mice, goose
-    geese, person people, wife wives, knife knives, shelf shelves, half halves,
-    mother mom mum mama mommy moms mums, father dad daddy papa dads, child kid kids, picture photo photos pic pics
-    photograph photographs, movie film films, grandmother grandma, grandfather grandpa, favorite favourite fave, color
-    colour colours
+    burn burnt, buy bought, catch caught, choose chose chosen, come came, deal dealt, dig dug, draw drew drawn,
+    dream dreamt, drink drank drunk, drive drove driven, eat ate eaten, fall fell fallen, feed fed, feel felt, fight
+    fought, find found, fly flew flown, forget forgot forgotten, forgive forgave forgiven, freeze froze frozen, give
+    gave given, go went gone, grow grew grown, hang hung, hear heard, hide hid hidden, hold held, keep kept, know
+    knew known, lay laid, lead led, learn learnt, leave left, lend lent, lose lost, make made, mean meant, meet met,
+    pay paid, ride rode ridden, rise risen, run ran, say said, see saw seen, sell sold, send sent, shake shook
+    shaken, shine shone, shoot shot, show shown, sing sang sung, sink sank sunk, sit sat, sleep slept, speak spoke
+    spoken, spend spent, stand stood, steal stole stolen, stick stuck, strike struck, swear swore sworn, sweep
+    swept, swim swam swum, swing swung, take took taken, teach taught, tear tore torn, tell told, think thought,
+    throw threw thrown, understand understood, wake woke woken, wear wore worn, win won, write wrote written, child
+    children, man men, woman women, foot feet, tooth teeth, mouse mice, goose geese, person people, wife wives,
+    knife knives, shelf shelves, half halves, mother mom mum mama mommy moms mums, father dad daddy papa dads, child
+    kid kids, picture photo photos pic pics photograph photographs, movie film films, grandmother grandma,
+    grandfather grandpa, favorite favourite fave, color colour colours
 """
 _BASE: Final = {
     form: base
@@ -80,12 +83,23 @@ _UNSPACED: Final = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
+_CAPTION: Final = re.compile(r"(?:\s*\[image:[^\]]*\])+\s*\Z")
+_MONTHS: Final = "January February March April May June July August September October November December".split()
+_DAYS: Final = "monday tuesday wednesday thursday friday saturday sunday".split()
+_UNITS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}  # days
+_AGO: Final = re.compile(r"\b([0-9]{1,3}|an?|one|two|three) (day|week|month|year)s? ago\b", re.IGNORECASE)
+_NUMBERS: Final = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3}
+_LATELY: Final = re.compile(
+    rf"\b(?:(today|yesterday)|(this|last) (week|month|year|{'|'.join(_DAYS)}))\b", re.IGNORECASE
+)
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_PIECE: Final = re.compile(r".{1,200}(?:\s|\Z)|.{200}", re.DOTALL)  # of a sentence or line that is longer
 _ORDINAL: Final = re.compile("([0-9]+)(?:st|nd|rd|th)")
 _HUMP: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order, stemmed, without English stop words. About 0.2 µs a word once its stem is cached."""
+    """List the words of a text in order, stemmed, without English stop words. Costs about 0.2 µs a word."""
     found: list[str] = []
     plain = text.isascii()
     for token in _TOKEN.findall(_fold(text, plain=plain)):
@@ -98,7 +112,7 @@ def words(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[str]:
-    """The words a query looks for, in order: of an unspaced run the pairs only, without stop words of its language."""
+    """List the words a query looks for: of an unspaced run the pairs only, without stop words of its language."""
     found: list[str] = []
     for token in _drop_foreign(_TOKEN.findall(_fold(text, plain=text.isascii()))):
         for run in _runs(token):
@@ -107,6 +121,80 @@ def query_words(text: str) -> list[str]:
             else:
                 found += _stems(run[:LONGEST_WORD])
     return found
+
+
+def key_text(speaker: str, when: float, text: str) -> str:
+    """Write what the store indexes for a post: its date and speaker, `|`, its text, and `?` if it ends in a question.
+
+    Its words are already folded and stemmed, so every full text engine that splits at spaces agrees with `rank`; `|`
+    and `?` are no words to FTS5. `when` is in Unix seconds (UTC).
+    """
+    body = words(text)
+    if len(body) > KEY_WORDS:
+        seen = set(body[:KEY_WORDS])
+        body = body[:KEY_WORDS] + [word for word in dict.fromkeys(body[KEY_WORDS:]) if word not in seen]
+    asks = _CAPTION.sub("", text[-400:]).rstrip().endswith(("?", "？", "؟"))
+    return " ".join([*_date_words(when), *words(speaker), "|", *body, *(["?"] if asks else [])])
+
+
+def _date_words(when: float) -> list[str]:
+    """Year, month, day and weekday; nothing where the calendar ends."""
+    try:
+        day = datetime.fromtimestamp(when, UTC)
+    except (ValueError, OverflowError, OSError):
+        return []
+    return words(f"{day.year} {_MONTHS[day.month - 1]} {day.day} {_DAYS[day.weekday()]}")
+
+
+def read_period(text: str, now: float) -> tuple[float, float] | None:
+    """Read the days an English text speaks of, seen from `now`: Unix seconds [from, to), or None. Days of UTC.
+
+    "yesterday", "last Monday", "3 days ago" are a day; "two weeks ago" is the week around it; "this month" and "last
+    month" are the calendar's.
+    """
+    try:
+        today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        ago, lately = _AGO.search(text), _LATELY.search(text)
+        if ago:
+            unit = _UNITS[ago[2].lower()]
+            count = _NUMBERS.get(ago[1].lower()) or int(ago[1])
+            return _days(today - timedelta(days=unit * count + unit // 2), unit)
+        if lately:
+            return _days(*_recent(today, (lately[1] or lately[3]).lower(), last=(lately[2] or "").lower() == "last"))
+    except (ValueError, OverflowError, OSError):
+        pass  # out of the calendar
+    return None
+
+
+def _recent(today: datetime, what: str, *, last: bool) -> tuple[datetime, int]:
+    """Find the first day and the number of days of "yesterday", "this week", "last month", "last monday"."""
+    if what in _DAYS:
+        back = (today.weekday() - _DAYS.index(what)) % 7
+        return today - timedelta(days=back or 7 * last), 1
+    if what == "week":
+        return today - timedelta(days=today.weekday() + 7 * last), 7
+    if what in ("month", "year"):
+        first = today.replace(day=1) if what == "month" else today.replace(month=1, day=1)
+        begin = (first - timedelta(days=1)).replace(day=1) if last else first
+        begin = begin.replace(month=1) if what == "year" else begin
+        return begin, (first - begin).days if last else (today - begin).days + 1
+    return today - timedelta(days=what == "yesterday"), 1
+
+
+def _days(first: datetime, days: int) -> tuple[float, float]:
+    return first.timestamp(), first.timestamp() + 86_400.0 * days
+
+
+def spans_of(text: str) -> list[tuple[int, int]]:
+    """Cut a text into sentences and lines, those over 200 characters into pieces: [first, last) of each, in order."""
+    cuts = [0, *(match.end() for match in _SENTENCE.finditer(text)), len(text)]
+    pieces = (match.span() for first, last in pairwise(cuts) for match in _PIECE.finditer(text, first, last))
+    return [(first, last) for first, last in pieces if not text[first:last].isspace()]
+
+
+def is_pair(word: str) -> bool:
+    """Tell whether a word is a pair of an unspaced run, which may stand across two words of its language."""
+    return len(word) == 2 and _UNSPACED.fullmatch(word) is not None
 
 
 def _fold(text: str, *, plain: bool) -> str:
@@ -119,7 +207,7 @@ def _fold(text: str, *, plain: bool) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def _stems(token: str) -> tuple[str, ...]:
-    """The words one spelled token stands for: none for a stop word, several for an identifier."""
+    """List the words one spelled token stands for: none for a stop word, several for an identifier."""
     lower = token.casefold()
     if "'" in lower:
         return _contracted(token)
@@ -130,7 +218,9 @@ def _stems(token: str) -> tuple[str, ...]:
         return (ordinal[1],)
     parts = _HUMP.split(token) if lower != token and len(token) > 3 else [token]
     whole = (_stem(lower),)
-    return whole if len(parts) == 1 else whole + tuple(_stem(part.casefold()) for part in parts if len(part) > 1)
+    if len(parts) == 1:
+        return whole
+    return whole + tuple(_stem(part) for part in map(str.casefold, parts) if len(part) > 1 and part not in _ENGLISH)
 
 
 def _contracted(token: str) -> tuple[str, ...]:
@@ -143,12 +233,12 @@ def _contracted(token: str) -> tuple[str, ...]:
 
 
 def _stem(word: str) -> str:
-    """One stem. A new stemmer each time: it keeps its place in itself, so threads must not share one; it costs 0.2 µs."""
+    """Stem one word. A new stemmer each time (0.2 µs): it keeps its place in itself, so threads must not share one."""
     return str(EnglishStemmer().stemWord(_BASE.get(word, word))) if word.isascii() and not word.isdigit() else word
 
 
 def _runs(token: str) -> list[str]:
-    """A token cut where a script without spaces begins or ends."""
+    """Cut a token where a script without spaces begins or ends."""
     found: list[str] = []
     place = 0
     for match in _UNSPACED.finditer(token):
@@ -167,7 +257,7 @@ def _characters(run: str) -> list[str]:
 
 
 def _drop_foreign(tokens: list[str]) -> list[str]:
-    """Leave out the stop words of German, French or Spanish if the query is in it: two of them, and more than of English."""
+    """Leave out the stop words of German, French or Spanish where a query holds two, and more than of English."""
     lowered = [token.casefold() for token in tokens]
     english = sum(word in _ENGLISH for word in lowered)
     counts = [sum(word in stop for word in lowered) for stop in _FOREIGN]

@@ -1,0 +1,364 @@
+import sqlite3
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from cuebook.memory.recall import (
+    Candidate,
+    Corpus,
+    excerpt,
+    key_text,
+    match_expression,
+    pack,
+    rank,
+    read_query,
+)
+from cuebook.memory.words import KEY_WORDS, query_words, read_period, words
+
+DAY = 86_400.0
+MONDAY = datetime(2024, 5, 13, 9, tzinfo=UTC).timestamp()
+MIXED = st.sampled_from(
+    [
+        *"Anna's dog didn't bark | ? getUserId snake_case 8th May 2023 naïve Straße ＡＢＣ 我的猫很可爱 学校 ".split(),
+        *"が 학교에서 ภาษาไทย हिन्दी مَرحَبًا שָׁלוֹם ﬁ x² ½ İ ſ ﷺ é AND OR NOT NEAR(a col:x {scope} --".split(),
+        *['"', "'", "*", "^", "(", ")", "\0", "😀👍🏽", "\ud800", "\u0301", "e\u0301", "\u200b", "\n", "key : a"],
+    ]
+)
+TEXTS = st.one_of(st.text(st.characters(), max_size=60), st.lists(MIXED, max_size=12).map(" ".join))
+LINES = st.sampled_from(
+    [
+        "I bought a red kayak in Oslo last week.",
+        "What colour is it?",
+        "Nice, where did you buy it?",
+        "The kayak leaks. " * 60,
+        "Red, like the last one.",
+        "My sister plays the cello in Lisbon",
+        "我昨天在东京买了一只猫",
+        "",
+        "ok",
+    ]
+)
+
+
+def table(rows):
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE VIRTUAL TABLE f USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2')")
+    db.executemany("INSERT INTO f (rowid, scope, key) VALUES (?, ?, ?)", rows)
+    return db
+
+
+def found(db, text, scope="c1", speakers=()):
+    match = match_expression(read_query(text, speakers=speakers), scope)
+    return (
+        [row for (row,) in db.execute("SELECT rowid FROM f WHERE f MATCH ? ORDER BY bm25(f)", (match,))]
+        if match
+        else []
+    )
+
+
+def posts(*said, gap=60.0):
+    """Candidates of one path out of (speaker, text) pairs, a minute apart."""
+    return [
+        Candidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1 or None)
+        for n, (speaker, text) in enumerate(said, 1)
+    ]
+
+
+def order(query, candidates, *, limit=50, size=None, now=None):
+    read = read_query(query, speakers=sorted({post.speaker for post in candidates}), now=now)
+    return [hit.seq for hit in rank(read, candidates, Corpus(size or len(candidates)), limit=limit)]
+
+
+def count(text):
+    return -(-len(text) // 4)
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Anna's dogs didn't bark, O'Brien’s did", "anna dog bark brien"),
+        ("He went and bought two kids' bikes", "go buy two child bike"),
+        ("volunteering volunteers volunteered", "volunt volunt volunt"),
+        ("getUserId HTTPServer get_user_id", "getuserid user id httpserver http server user id"),
+        ("on the 8th of May 2023, as I may", "8 may 2023"),
+        ("Généralement naïve Straße ＡＢＣ ﬁne", "general naiv strass abc fine"),
+        ("l'amour d'accord", "amour accord"),
+        ("我的猫world", "我 的 猫 我的 的猫 world"),
+        ("학교에서", "학 교 에 서 학교 교에 에서"),
+        ("が", "が"),
+        ("हिन्दी में", "हिन्दी में"),
+        ("v2.0 and 3.5 GB", "v2 0 3 5 gb"),
+        ("What is it that you would do to him?", ""),
+        ("\0 \ud800 😀👍🏽 ", ""),
+    ],
+)
+def test_words_of_a_text(text, expected):
+    assert words(text) == expected.split()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("我的猫 猫", "我的 的猫 猫"),
+        ("Wann hat Anna der Katze das Futter gegeben?", "anna katz futter gegeben"),
+        ("Quel est le nom de mon chat ?", "nom chat"),
+        ("¿Dónde vive mi hermana con los gatos?", "vive hermana gato"),
+        ("When did his dog die?", "dog die"),
+    ],
+)
+def test_words_of_a_query(query, expected):
+    assert query_words(query) == expected.split()
+
+
+@given(TEXTS)
+def test_what_is_asked_in_the_words_of_a_text_is_in_its_key(text):
+    assert set(query_words(text)) <= set(words(text))
+    assert all(word and " " not in word and word not in "|?" for word in words(text))
+
+
+def test_key_holds_date_speaker_and_words():
+    assert key_text("Anna Lee", MONDAY, "Hi! When did Tom go home? [image: a cat]") == (
+        "2024 may 13 monday anna lee | tom go home imag cat ?"
+    )
+    assert key_text("user", 1e18, "fine") == "user | fine"
+
+
+def test_a_huge_post_is_found_by_each_of_its_words():
+    text = " ".join(f"w{n % 7000}" for n in range(40_000))
+    key = key_text("tool", MONDAY, text).split()
+    assert len(key) < 7_000 + KEY_WORDS
+    assert {f"w{n}" for n in range(7000)} <= set(key)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "days"),
+    [
+        ("what did I say yesterday?", "2024-05-14", 1),
+        ("Last Monday?", "2024-05-13", 1),
+        ("last wednesday", "2024-05-08", 1),
+        ("3 days ago", "2024-05-12", 1),
+        ("two weeks ago", "2024-04-28", 7),
+        ("last week", "2024-05-06", 7),
+        ("this month", "2024-05-01", 15),
+        ("last month", "2024-04-01", 30),
+        ("last year", "2023-01-01", 365),
+        ("at last", None, 0),
+    ],
+)
+def test_period_seen_from_wednesday_15_may_2024(text, first, days):
+    period = read_period(text, MONDAY + 2 * DAY)
+    begin = first and datetime.fromisoformat(first).replace(tzinfo=UTC).timestamp()
+    assert period == (first and (begin, begin + days * DAY))
+
+
+@given(TEXTS, st.floats())
+def test_no_clock_is_too_odd(text, now):
+    read_query(text + " 999 years ago", now=now)
+    key_text(text, now, text)
+
+
+# ---- the store's question -------------------------------------------------------------------------------------------
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_any_query_is_a_valid_expression_and_finds_its_own_text(text, other, scope):
+    db = table([(1, "c1", key_text("Anna", MONDAY, text)), (2, "c2", key_text("Anna", MONDAY, text))])
+    found(db, other, scope.encode("utf-8", "ignore").decode())
+    assert found(db, text) == ([1] if query_words(text) else [])
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=5), TEXTS)
+def test_full_text_and_ranking_agree_on_what_matches(texts, query):
+    keys = [key_text("Anna", MONDAY, text) for text in texts]
+    db = table([(n, "c1", key) for n, key in enumerate(keys)])
+    for term in read_query(query).terms:
+        by_words = {n for n, key in enumerate(keys) if term in key.split()}
+        assert by_words <= {row for (row,) in db.execute("SELECT rowid FROM f WHERE f MATCH ?", (f'key : "{term}"',))}
+
+
+def test_names_of_speakers_are_looked_for_only_alone():
+    names = ("Anna", "Bob Lee", "user", "Will")
+    assert match_expression(read_query("What does Anna like to eat?", speakers=names), "c1") == (
+        'scope : "c1" AND key : ("like" OR "eat")'
+    )
+    assert match_expression(read_query("And Anna?", speakers=names), 'c"1') == 'scope : "c""1" AND key : ("anna")'
+    assert match_expression(read_query("What is it?", speakers=names), "c1") is None
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("What does Anna like?", ("Anna",)),
+        ("what did lee and anna do", ("Anna", "Bob Lee")),
+        ("Did Will come?", ("Will",)),
+        ("Will it rain on the user?", ()),
+        ("will it rain", ()),
+    ],
+)
+def test_speakers_named_by_a_query(query, named):
+    speakers = ["Anna", "Bob Lee", "user", "assistant"] + (["Will"] if query.startswith("Did") else [])
+    assert read_query(query, speakers=speakers).named == named
+
+
+def test_a_pasted_page_is_asked_by_its_longest_words():
+    read = read_query(" ".join(f"{'x' * (n % 40)}{n}" for n in range(2000)))
+    assert len(read.terms) == 32
+    assert min(map(len, read.terms)) > 30
+
+
+# ---- the order ------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["Anna", "Bob", "user", "tool"]), LINES), max_size=12),
+    st.one_of(LINES, TEXTS),
+    st.integers(0, 6),
+    st.floats(0, 1e5),
+)
+def test_rank_is_deterministic_bounded_and_sorted(said, query, limit, gap):
+    candidates = posts(*said, gap=gap)
+    read = read_query(query, speakers=["Anna", "Bob"], now=MONDAY)
+    hits = rank(read, candidates, Corpus(len(said)), limit=limit)
+    shuffled = Random(len(query)).sample(candidates, len(candidates))
+    assert rank(read, [*shuffled, *shuffled], Corpus(len(said)), limit=limit) == hits
+    assert len(hits) <= limit
+    assert all(0 < hit.score <= 1 and hit.why for hit in hits)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert len({hit.seq for hit in hits}) == len(hits)
+
+
+FILLER = [("Anna", "We talked about the weather and the garden."), ("Bob", "It rained on the tulips all morning.")] * 8
+
+
+def test_an_answer_comes_with_its_question():
+    said = [*FILLER, ("Anna", "How long have you played the cello?"), ("Bob", "Seven years now."), *FILLER]
+    assert set(order("How long has Bob played the cello?", posts(*said))[:2]) == {17, 18}
+
+
+def test_the_speaker_named_comes_first():
+    said = [*FILLER, ("Anna", "My kayak is red."), *FILLER, ("Bob", "My kayak is red."), *FILLER]
+    candidates = posts(*said, gap=4 * 3600.0)
+    assert order("Which kayak is Bob's?", candidates)[0] == 34
+    assert order("Which kayak is Anna's?", candidates)[0] == 17
+
+
+def test_generic_speakers_are_no_names():
+    said = [("user", "The user table has a red column."), *FILLER, ("assistant", "The table has a red column.")]
+    both = order("Which column did the user table have, says the assistant?", posts(*said, gap=4 * 3600.0))
+    assert both[0] == 1
+    assert read_query("the user", speakers=["user", "assistant"]).named == ()
+
+
+def test_a_long_answer_neither_swamps_nor_vanishes():
+    advice = " ".join(f"Sentence {n} speaks of training, leashes and treats for a dog." for n in range(30))
+    long = advice + " I recommend the Kestrel harness. " + advice
+    said = [*FILLER, ("user", "My dog is called Biscuit. Any tips for training?"), ("assistant", long), *FILLER]
+    candidates = posts(*said)
+    assert order("What is my dog called?", candidates)[0] == 17
+    assert order("Which harness did you recommend?", candidates)[0] == 18
+
+
+def test_a_session_that_fits_lifts_its_posts():
+    trip = [("Anna", "The ferry to Bergen leaves at noon."), ("Bob", "Packing a raincoat for Bergen and the ferry.")]
+    said = [("Bob", "A raincoat is useful."), *FILLER, *trip, *FILLER]
+    assert order("raincoat for the ferry to Bergen", posts(*said))[0] == 19
+
+
+def test_time_named_by_the_query_counts():
+    said = [("Anna", "I went swimming."), *FILLER, ("Anna", "I went swimming.")]
+    candidates = posts(*said, gap=DAY)
+    now = MONDAY + 2 * DAY
+    assert order("Who went swimming yesterday?", candidates, now=now)[0] == 1
+    assert order("Who went swimming?", candidates)[0] == 18
+
+
+def test_neighbours_and_sessions_stay_in_their_conversation():
+    one = Candidate(1, "user", MONDAY, key_text("user", MONDAY, "What is my cat called?"))
+    two = Candidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, conversation=1)
+    assert [hit.seq for hit in rank(read_query("cat"), [one, two], Corpus(9), limit=9)] == [1]
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?", "thanks!", "what is it", "photosynthesis of cacti", "zebra crossings in Anna"]
+)
+def test_silence_where_nothing_fits(query):
+    assert order(query, posts(*FILLER, ("Anna", "Thanks, it is what it is."))) == []
+
+
+def test_silence_where_only_a_common_word_is_shared():
+    said = [("Anna", f"I like number {n} a lot.") for n in range(30)]
+    assert order("Which chloroplasts like ultraviolet xylem?", posts(*said)) == []
+    assert len(order("Who likes numbers?", posts(*said))) == 30
+
+
+def test_counted_frequencies_are_believed():
+    candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
+    read = read_query("red kayak")
+    assert rank(read, candidates, Corpus(900, {"red": 600, "kayak": 2}), limit=1)[0].seq == 2
+    assert rank(read, candidates, Corpus(900, {"red": 2, "kayak": 600}), limit=1)[0].seq == 1
+
+
+def test_chinese_and_japanese_are_found_inside_a_run():
+    candidates = posts(("Anna", "我昨天在东京买了一只猫"), ("Bob", "今日は学校で日本語を勉強しました"), *FILLER)
+    assert order("东京的猫叫什么", candidates)[0] == 1
+    assert order("日本語の勉強", candidates)[0] == 2
+
+
+# ---- what is shown --------------------------------------------------------------------------------------------------
+
+
+@given(st.one_of(TEXTS, st.lists(LINES).map("\n".join)), TEXTS, st.integers(-1, 60))
+def test_an_excerpt_never_exceeds_its_tokens(text, query, tokens):
+    shown = excerpt(text, read_query(query), tokens, count)
+    assert count(shown) <= max(0, tokens) or (text == shown == "")
+    assert shown == text or all(part.strip("… ") in text for part in [shown])
+    assert count(text) > tokens or shown == text
+
+
+def test_an_excerpt_is_the_passage_that_answers():
+    filler = "Sentence about leashes and treats for dogs. " * 20
+    text = f"{filler}I recommend the Kestrel harness. It costs 40 dollars. {filler}"
+    shown = excerpt(text, read_query("Which harness did you recommend?"), 30, count)
+    assert "I recommend the Kestrel harness. It costs 40 dollars." in shown
+    assert shown.startswith("… ")
+    assert shown.endswith(" …")
+
+
+def test_an_excerpt_finds_its_place_in_a_line_without_end():
+    line = '{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row {n}"}}' for n in range(500)) + "]}"
+    assert '"row 321"' in excerpt(line, read_query("name of row 321"), 80, count)
+    assert "kayak" in excerpt("x" * 900 + " kayak " + "y" * 900, read_query("kayak"), 60, count)
+
+
+def test_an_excerpt_does_not_halve_words():
+    text = "[[secret:openai_key#a1b2c3d4]] " * 40
+    shown = excerpt(text, read_query("key"), 20, count)
+    assert set(shown.strip("… ").split()) == {"[[secret:openai_key#a1b2c3d4]]"}
+
+
+class Hit(Struct):
+    score: float
+    tokens: int
+
+
+@given(st.lists(st.builds(Hit, st.floats(0, 1), st.integers(0, 400)), max_size=30), st.integers(0, 2000))
+def test_packing_fits_keeps_the_order_and_wastes_no_room(hits, budget):
+    packed = pack(hits, budget)
+    places = [next(n for n, hit in enumerate(hits) if hit is one) for one in packed]
+    left = budget - sum(hit.tokens for hit in packed)
+    assert left >= 0
+    assert places == sorted(places)
+    assert all(hit.tokens > left for n, hit in enumerate(hits) if n not in places)
+
+
+def test_packing_prefers_value_per_token():
+    long, short = Hit(0.80, 900), Hit(0.78, 60)
+    assert pack([long, short], 940) == [short]
+    assert pack([long, Hit(0.5, 60)], 940) == [long]
