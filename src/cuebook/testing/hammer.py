@@ -75,7 +75,7 @@ class Task:
 
     def _draft(self, role: Role) -> Draft:
         id_ = f"{self._name}.{self._run}.{self._n}.{self._dice.randrange(1 << 40):x}"
-        words = self._dice.choice((3, 3, 3, 30, 2000))
+        words = self._dice.choice((3, 3, 3, 3, 3, 3, 3, 30, 30, 1000))
         return draft(id_, f"{role} says {id_} " + "word " * words, role=role, tokens=words, created_at=self._now)
 
     async def _append(self) -> None:
@@ -84,11 +84,11 @@ class Task:
         if len(posts) > LONG:
             await self._do(Delete(scope=OWNER, name=conversation))
         parent = self._dice.choice(posts) if len(posts) in range(1, LONG) and self._dice.random() < 0.3 else None
-        batch = Batch(conversation=conversation, drafts=self._drafts(6), now=self._now, parent=parent)
+        batch = Batch(conversation=conversation, drafts=self._drafts(8), now=self._now, parent=parent)
         await self._do(Append(scope=OWNER, batch=batch))
 
     async def _share(self) -> None:
-        await self._do(Append(scope=OWNER, batch=Batch(conversation=SHARED, drafts=self._drafts(4), now=self._now)))
+        await self._do(Append(scope=OWNER, batch=Batch(conversation=SHARED, drafts=self._drafts(9), now=self._now)))
 
     async def _open(self, conversation: str, *, lease_s: float) -> Lease | None:
         scene = await self._store.scene(OWNER, Look(conversation=conversation))

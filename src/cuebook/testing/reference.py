@@ -41,13 +41,18 @@ class Reference:
         return talk
 
     @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        talks, born = self.talks, self.born
-        self.talks = {key: _copied(talk) for key, talk in talks.items()}
+    def _all_or_nothing(self, tenant: str, conversation: str) -> Iterator[None]:
+        key, born = (tenant, conversation), self.born
+        talk = self.talks.get(key)
+        saved = _copied(talk) if talk else None
         try:
             yield
         except Exception:
-            self.talks, self.born = talks, born
+            self.born = born
+            if saved is not None:
+                self.talks[key] = saved
+            else:
+                self.talks.pop(key, None)
             raise
 
     def _begin(self, scope: Scope, conversation: str, *, user: str | None, now: float) -> Talk:
@@ -72,7 +77,7 @@ class Reference:
 
     def append(self, scope: Scope, batch: Batch) -> Appended:
         """Store posts, all or none."""
-        with self._all_or_nothing():
+        with self._all_or_nothing(scope.tenant, batch.conversation):
             talk = self._begin(scope, batch.conversation, user=batch.user, now=batch.now)
             known = {kept.draft.id: kept.draft.digest for kept in talk.posts}
             fresh = []
@@ -93,7 +98,7 @@ class Reference:
     def open(self, scope: Scope, opening: Opening) -> Lease:
         """Open a step and take the lease."""
         ended = False
-        with self._all_or_nothing():
+        with self._all_or_nothing(scope.tenant, opening.conversation):
             talk = self._begin(scope, opening.conversation, user=opening.user, now=opening.now)
             if talk.until and talk.until >= opening.now:
                 raise Busy
@@ -150,7 +155,7 @@ class Reference:
 
     def close(self, lease: Lease, closing: Closing) -> int:
         """End a step."""
-        with self._all_or_nothing():
+        with self._all_or_nothing(lease.scope.tenant, lease.conversation):
             return _finish(self._held(lease), closing)
 
     def _end(self, talk: Talk, *, now: float) -> bool:
