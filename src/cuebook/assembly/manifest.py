@@ -31,7 +31,9 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int, tools: str =
         texts[digest] = text
         return digest
 
-    tokens: dict[tuple[str, str], int] = {(block.kind, block.source): block.tokens for block in window.blocks}
+    tokens: dict[tuple[str, str], int] = {
+        (block.kind, block.source): block.tokens for block in window.blocks if not block.seq
+    }
     front = [_text(text, tokens, keep(text.text)) for text in sheet.front]
     front += [
         ManifestText("section", CLIENT, system.role, tokens.get(("section", CLIENT), 0), keep(system.wire.decode()))

@@ -6,6 +6,7 @@ many turns and the front of the prompt with them; the sum never exceeds the room
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -22,7 +23,7 @@ _WHOLE = (b'"function"', b'"image_url"', b'"file"', b'"audio"', b'"input_audio"'
 QUERY_SHARE, POST_SHARE = 0.5, 0.25
 
 
-class Placed(Struct, frozen=True):
+class Placed(Struct, frozen=True, gc=False):
     """A kept post, its form, and the tokens it may take in it."""
 
     post: PathPost
@@ -78,7 +79,13 @@ def _small_size(post: PathPost, cap: int) -> int:
 def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
     """Give the most each post takes: an oversized one is cut to a share of the room that depends on the room alone."""
     other, own = max(LEAST_POST, int(room * POST_SHARE)), max(LEAST_POST, int(room * QUERY_SHARE))
-    return [min(post.tokens, own if post.seq == query else other) if can_cut(post) else post.tokens for post in path]
+    least = min(other, own)  # most posts are below both, and need no look at what they hold
+    return [
+        post.tokens
+        if post.tokens <= least or not can_cut(post)
+        else min(post.tokens, own if post.seq == query else other)
+        for post in path
+    ]
 
 
 def can_cut(post: PathPost) -> bool:
@@ -93,7 +100,8 @@ def _pinned(path: Sequence[PathPost], query: int) -> set[int]:
     while start > 0 and path[start].role == "tool":
         start -= 1
     pinned = set(range(start, last + 1))
-    pinned.update(i for i, post in enumerate(path) if query and post.seq == query)
+    if query:
+        pinned.update(islice((i for i in range(last, -1, -1) if path[i].seq == query), 1))
     return pinned
 
 
