@@ -152,12 +152,13 @@ class Meter:
         self._cache, self._whole = CacheSimulator(rule), CacheSimulator(rule)
         self._history: list[Chunk] = []
         self._query = -1
+        self._asked = 0
 
     def measure(self, call: Call, window: Window | None) -> None:
         """Take in one model call."""
         now = call.new[-1].when
         if window is not None:
-            use = self._cache.request(chunks_of(window, tools=""), now)
+            use = self._cache.request(self._chunks(window), now)
             self.ours = self.ours.plus(use)
             self.last_ours = window.tokens
         previous = self._query
@@ -170,6 +171,13 @@ class Meter:
         self.last_everything = use.input_tokens
         if call.answer is not None:
             self._history.append(_chunk(self._count, call.answer))
+
+    def _chunks(self, window: Window) -> list[Chunk]:
+        """Give a window's chunks, the query of the call before marked too where no turn was opened for it."""
+        known = {digest_of(block.message) for block in window.blocks if block.seq and block.seq == self._asked}
+        self._asked = next((block.seq for block in window.blocks if block.kind == "query"), 0)
+        chunks = chunks_of(window, tools="")
+        return [msgspec.structs.replace(each, marked=each.marked or each.digest in known) for each in chunks]
 
     def replayed(self, verdict: str) -> None:
         """Take in whether a prompt rendered again was the same."""

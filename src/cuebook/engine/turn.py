@@ -14,7 +14,7 @@ from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish, plan
 from cuebook.engine.step import Step
 from cuebook.errors import BackendError, Busy, Conflict, KeyReused
-from cuebook.memory.recall import match_expression, read_query
+from cuebook.memory.recall import read_query
 from cuebook.ports.model import ModelRequest
 from cuebook.ports.store import Lease, Look, Opening, Scene, SearchLook
 from cuebook.records.conversation import Draft
@@ -134,9 +134,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
     """Say what a turn reads: as much of the path as could fit, and what full text finds for the query."""
     whole = min(budget or desk.limits.context_tokens, desk.limits.context_tokens)
-    query = read_query(text)
-    match = match_expression(query, "{scope}") if desk.recall and text else None
-    search = SearchLook(match=match, terms=query.terms, limit=CANDIDATES) if match else None
+    search = SearchLook(text=text, limit=CANDIDATES) if desk.recall and text else None
     return Look(conversation=conversation, parent=parent, full_tokens=whole, small_tokens=whole // 5, search=search)
 
 

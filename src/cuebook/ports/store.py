@@ -19,10 +19,9 @@ from cuebook.records.turn import Manifest, Turn, TurnState, Usage
 
 
 class SearchLook(Struct, frozen=True, kw_only=True):
-    """A full-text question: an FTS expression with `{scope}` where the store puts its scope token, and terms to count."""
+    """A question put to full text, as it was asked; `limit` posts at most, and their neighbours beside them."""
 
-    match: str
-    terms: tuple[str, ...]
+    text: str
     limit: int = 200
 
 
