@@ -1,0 +1,495 @@
+"""What goes wrong around a SQLite file: full disks, refused folders, strangers' files, and neighbours that fail."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.errors import BackendError, InvalidInput, StoreFull
+from cuebook.ports.store import Batch, Look
+from cuebook.records.conversation import Part
+from cuebook.records.memory import Scope
+from cuebook.testing import draft, drafts, opening
+from cuebook.testing.audit import audit
+from cuebook.testing.contract_memory import item, result
+from cuebook.testing.contract_turns import answer, begin, end
+
+OWNER = Scope()
+NOW = 1_700_000_000.0
+NOBODY = 65534
+
+
+def batch(*said, conversation="c", now=NOW):
+    return Batch(conversation=conversation, drafts=said, now=now)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "cuebook.db"
+
+
+@pytest.fixture
+async def store(path):
+    store = SqliteStore(str(path), synchronous="OFF")
+    yield store
+    await store.aclose()
+
+
+async def in_writer(store, run):
+    """Run something on the writing connection, between two batches of callers."""
+    return await asyncio.wrap_future(store._writer.submit(run))  # noqa: SLF001 - the writer is what is tested
+
+
+async def held(store):
+    """Keep the writer busy until told: what is asked meanwhile makes one batch."""
+    let_go, busy = threading.Event(), threading.Event()
+
+    def hold(_connection):
+        busy.set()
+        let_go.wait(20)
+
+    task = asyncio.ensure_future(in_writer(store, hold))
+    await asyncio.to_thread(busy.wait)
+    return let_go, task
+
+
+# ---------------------------------------------------------------- group commit
+
+
+async def test_sixteen_appends_at_once_take_two_commits(store):
+    before = store.commits
+    await asyncio.gather(*(store.append(OWNER, batch(draft(f"x{n}", "hi"), conversation=f"c{n}")) for n in range(16)))
+    assert store.commits - before <= 2
+
+
+async def test_what_waits_for_the_writer_is_one_commit(store):
+    let_go, task = await held(store)
+    calls = [asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi")))) for n in range(200)]
+    await asyncio.sleep(0)
+    before = store.commits
+    let_go.set()
+    answers = await asyncio.gather(*calls)
+    await task
+    assert store.commits - before == 2, "the one that was under way, and all of those"
+    assert sorted(each.last_seq for each in answers) == list(range(1, 201))
+
+
+async def test_a_failing_request_leaves_its_neighbours_in_the_batch_alone(store):
+    await store.append(OWNER, batch(draft("taken", "one")))
+    let_go, task = await held(store)
+
+    def broken(connection):
+        connection.execute("INSERT INTO meta VALUES ('half', 'done')")
+        raise KeyError("a mistake of ours")
+
+    calls = []
+    for n in range(8):
+        calls.append(asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi")))))
+        calls.append(asyncio.ensure_future(store.append(OWNER, batch(draft(f"y{n}", "hi"), draft("taken", "other")))))
+        calls.append(asyncio.ensure_future(in_writer(store, broken)))
+    await asyncio.sleep(0)
+    let_go.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    await task
+    assert [type(each).__name__ for each in answers] == ["Appended", "Conflict", "KeyError"] * 8
+    assert [post.id for post in await store.posts(OWNER, "c")] == ["taken", *(f"x{n}" for n in range(8))]
+    assert (await in_writer(store, lambda c: c.execute("SELECT count(*) FROM meta WHERE name = 'half'").fetchone()))[
+        0
+    ] == 0
+
+
+async def test_a_caller_that_gave_up_while_waiting_stores_nothing(store):
+    let_go, task = await held(store)
+    calls = [asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi")))) for n in range(3)]
+    await asyncio.sleep(0)
+    calls[1].cancel()
+    await asyncio.sleep(0)
+    let_go.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    await task
+    assert isinstance(answers[1], asyncio.CancelledError)
+    assert [post.id for post in await store.posts(OWNER, "c")] == ["x0", "x2"]
+
+
+async def test_callers_that_give_up_at_any_moment_harm_nobody(store):
+    async def say(n):
+        return await store.append(OWNER, batch(draft(f"x{n}", "hi")))
+
+    for n in range(0, 200, 2):
+        impatient = asyncio.ensure_future(say(n))
+        patient = asyncio.ensure_future(say(n + 1))
+        await asyncio.sleep(0 if n % 4 else 0.0005)
+        impatient.cancel()
+        await asyncio.gather(impatient, patient, return_exceptions=True)
+        assert patient.exception() is None
+    posts = await store.posts(OWNER, "c")
+    assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
+    assert {f"x{n}" for n in range(1, 200, 2)} <= {post.id for post in posts}
+
+
+async def test_what_waits_when_the_store_closes_is_finished(path):
+    store = SqliteStore(str(path), synchronous="OFF")
+    let_go, task = await held(store)
+    call = asyncio.ensure_future(store.append(OWNER, batch(draft("x", "hi"))))
+    await asyncio.sleep(0)
+    closing_ = asyncio.ensure_future(store.aclose())
+    await asyncio.sleep(0.05)
+    with pytest.raises(BackendError):
+        await store.append(OWNER, batch(draft("y", "late")))
+    let_go.set()
+    await asyncio.gather(call, closing_, task)
+    assert call.result().last_seq == 1
+
+
+# ---------------------------------------------------------------- the file is not ours, or not to be written
+
+
+def refused(path, kind):
+    with pytest.raises(kind) as told:
+        SqliteStore(str(path))
+    return str(told.value)
+
+
+def test_a_database_of_a_newer_version_is_refused_and_left_alone(path):
+    asyncio.run(SqliteStore(str(path)).aclose())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    before = path.read_bytes()
+    assert "newer" in refused(path, InvalidInput)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
+    path.write_bytes(b"Dear diary, " * 1000)
+    assert "database" in refused(path, BackendError)
+    assert path.read_bytes() == b"Dear diary, " * 1000
+
+
+@pytest.mark.parametrize("table", ["diary", "alembic_version"])
+def test_somebody_elses_database_is_refused_and_left_alone(path, table):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"CREATE TABLE {table} (version_num TEXT)")
+        connection.execute(f"INSERT INTO {table} VALUES ('0000')")  # noqa: S608
+        connection.commit()
+    before = path.read_bytes()
+    assert "not Cuebook's" in refused(path, InvalidInput)
+    assert path.read_bytes() == before
+    assert sorted(each.name for each in path.parent.iterdir()) == ["cuebook.db"]
+
+
+def test_a_folder_is_refused(tmp_path):
+    assert "folder" in refused(tmp_path, InvalidInput)
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    assert "folder" in refused(tmp_path / "file" / "below" / "cuebook.db", BackendError)
+
+
+async def read_posts(path):
+    store = SqliteStore(str(path))
+    try:
+        return [post.message for post in await store.posts(OWNER, "c")]
+    finally:
+        await store.aclose()
+
+
+async def test_a_damaged_file_says_so_and_the_process_lives(path):
+    store = SqliteStore(str(path))
+    await store.append(OWNER, batch(*drafts(*"abcdef")))
+    await store.aclose()
+    body = bytearray(path.read_bytes())
+    body[8192:] = b"\xa5" * (len(body) - 8192)
+    path.write_bytes(body)
+    with pytest.raises(BackendError, match="damaged"):
+        await read_posts(path)
+
+
+REFUSED = """
+import asyncio, os, sys
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.errors import BackendError
+from cuebook.ports.store import Batch, Look
+from cuebook.records.memory import Scope
+from cuebook.testing import draft
+
+path = sys.argv[1]
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+try:
+    open(path, "ab").close()
+    print("not refused")
+    sys.exit()
+except PermissionError:
+    pass
+
+async def main():
+    try:
+        store = SqliteStore(path)
+    except BackendError as error:
+        print("start:", error)
+        return
+    print("read:", [post.message for post in await store.posts(Scope(), "c")])
+    try:
+        await store.append(Scope(), Batch(conversation="c", drafts=(draft("y", "more"),), now=1.0))
+    except BackendError as error:
+        print("write:", error)
+    print("read:", [post.message for post in await store.posts(Scope(), "c")])
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def refusing(path):
+    """Give a function that makes something unwritable and lets a process without privileges look at it."""
+    asyncio.run(_store_one(path))
+    for folder in path.parents:
+        if folder.owner() != "root" or not folder.stat().st_mode & stat.S_IXOTH:
+            folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+        if folder.name.startswith("pytest-of-"):
+            break
+
+    def look(*, folder, file):
+        path.parent.chmod(folder)
+        path.chmod(file)
+        try:
+            command = [sys.executable, "-c", REFUSED, str(path)]
+            told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        finally:
+            path.parent.chmod(0o755)
+        if "not refused" in told:
+            pytest.skip("LOUDLY: nothing is refused to this user; a read-only store was not tested")
+        return told
+
+    return look
+
+
+async def _store_one(path):
+    store = SqliteStore(str(path))
+    await store.append(OWNER, batch(draft("x", "hello")))
+    await store.aclose()
+
+
+def test_a_read_only_file_is_read_and_says_why_it_is_not_written(refusing):
+    told = refusing(folder=0o777, file=0o444)
+    assert told.count("read: ['hello']") == 2
+    assert "write: the store cannot be opened or written" in told
+    assert "permissions" in told
+
+
+def test_a_read_only_folder_says_what_is_wrong(refusing):
+    told = refusing(folder=0o555, file=0o444)
+    assert told.startswith("start: the store cannot be opened or written")
+    assert "permissions" in told
+
+
+# ---------------------------------------------------------------- no space left
+
+
+async def fill(store, *, size, start=0):
+    """Append posts until the store is full; answers with the ids that were acknowledged."""
+    stored = []
+    for n in range(start, start + 10_000):
+        try:
+            await store.append(OWNER, batch(draft(f"x{n}", f"{n} " + "word " * (size // 5))))
+        except StoreFull:
+            return stored
+        stored.append(f"x{n}")
+    msg = "it is never full"
+    raise AssertionError(msg)
+
+
+async def check_full(store, path, stored, make_room):
+    """A full store keeps what it acknowledged, reads, refuses politely, and goes on when there is room."""
+    assert [post.id for post in await store.posts(OWNER, "c")] == stored
+    assert (await store.scene(OWNER, Look(conversation="c", full_tokens=99))).path
+    for _ in range(3):
+        with pytest.raises(StoreFull):
+            await store.append(OWNER, batch(draft("big", "word " * 100_000)))
+    assert [post.id for post in await store.posts(OWNER, "c")] == stored
+    await make_room()
+    await store.append(OWNER, batch(draft("after", "there is room again")))
+    assert [post.id for post in await store.posts(OWNER, "c")] == [*stored, "after"]
+    assert audit(str(path), integrity=True) == []
+
+
+async def limit(store, pages):
+    """Allow the database so many pages more than it has."""
+
+    def set_limit(connection):
+        count = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {count + pages}")
+
+    await in_writer(store, set_limit)
+
+
+@pytest.mark.parametrize("size", [100, 20_000])
+async def test_a_full_store_keeps_what_it_acknowledged(store, path, size):
+    await limit(store, 40)
+    stored = await fill(store, size=size)
+    assert stored
+
+    async def make_room():
+        await limit(store, 4000)
+
+    await check_full(store, path, stored, make_room)
+
+
+async def test_a_request_that_fills_the_disk_inside_a_batch_fails_alone(store, path):
+    """SQLite gives up the whole transaction then; the others are run again, each in its own."""
+    await store.append(OWNER, batch(draft("first", "hi")))
+    await limit(store, 30)
+    let_go, task = await held(store)
+    calls = []
+    for n in range(6):
+        calls.append(asyncio.ensure_future(store.append(OWNER, batch(draft(f"x{n}", "hi"), conversation="d"))))
+        if n in (1, 4):
+            large = batch(draft(f"big{n}", "word " * 100_000))
+            calls.append(asyncio.ensure_future(store.append(OWNER, large)))
+    await asyncio.sleep(0)
+    let_go.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    await task
+    assert [type(each).__name__ for each in answers] == [
+        "Appended", "Appended", "StoreFull", "Appended", "Appended", "Appended", "StoreFull", "Appended",
+    ]  # fmt: skip
+    assert [post.id for post in await store.posts(OWNER, "d")] == [f"x{n}" for n in range(6)]
+    assert [post.id for post in await store.posts(OWNER, "c")] == ["first"]
+    assert audit(str(path), integrity=True) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 4 MB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("LOUDLY: no small disk can be mounted here; a full disk was tested by a limit of pages only")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize("synchronous", ["FULL", "OFF"])
+@pytest.mark.parametrize("size", [100, 20_000])
+async def test_a_full_disk_keeps_what_was_acknowledged(small_disk, size, synchronous):
+    path = small_disk / "cuebook.db"
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_500_000))
+    store = SqliteStore(str(path), synchronous=synchronous)
+    try:
+        stored = await fill(store, size=size)
+        assert stored
+
+        async def make_room():
+            ballast.unlink()
+
+        await check_full(store, path, stored, make_room)
+        more = await fill(store, size=size, start=10_000)
+        assert more, "the room is used"
+    finally:
+        await store.aclose()
+    store = SqliteStore(str(path))
+    try:
+        assert [post.id for post in await store.posts(OWNER, "c")] == [*stored, "after", *more]
+    finally:
+        await store.aclose()
+
+
+async def test_a_turn_on_a_full_disk_can_be_closed_when_there_is_room(store):
+    lease = await begin(store, draft("q", "ask"))
+    await limit(store, 0)
+    with pytest.raises(StoreFull):
+        await end(store, lease, answer(message="word " * 100_000))
+    await limit(store, 4000)
+    assert await end(store, lease, answer(message="word " * 100_000)) == 2
+
+
+# ---------------------------------------------------------------- forgetting
+
+CANARY = "xyzzyplugh"
+
+
+def bytes_left(folder: Path, word: str) -> dict[str, int]:
+    """In which files of a folder a word is left."""
+    return {
+        each.name: count
+        for each in folder.iterdir()
+        if (count := each.read_bytes().lower().count(word.lower().encode()))
+    }
+
+
+async def tell_canary(store, conversation):
+    """Store a word wherever a word can be stored."""
+    said = [
+        draft(f"{CANARY}-{n}", f"{CANARY} said {n} times " + f"{CANARY} " * size, sender=CANARY, small=f"{CANARY}!",
+              parts=(Part("text", CANARY, {CANARY: CANARY}),), wire=CANARY.encode())
+        for n, size in enumerate((0, 10, 3000))
+    ]  # fmt: skip
+    await store.append(OWNER, batch(*said, conversation=conversation))
+    remembered = item(CANARY, f"likes {CANARY}", subject=CANARY, name=CANARY)
+    assert await store.save_summary(OWNER, result(0, 2, conversation, added=(remembered,)))
+    scene = await store.scene(OWNER, Look(conversation=conversation))
+    lease = await store.open(
+        OWNER,
+        opening(
+            conversation, draft("q", f"{CANARY}?"), expected_head=3, expected_last_seq=3, parent=scene.parent,
+            query_seq=4, texts={"0" * 32: f"block {CANARY}"}, metadata={CANARY: CANARY}, idempotency=(CANARY, b"1"),
+        ),
+    )  # fmt: skip
+    await store.checkpoint(lease, answer(message=f"half {CANARY}"), now=NOW, lease_s=30)
+    await end(store, lease, answer(message=f"whole {CANARY}"), error=CANARY)
+
+
+@pytest.mark.parametrize("others", [0, 30])
+async def test_nothing_of_a_deleted_conversation_is_left_in_any_file(store, path, others):
+    for n in range(others):
+        await store.append(OWNER, batch(draft("x", f"other words {n} " * 50), conversation=f"other{n}"))
+    await tell_canary(store, f"c-{CANARY}")
+    assert bytes_left(path.parent, CANARY)
+    counts = await store.delete(OWNER, f"c-{CANARY}")
+    assert (counts["posts"], counts["blobs"], counts["conversation"]) == (5, 2, 1)
+    assert bytes_left(path.parent, CANARY) == {}
+    assert len((await store.conversations(OWNER, limit=99)).items) == others
+    assert audit(str(path), integrity=True) == []
+
+
+KILLED = """
+import asyncio, sys
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.records.memory import Scope
+
+asyncio.run(SqliteStore(sys.argv[1], failpoints=Failpoints("commit.after:kill")).delete(Scope(), "c"))
+"""
+
+
+async def test_what_a_killed_process_had_just_deleted_is_gone_with_the_next_start(path):
+    """Killed between the commit of the deletion and the emptying of the log."""
+    store = SqliteStore(str(path))
+    await tell_canary(store, "c")
+    await store.aclose()
+    killed = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert bytes_left(path.parent, CANARY), "it was killed early enough"
+    store = SqliteStore(str(path))
+    try:
+        assert bytes_left(path.parent, CANARY) == {}
+        assert (await store.conversations(OWNER, limit=9)).items == ()
+    finally:
+        await store.aclose()
