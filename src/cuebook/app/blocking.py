@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cuebook.app.book import Cuebook, Reply
+from cuebook.app.conversations import SessionMessage
 from cuebook.app.loop import LoopThread
+from cuebook.app.memory import Compressed
 from cuebook.app.turns import Replay
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
@@ -19,7 +21,7 @@ from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model, Upstream
 from cuebook.ports.store import Appended, Page
-from cuebook.records.conversation import Conversation, Post, Round
+from cuebook.records.conversation import Conversation, Post, Round, SharedEntry
 from cuebook.records.memory import Hit, Item, Summary
 from cuebook.records.turn import Ask, Turn, Window
 
@@ -43,6 +45,11 @@ class _Host:
     def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
         """Give what a method of the book yields."""
         yield from self._opened().iterate(lambda: call(self.book))
+
+    def read(self, call: Callable[[Cuebook], T]) -> T:
+        """Give what the open book gives without waiting."""
+        self._opened()
+        return call(self.book)
 
     def _opened(self) -> LoopThread:
         if self._loop is None:
@@ -118,6 +125,30 @@ class BlockingConversations:
             lambda book: book.conversations.rounds(conversation, user=user, role=role, include_failed=include_failed)
         )
 
+    def shared_entries(
+        self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
+    ) -> Sequence[SharedEntry]:
+        """Read the notes the roles left for each other, those of a type if named."""
+        return self._host.run(
+            lambda book: book.conversations.shared_entries(
+                conversation, user=user, entry_type=entry_type, include_failed=include_failed
+            )
+        )
+
+    def session(
+        self, conversation: str, *, user: str | None = None, include_compressed: bool = False
+    ) -> Sequence[SessionMessage]:
+        """Read the conversation as C's session loads it: the summary first, then what is not compressed under it."""
+        return self._host.run(
+            lambda book: book.conversations.session(conversation, user=user, include_compressed=include_compressed)
+        )
+
+    def compress(self, conversation: str, *, older_than: str, summary: str, user: str | None = None) -> bool:
+        """Put a summary of the caller's own in the place of all posts before one. False when the path has moved on."""
+        return self._host.run(
+            lambda book: book.conversations.compress(conversation, older_than=older_than, summary=summary, user=user)
+        )
+
     def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head."""
         return self._host.run(lambda book: book.conversations.move_head(conversation, post, user=user))
@@ -176,6 +207,14 @@ class BlockingMemory:
     def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
         """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
         return self._host.run(lambda book: book.memory.items(conversation, user=user, ended=ended))
+
+    def compress(self, text: str) -> Compressed:
+        """Shorten a text as a full window does: first line, last line, every fact."""
+        return self._host.read(lambda book: book.memory.compress(text))
+
+    def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
+        """Read the newest posts of a conversation in C's batch form: actions, results, key facts."""
+        return self._host.run(lambda book: book.memory.digest(conversation, user=user, last=last))
 
     def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
         """Read the rolling summary that stands for the head's path, or a named version."""
@@ -298,8 +337,4 @@ class BlockingCuebook:
     @property
     def personas(self) -> list[str]:
         """Ids of the personas."""
-        return self._host.run(_personas)
-
-
-async def _personas(book: Cuebook) -> list[str]:
-    return book.personas
+        return self._host.read(lambda book: book.personas)

@@ -74,7 +74,9 @@ def show(
         screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]})
         return
     speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
-    screen.heading(f"{conversation} · posts {about['lastSeq']:,} · turns {about['turns']:,}" + (speakers and f" · {speakers}"))
+    screen.heading(
+        f"{conversation} · posts {about['lastSeq']:,} · turns {about['turns']:,}" + (speakers and f" · {speakers}")
+    )
     for post in posts:
         branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
         half = " (cut off)" if post.state == "interrupted" else ""
@@ -94,7 +96,7 @@ def show(
 def import_(
     state: State,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Files; - reads from the pipe.", show_default=False)
+        list[str], typer.Argument(metavar="FILE", help="Files; - reads from the pipe.", show_default=False)
     ],
     *,
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="The name it gets.")] = None,
@@ -155,7 +157,7 @@ def _store(
 def export(
     state: State,
     conversations: Annotated[
-        list[str] | None, typer.Argument(metavar="[CONVERSATION]...", help="Ids.", show_default=False)
+        list[str] | None, typer.Argument(metavar="CONVERSATION", help="Ids.", show_default=False)
     ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Every conversation.")] = False,

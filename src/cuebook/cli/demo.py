@@ -19,7 +19,7 @@ app = new_app()
 def demo(
     state: State,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Your own transcript, as `conversation import` reads it.")
+        Path | None, typer.Argument(metavar="FILE", help="Your own transcript, as `conversation import` reads it.")
     ] = None,
 ) -> None:
     """Replay a long conversation turn by turn, with no model and no network: what was remembered, what it cost."""

@@ -16,7 +16,7 @@ app = new_app()
 @command(app, "cuebook init book", "cuebook init . --force", name="init")
 def init(
     state: State,
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder to make.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")] = Path(),
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
 ) -> None:

@@ -38,7 +38,12 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected e
 app = new_app()
 
 
-@app.callback(cls=Root, invoke_without_command=True)
+ABOUT = """The prompt book of an agent: conversation memory, managed prompts and token budgets.
+
+Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and `cuebook chat`."""
+
+
+@app.callback(cls=Root, invoke_without_command=True, help=ABOUT)
 def root(
     ctx: typer.Context,
     *,
@@ -46,10 +51,7 @@ def root(
     folder_: Folder = None,  # noqa: ARG001
     debug: Debug = False,  # noqa: ARG001  # read before anything else
 ) -> None:
-    """Keep the prompt book of an agent: conversation memory, managed prompts and token budgets.
-
-    Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and `cuebook chat`.
-    """
+    """Show the help where no command is named."""
     if ctx.invoked_subcommand is None:
         screen.say(ctx.get_help())
 

@@ -1,0 +1,234 @@
+"""The blocking facade: the same methods, from any thread, and an end that ends everything."""
+
+import inspect
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, NotFound, Posted
+from cuebook.app.blocking import BlockingConversations, BlockingMemory, BlockingTurns
+from cuebook.app.conversations import Conversations
+from cuebook.app.memory import Memory
+from cuebook.app.turns import Turns
+from cuebook.testing import Script, ScriptedModel
+
+#: What has no blocking form: the desk is for this package, relay and pass_through are for the server.
+ASYNC_ONLY = {"desk", "relay", "pass_through"}
+RENAMED = {"aclose": "close"}
+SLOW = Script(text="one two three four five six", size=4, delay=0.05)
+
+
+def public(kind: type) -> dict[str, object]:
+    return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("own", "blocking"),
+    [
+        (Cuebook, BlockingCuebook),
+        (Conversations, BlockingConversations),
+        (Turns, BlockingTurns),
+        (Memory, BlockingMemory),
+    ],
+)
+def test_methods_and_parameters_are_the_same(own: type, blocking: type) -> None:
+    expected = {RENAMED.get(name, name): member for name, member in public(own).items() if name not in ASYNC_ONLY}
+    given = public(blocking)
+    assert sorted(expected.keys() - {"config"}) == sorted(given.keys() - {"config"})
+    for name, member in expected.items():
+        assert isinstance(member, property) == isinstance(given[name], property), name
+        if callable(member):
+            assert list(_parameters(member)) == list(_parameters(given[name])), name
+    assert list(_parameters(own.__init__))[1:] == list(_parameters(blocking.__init__))[1:] or own is not Cuebook
+
+
+def _parameters(member: object) -> Iterator[tuple[str, object, object]]:
+    assert callable(member)
+    for each in inspect.signature(member).parameters.values():
+        yield each.name, each.kind, each.default
+
+
+def test_a_book_answers_finds_shows_and_settles(tmp_path: Path) -> None:
+    model = ScriptedModel("Miso.", default="Yes.")
+    (tmp_path / "cuebook.toml").write_text("")
+    with BlockingCuebook.open(tmp_path, model=model) as book:
+        said = [{"role": "user", "content": "My cat is Miso."}, Posted(sender="assistant", message="Noted.")]
+        assert book.append("c1", said, user="ann").stored == 2
+        reply = book.ask(Ask("What is my cat called?", "c1", user="ann"))
+        assert (reply.text, reply.turn) == ("Miso.", 1)
+        assert book.assemble(Ask("And my dog?", "c1", user="ann")).tokens > 0
+        assert book.assemble_with_metadata(Ask("And?", "c1", user="ann"))[1]["turn"] == 2
+        assert [post.message for post in book.conversations.posts("c1", last=1)] == ["Miso."]
+        assert [each.id for each in book.conversations.list().items] == ["c1"]
+        assert book.conversations.describe("c1")["turns"] == 1
+        assert len(book.conversations.rounds("c1")) == 2
+        assert book.turns.get("c1", 1).state == "finished"
+        assert book.turns.replay("c1", 1).verdict == "identical"
+        assert book.turns.show("c1", 1)["reply"] == "Miso."
+        assert [turn.n for turn in book.turns.last("c1")] == [1]
+        assert "Miso" in book.memory.search("cat", conversation="c1", user="ann")[0].text
+        assert book.memory.items("c1") == []
+        assert book.memory.compress("short").text == "short"
+        assert "Miso" in book.memory.digest("c1")
+        assert len(book.conversations.session("c1", user="ann")) == 4
+        assert book.conversations.shared_entries("c1") == []
+        assert book.memory.summary("c1") is None
+        assert book.settle() == {}
+        assert book.check()["store"]["posts"] == 4
+        assert book.personas == ["assistant"]
+        assert book.upstream_url is None
+        assert book.config.settings.store.url.endswith(".db")
+        first = book.conversations.posts("c1")[0]
+        assert book.conversations.move_head("c1", first.id).head == 1
+        assert book.conversations.delete("c1")["posts"] == 4
+        with pytest.raises(NotFound, match="c1"):
+            book.conversations.get("c1")
+    assert model.closed
+
+
+def test_a_stream_comes_piece_by_piece_and_never_runs_ahead() -> None:
+    model = ScriptedModel(Script(text="abcdefgh", size=2))
+    with BlockingCuebook.open(model=model) as book:
+        chunks = book.stream(Ask("Hello", "c1"))
+        assert next(chunks).type == "METADATA_UPDATE"
+        assert next(chunks).text == "ab"
+        time.sleep(0.1)
+        assert book.turns.get("c1", 1).state == "running"
+        rest = list(chunks)
+    assert [chunk.text for chunk in rest] == ["cd", "ef", "gh", "abcdefgh"]
+    assert isinstance(rest[-1], Chunk)
+    assert rest[-1].type == "final_response"
+
+
+def test_a_stream_left_early_is_closed_with_what_had_come() -> None:
+    with BlockingCuebook.open(model=ScriptedModel(SLOW, default="ok")) as book:
+        for chunk in book.stream(Ask("Count", "c1")):
+            if chunk.type == "text_delta":
+                break
+        assert book.turns.get("c1", 1).state == "interrupted"
+        assert book.conversations.posts("c1")[-1].message == "one "
+        assert book.ask(Ask("Go on", "c1")).text == "ok"
+
+
+def test_errors_of_the_book_arrive_as_they_are() -> None:
+    broken = Script(text="half an", half=False, error=CuebookError("the model fell over"))
+    with BlockingCuebook.open(model=ScriptedModel(broken)) as book:
+        with pytest.raises(CuebookError, match="fell over"):
+            list(book.stream(Ask("Hello", "c1")))
+        with pytest.raises(CuebookError, match="empty"):
+            book.ask(Ask("", "c1"))
+
+
+def test_several_threads_share_a_book() -> None:
+    with BlockingCuebook.open(model=ScriptedModel(default="ok")) as book, ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda n: book.ask(Ask(f"Hello {n}", f"c{n % 4}")), range(24)))
+        assert {reply.text for reply in replies} == {"ok"}
+        assert sum(each.turns for each in book.conversations.list().items) == 24
+
+
+def test_closing_ends_the_thread_and_what_waits() -> None:
+    failures: list[BaseException] = []
+
+    def wait(book: BlockingCuebook) -> None:
+        try:
+            book.ask(Ask("Hello", "c1"))
+        except CuebookError as error:
+            failures.append(error)
+
+    before = set(threading.enumerate())
+    with BlockingCuebook.open(model=ScriptedModel(Script(text="never", delay=30))) as book:
+        thread = threading.Thread(target=wait, args=(book,))
+        thread.start()
+        until(lambda: bool(book.conversations.list().items))
+    thread.join(5)
+    assert len(failures) == 1
+    assert "closed" in str(failures[0])
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda book: book.ask(Ask("Hello", "c1")),
+        lambda book: list(book.stream(Ask("Hello", "c1"))),
+        lambda book: book.conversations.list(),
+        lambda book: book.memory.search("x"),
+        lambda book: book.personas,
+    ],
+    ids=["ask", "stream", "list", "search", "personas"],
+)
+def test_using_a_book_that_is_not_open_is_a_clear_error(use: Callable[[BlockingCuebook], object]) -> None:
+    book = BlockingCuebook.open()
+    with pytest.raises(CuebookError, match="not open"):
+        use(book)
+    with book:
+        pass
+    with pytest.raises(CuebookError, match="not open"):
+        use(book)
+    book.close()
+
+
+def test_a_book_can_be_opened_again_but_not_twice(tmp_path: Path) -> None:
+    (tmp_path / "cuebook.toml").write_text("")
+    book = BlockingCuebook.open(tmp_path)
+    with book:
+        book.append("c1", [{"role": "user", "content": "Hello"}])
+        with pytest.raises(CuebookError, match="open already"), book:
+            pass
+    with book:
+        assert book.conversations.get("c1").last_seq == 1
+
+
+def test_a_stream_of_a_closed_book_ends_with_a_clear_error() -> None:
+    with BlockingCuebook.open(model=ScriptedModel(SLOW)) as book:
+        chunks = book.stream(Ask("Hello", "c1"))
+        next(chunks)
+    with pytest.raises(CuebookError, match="closed"):
+        next(chunks)
+
+
+def test_what_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    (tmp_path / "cuebook.toml").write_text('[store]\nurl = "https://example.com/db"\n')
+    with pytest.raises(CuebookError, match=r"store\.url"), BlockingCuebook.open(tmp_path):
+        pass
+    assert set(threading.enumerate()) == before
+
+
+def test_a_call_on_the_books_own_thread_is_refused() -> None:
+    def reply(_: object) -> str:
+        with pytest.raises(CuebookError, match="own thread"):
+            book.conversations.list()
+        return "refused"
+
+    with BlockingCuebook.open(Config(), model=ScriptedModel()) as book:
+        pass
+    with BlockingCuebook.open(model=ScriptedModel(reply)) as book:
+        assert book.ask(Ask("Hello", "c1")).text == "refused"
+
+
+def test_an_interrupt_stops_the_answer_and_keeps_what_had_come() -> None:
+    with BlockingCuebook.open(model=ScriptedModel(Script(text="one two", size=4, delay=0.5))) as book:
+        chunks = book.stream(Ask("Count", "c1"))
+        next(chunks)
+        next(chunks)
+        timer = threading.Timer(0.1, os.kill, args=(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            list(chunks)
+        timer.join()
+        assert book.turns.get("c1", 1).state == "interrupted"
+        assert book.conversations.posts("c1")[-1].message == "one "
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

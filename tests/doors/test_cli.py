@@ -1,0 +1,642 @@
+"""The command `cuebook`, run as a user runs it."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from inline_snapshot import snapshot
+
+from cuebook.cli import main as cli
+from cuebook.cli.screen import fit, harmless, json_text, line_of
+
+CUEBOOK = str(Path(sys.executable).with_name("cuebook"))
+ESCAPES = "fox \x1b[31mred\x1b[0m \u202eevil\u202c \x07 \u009b \U000e0041"
+
+
+def environment(**given: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUEBOOK_", "COV"))}
+    kept.pop("NO_COLOR", None)
+    return kept | {"COLUMNS": "80", "LANG": "C.UTF-8"} | given
+
+
+def cuebook(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
+    """Run the real command."""
+    said = said.encode() if isinstance(said, str) else said
+    done = subprocess.run(
+        [CUEBOOK, *arguments],
+        cwd=cwd,
+        input=said,
+        capture_output=True,
+        env=environment(**given),
+        timeout=60,
+        check=False,
+    )
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Here:
+    """The command in this process, in a project directory: the same code without starting Python each time."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        self._capsys.readouterr()
+        given = cli.run(["-C", str(self.folder), *arguments])
+        out, err = self._capsys.readouterr()
+        assert (given, err.count("\n")) == (code, 0 if code in (0, 1) and not err else 1), err
+        return out if given == 0 or not err else err
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self(*arguments, "--json", code=code))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    assert cli.run(["init", str(tmp_path / "book")]) == 0
+    return tmp_path / "book"
+
+
+@pytest.fixture
+def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(project, capsys)
+
+
+def write_messages(folder: Path, *messages: tuple[str, str], name: str = "talk.json") -> str:
+    file = folder / name
+    file.write_text(json.dumps([{"role": role, "content": content} for role, content in messages]))
+    return str(file)
+
+
+# ---- help -----------------------------------------------------------------------------------------------------------
+
+
+def every_command() -> Iterator[tuple[str, Any, Any]]:
+    root = typer.main.get_command(cli.app)
+    top = typer.Context(root, info_name="cuebook")
+    for name in cli.COMMANDS:
+        loaded = root.get_command(top, name)
+        context = typer.Context(loaded, info_name=name, parent=top)
+        for below, command in getattr(loaded, "commands", {"": loaded}).items():
+            yield f"cuebook {name} {below}".strip(), command, context if below else top
+
+
+def test_help_of_the_whole_command(tmp_path: Path) -> None:
+    assert cuebook("--help", cwd=tmp_path).stdout == snapshot("""\
+Usage: cuebook [OPTIONS] COMMAND [ARGS]...
+
+  The prompt book of an agent: conversation memory, managed prompts and token
+  budgets.
+
+  Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and
+  `cuebook chat`.
+
+Options:
+  --config FILE  Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
+  -C DIR         Use the project in this folder.
+  --debug        Show where an unexpected error came from; stands first.
+  --help         Show this message and exit.
+
+Commands:
+  init          Make a project directory.
+  demo          Replay a long conversation and show what was remembered.
+  chat          Talk, with everything remembered.
+  serve         Start the HTTP server, for OpenAI clients and others.
+  conversation  List, show, import, export and delete conversations.
+  turn          Show what a prompt held and why, and replay it.
+  memory        Search, list and show what is remembered.
+  settle        Do the work that is due behind the replies.
+  config        Show every setting, its value and where it came from.
+  doctor        Look whether everything a book needs is there.
+  version       Show the version.
+""")
+
+
+def test_without_arguments_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [(cli.run(arguments), capsys.readouterr()) for arguments in ([], ["--help"])]
+    assert shown[0] == shown[1]
+    assert shown[0][0] == 0
+
+
+def test_help_of_a_command(here: Here) -> None:
+    assert here("conversation", "import", "--help") == snapshot("""\
+Usage: cuebook conversation import [OPTIONS] {FILE}...
+
+  Store transcripts made elsewhere. The same file again stores only what is
+  new.
+
+  It reads OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message
+  or a conversation on each line), our own export, posts as `POST
+  /api/conversations/{id}/posts` takes them, TaskWeaver's JSON and YAML, and
+  LoCoMo.
+
+Arguments:
+  FILE <list[str]>  Files; - reads from the pipe.  [required]
+
+Options:
+  --conversation ID  The name it gets.
+  --user USER        Whose it is.
+  --persona ID       Who answered in it.
+  --json             Print JSON, in the shapes of the HTTP API.
+  --config FILE      Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
+  -C DIR             Use the project in this folder.
+  --help             Show this message and exit.
+
+  Examples:
+    cuebook conversation import chat.json
+    cuebook conversation import messages.jsonl --conversation c1 --user ann
+    cuebook conversation export --all | cuebook -C copy conversation import -
+""")
+
+
+def test_every_command_has_an_example_of_itself_and_says_what_it_does() -> None:
+    found = list(every_command())
+    assert len(found) > 15
+    for path, command, context in found:
+        name = path.rpartition(" ")[2]
+        text = command.get_help(typer.Context(command, info_name=name, parent=context))
+        _, _, examples = text.partition("Examples:\n")
+        assert any(line.strip().split(" --")[0].startswith(path) or path in line for line in examples.splitlines()), (
+            path
+        )
+        assert command.help, path
+        for option in ("--json", "--config", "-C"):
+            assert f"  {option}" in text, (path, option)
+
+
+def test_help_loads_neither_server_nor_pictures() -> None:
+    code = """
+import sys
+from cuebook.cli.main import run
+assert run(["--help"]) == 0
+assert run(["version"]) == 0
+print(sorted({"litestar", "uvicorn", "rich", "httpx2", "sqlalchemy", "yaml"} & sys.modules.keys()), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
+    assert done.stderr.strip() == "[]"
+
+
+# ---- a whole story --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_minute_in_a_pipe(tmp_path: Path) -> None:
+    made = cuebook("init", "book", cwd=tmp_path)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.endswith("Next: cd book && cuebook chat\n")
+    book = tmp_path / "book"
+    lines = "My cat is called Miso.\n\n/help\n/show\n/quit\nnever said\n"
+    talk = cuebook("chat", cwd=book, said=lines, COLUMNS="140")
+    assert (talk.returncode, talk.stderr) == (0, "")
+    assert "no model configured" in talk.stdout
+    assert "persona:helper@1.0.0" in talk.stdout
+    assert "\x1b" not in talk.stdout
+    assert "never said" not in cuebook("conversation", "show", "chat", cwd=book).stdout
+    again = cuebook("chat", "--json", "--mode", "planner", cwd=book, said="What is my cat called?\n")
+    answer = json.loads(again.stdout)
+    assert (answer["conversationId"], answer["turn"]) == ("chat", 2)
+    assert answer["metadata"]["window"]["tokens"] > 0
+
+
+def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cuebook("chat", cwd=here.folder, said="My cat is called Miso.\nAnd my dog Rex.\n").returncode == 0
+    assert [turn["state"] for turn in here.json("turn", "list", "chat")["items"]] == ["finished", "finished"]
+    assert "finished" in here("turn", "list", "chat", "--last", "1")
+    shown = here.json("turn", "show", "chat", "2")
+    assert shown["query"] == "And my dog Rex."
+    assert [block["kind"] for block in shown["window"]["blocks"]] == ["persona", "post", "post", "query"]
+    monkeypatch.setenv("COLUMNS", "80")
+    drawn = here("turn", "show", "chat", "2", "--full")
+    for part in (
+        "persona:helper",
+        "post:",
+        "share",
+        "left out: nothing",
+        "cache anchors:",
+        "rendered again: identical",
+    ):
+        assert part in drawn
+    assert "You are Helper" in drawn
+    assert here("turn", "replay", "chat", "2") == "identical\n"
+    assert here.json("turn", "replay", "chat", "1")["verdict"] == "identical"
+
+
+def test_an_altered_turn_is_told_and_fails(here: Here) -> None:
+    assert cuebook("chat", cwd=here.folder, said="My cat is called Miso.\nAnd?\n").returncode == 0
+    with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as connection:
+        connection.execute("UPDATE post SET message = 'My cat is called Max.' WHERE seq = 1")
+        connection.commit()
+    assert here("turn", "replay", "chat", "2", code=1).startswith("altered: ")
+    assert here.json("turn", "replay", "chat", "2", code=1)["verdict"] == "altered"
+
+
+def test_transcripts_go_out_and_come_in(here: Here, tmp_path: Path) -> None:
+    said = write_messages(tmp_path, ("user", "The lease ends on 3 May."), ("assistant", "Noted."))
+    assert "c1: 2 of 2 posts new (from OpenAI messages)" in here("conversation", "import", said, "--conversation", "c1")
+    assert here.json("conversation", "import", said, "--conversation", "c1")["items"] == [
+        {"conversationId": "c1", "posts": 2, "stored": 0, "leftOut": 0, "lastSeq": 2}
+    ]
+    assert here("conversation", "import", said, "--user", "ann", "--persona", "helper").startswith("talk: 2 of 2")
+    rows = here.json("conversation", "list")
+    assert [(row["id"], row["userId"], row["personaId"]) for row in rows["items"]] == [
+        ("talk", "ann", "helper"),
+        ("c1", None, None),
+    ]
+    assert [
+        row["id"] for row in here.json("conversation", "list", "--limit", "1", "--cursor", _cursor(here))["items"]
+    ] == ["c1"]
+    assert "there are more" in here("conversation", "list", "--limit", "1")
+    assert json.loads(here("conversation", "export", "c1", "--format", "openai"))["messages"][1]["content"] == "Noted."
+    assert here("conversation", "export", "c1", "--format", "taskweaver-yaml").startswith("id: c1\n")
+    everything = tmp_path / "all.jsonl"
+    assert here.json("conversation", "export", "--all", "-o", str(everything))["conversations"] == 2
+    (tmp_path / "other").mkdir()
+    assert cuebook("init", ".", cwd=tmp_path / "other").returncode == 0
+    piped = cuebook("conversation", "import", "-", cwd=tmp_path / "other", said=everything.read_text())
+    assert (piped.returncode, piped.stderr) == (0, "")
+    other = Here(tmp_path / "other", here._capsys)  # noqa: SLF001
+    for name in ("c1", "talk"):
+        assert _posts(other, name) == _posts(here, name)
+
+
+def _posts(here: Here, name: str) -> list[dict[str, Any]]:
+    posts = here.json("conversation", "show", name)["posts"]
+    return [{key: value for key, value in post.items() if key != "sendTo"} for post in posts]
+
+
+def _cursor(here: Here) -> str:
+    return str(here.json("conversation", "list", "--limit", "1")["next"])
+
+
+def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None:
+    talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(20)]
+    messages = [each for pair in zip(talk, [("assistant", "Noted.")] * 20, strict=True) for each in pair]
+    here("conversation", "import", write_messages(tmp_path, *messages), "--conversation", "c1", "--user", "ann")
+    assert here("settle") == "nothing is due\n"
+    assert here.json("settle", "--conversation", "c1") == {}
+    hits = here.json("memory", "search", "wall 7", "--conversation", "c1", "--limit", "3")["hits"]
+    assert hits[0]["sources"] == ["import-15"]
+    assert "wall 7 blue" in here("memory", "search", "wall 7", "--user", "ann", "--token-budget", "200")
+    assert here("memory", "search", "xylophone", "--conversation", "c1") == "nothing found\n"
+    items = here.json("memory", "list", "c1", "--ended")["items"]
+    assert items
+    assert items[0]["category"] in here("memory", "list", "c1", "--ended")
+    assert here.json("memory", "show", "c1")["summaryText"] in here("memory", "show", "c1")
+    here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c2")
+    assert here("memory", "list", "c2").startswith("nothing yet")
+    assert here("memory", "show", "c2").startswith("no summary yet")
+    assert here.json("memory", "show", "c2") is None
+
+
+def test_deleting_asks_unless_told_not_to(here: Here, tmp_path: Path) -> None:
+    here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
+    assert "was not deleted; --yes" in here("conversation", "delete", "c1", code=1)
+    assert here("conversation", "delete", "c1", "--yes") == "deleted c1 (1 posts)\n"
+    assert "no conversation 'c1'" in here("conversation", "delete", "c1", "--yes", code=1)
+
+
+def test_show_draws_branches_attachments_and_names(here: Here, tmp_path: Path) -> None:
+    posts = [
+        {"id": "p1", "sendFrom": "ann", "message": "First"},
+        {"id": "p2", "sendFrom": "assistant", "attachments": [{"type": "function", "content": "f(1)"}]},
+        {"id": "p3", "sendFrom": "assistant", "message": "Other", "parent": "p1"},
+    ]
+    (tmp_path / "tree.json").write_text(json.dumps({"userId": "ann", "posts": posts}))
+    here("conversation", "import", str(tmp_path / "tree.json"))
+    shown = here("conversation", "show", "tree", "--branches")
+    assert "[function] f(1)" in shown
+    assert "3 assistant" in shown
+    assert "(after p1)" in shown
+    assert "First" not in here("conversation", "show", "tree", "--last", "1")
+
+
+# ---- settings and health --------------------------------------------------------------------------------------------
+
+
+def test_config_shows_each_value_with_its_source_and_no_secret(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", "http://me:hunter2@127.0.0.1/v1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-hunter2")
+    monkeypatch.setenv("MEMORY_COMPACTION_TAIL_TURNS", "3")
+    rows = {row["name"]: (row["value"], row["source"]) for row in here.json("config")["items"]}
+    assert rows["persona.default"] == ("helper", "cuebook.toml")
+    assert rows["upstream.url"] == ("http://***@127.0.0.1/v1", "environment CUEBOOK_UPSTREAM_URL")
+    assert rows["budget.context"] == (200_000, "default")
+    assert rows["MEMORY_COMPACTION_TAIL_TURNS"] == ("3", "environment MEMORY_COMPACTION_TAIL_TURNS")
+    assert "hunter2" not in here("config")
+
+
+def test_doctor_finds_a_new_project_and_a_used_one_well(here: Here, tmp_path: Path) -> None:
+    states = {check["name"]: check["state"] for check in here.json("doctor")["checks"]}
+    assert set(states) >= {"python", "sqlite", "settings", "personas", "presets", "folder", "store", "model"}
+    assert {name for name, state in states.items() if state != "ok"} <= {"model", "disk", "folder"}
+    assert not (here.folder / ".cuebook").exists()
+    here("conversation", "import", write_messages(tmp_path, ("user", "Hi")))
+    assert re.search(r"ok +store +1 conversations, 1 posts, schema \d+, intact", here("doctor"))
+
+
+def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here.folder / "personas/bad.json").write_text('{"id": 3}')
+    (here.folder / "config/metaprompt-presets.json").write_text('{"memoryCompaction": {"defaultProfile": "big"}}')
+    (here.folder / ".cuebook").mkdir()
+    (here.folder / ".cuebook/cuebook.db").write_text("no database at all, but long enough to be looked at " * 30)
+    monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("CUEBOOK_MODEL_PROVIDER", "openai")
+    found = {check["name"]: check for check in here.json("doctor", code=1)["checks"] if check["state"] == "fail"}
+    assert "personas/bad.json: id: expected a string" in found["personas"]["found"]
+    assert "defaultProfile" in found["presets"]["found"]
+    assert "database" in found["store"]["found"]
+    assert "model.name" in found["model"]["found"]
+    assert "127.0.0.1:9" in found["upstream"]["found"]
+    (here.folder / "cuebook.toml").write_text("x = [")
+    assert re.search(r"fail +settings +cuebook.toml: is no valid TOML", here("doctor", code=1))
+
+
+def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
+    (project / "cuebook.toml").write_text("[model]\n")
+    (project / ".gitignore").write_text("mine\nlogs/\n")
+    assert f"'{project}/cuebook.toml' is there already" in here("init", str(project), code=1)
+    assert (project / "cuebook.toml").read_text() == "[model]\n"
+    assert len(here.json("init", str(project), "--force")["files"]) == 4
+    assert "helper" in (project / "cuebook.toml").read_text()
+    assert (project / ".gitignore").read_text().splitlines()[:2] == ["mine", "logs/"]
+    assert (project / ".gitignore").read_text().count("logs/") == 1
+    assert ".cuebook/" in (project / ".gitignore").read_text()
+
+
+def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "is a file; name a folder" in here("init", str(tmp_path / "file"), code=1)
+    assert "cannot be written" in here("init", str(tmp_path / "file" / "below"), code=1)
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["bogus"], 2, "No such command 'bogus'"),
+        (["conversaton", "list"], 2, "Did you mean 'conversation'"),
+        (["conversation"], 2, "Missing command; see `cuebook conversation --help`"),
+        (["turn", "show", "c1"], 2, "Missing argument 'N'; see `cuebook turn show --help`"),
+        (["turn", "show", "c1", "x"], 2, "Invalid value for 'N'"),
+        (["conversation", "list", "--limit", "0"], 2, "Invalid value for '--limit'"),
+        (["conversation", "list", "--nope"], 2, "No such option: --nope"),
+        (["conversation", "export"], 2, "name conversations, or all with --all"),
+        (["conversation", "export", "c1", "--format", "xml"], 2, "'xml' is not one of 'cuebook', 'openai'"),
+        (["conversation", "show", "c1"], 1, "no conversation 'c1'"),
+        (["turn", "list", "c1"], 1, "no conversation 'c1'"),
+        (["turn", "show", "c1", "1"], 1, "'c1'"),
+        (["conversation", "import", "nowhere.json"], 1, "'nowhere.json' cannot be read (No such file or directory)"),
+        (["conversation", "import", __file__], 1, "test_cli.py: is no JSON"),
+        (["serve", "--host", "192.0.2.1"], 1, "192.0.2.1"),
+        (["serve", "--upstream", "nowhere"], 1, "'nowhere' is no address"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, said: str) -> None:
+    line = here(*arguments, code=code)
+    assert line.startswith("cuebook: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("cuebook.toml", "x = [", "cuebook.toml: is no valid TOML"),
+        ("cuebook.toml", '[model]\nnmae = "x"\n', "unknown field `nmae`"),
+        ("cuebook.toml", '[persona]\ndefault = "nobody"\n', "no persona 'nobody'"),
+        ("personas/helper.json", "{", "helper.json: is no valid JSON"),
+        (
+            "personas/helper.json",
+            '{"id": "helper", "basePrompt": "x"}',
+            "personas/helper.json: basePrompt: no such field",
+        ),
+        (
+            "config/metaprompt-presets.json",
+            '{"memoryCompaction": 3}',
+            "config/metaprompt-presets.json: memoryCompaction",
+        ),
+        (".cuebook/cuebook.db", "no database, " * 200, "no SQLite database"),
+    ],
+    ids=["toml", "unknown key", "no such persona", "persona json", "persona field", "presets", "database"],
+)
+def test_a_broken_file_of_the_project_is_one_line(here: Here, file: str, text: str, said: str) -> None:
+    (here.folder / file).parent.mkdir(exist_ok=True)
+    (here.folder / file).write_text(text)
+    assert said in here("conversation", "list", code=1)
+
+
+def test_a_database_of_a_newer_version_is_left_alone(here: Here, tmp_path: Path) -> None:
+    here("conversation", "import", write_messages(tmp_path, ("user", "Hi")))
+    with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    assert "written by a newer Cuebook" in here("conversation", "list", code=1)
+    assert "written by a newer Cuebook" in here("doctor", code=1)
+
+
+def test_a_place_that_cannot_be_written_is_one_line(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("CUEBOOK_STORE_URL", str(tmp_path / "file" / "book.db"))
+    assert str(tmp_path / "file") in here("conversation", "list", code=1)
+    monkeypatch.delenv("CUEBOOK_STORE_URL")
+    here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
+    assert "check the path" in here("conversation", "export", "c1", "-o", str(tmp_path / "file" / "x"), code=1)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
+def test_a_read_only_folder_is_one_line(here: Here) -> None:
+    here.folder.chmod(0o500)
+    try:
+        assert "permission" in here("conversation", "list", code=1).lower()
+    finally:
+        here.folder.chmod(0o700)
+
+
+def test_where_there_is_no_project_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = cuebook("chat", cwd=tmp_path, said="Hello\n")
+    assert done.returncode == 1
+    assert "there is no cuebook.toml and no book in" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["conversation", "list"]) == 1
+    monkeypatch.setenv("CUEBOOK_STORE_URL", "named.db")
+    assert cli.run(["conversation", "list"]) == 0
+
+
+def test_a_project_is_named_by_file_folder_or_environment(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml, folder = str(project / "cuebook.toml"), str(project)
+    for arguments in (["--config", toml, "config"], ["config", "--config", toml], ["config", "-C", folder], ["config"]):
+        capsys.readouterr()
+        assert cli.run([*arguments, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["folder"] == folder
+        if arguments == ["config", "-C", folder]:
+            monkeypatch.setenv("CUEBOOK_CONFIG", toml)
+
+
+def test_input_that_is_no_text_is_one_line(project: Path) -> None:
+    done = cuebook("chat", cwd=project, said=b"caf\xe9\n")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:
+    code = "import sys; from cuebook.cli import screen; screen.prepare(debug={}); raise TypeError('two\\nlines')"
+    for debug, lines in ((False, 1), (True, 6)):
+        command = [sys.executable, "-c", code.format(debug)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+        assert done.returncode == 1
+        assert (done.stderr.count("\n") == 1) is (lines == 1)
+        assert "TypeError: two" in done.stderr
+
+
+# ---- terminals, pipes, signals --------------------------------------------------------------------------------------
+
+
+def test_control_characters_are_shown_not_obeyed(here: Here, tmp_path: Path) -> None:
+    here("conversation", "import", write_messages(tmp_path, ("user", ESCAPES)), "--conversation", "c1")
+    for arguments in (["conversation", "show", "c1"], ["memory", "search", "fox", "--conversation", "c1"]):
+        shown = here(*arguments)
+        assert "\\x1b[31mred" in shown
+        assert not set(ESCAPES) - set("fox [31mred0 evil ") & set(shown)
+    raw = here("conversation", "show", "c1", "--json")
+    assert not {"\x1b", "\u202e", "\u009b", "\U000e0041"} & set(raw)
+    assert json.loads(raw)["posts"][0]["message"] == ESCAPES
+    assert json.loads(here("conversation", "export", "c1"))["posts"][0]["message"] == ESCAPES
+
+
+def test_harmless_text_stays_as_it_is() -> None:
+    plain = "Zeilen\n\tund Umlaute äöü, 中文, عربي, 👩‍👩‍👧, e\u0301"
+    assert harmless(plain) == plain
+    assert harmless("\x00\r\x7f\u2028\ud800") == "\\x00\\x0d\\x7f\\u{2028}\\u{d800}"
+    assert json.loads(json_text({"a": plain})) == {"a": plain}
+    assert line_of("one\n  two three", 8) == "one two…"
+
+
+def test_tables_fit_their_width() -> None:
+    assert fit([3, 50, 10, 100], 80) == [3, 29, 10, 29]
+    assert fit([3, 5], 80) == [3, 5]
+    assert sum(fit([30] * 9, 40)) == 8 * 9
+
+
+def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path) -> None:
+    file = write_messages(tmp_path, ("user", "x"))
+    assert cuebook("conversation", "import", file, "--conversation", "c1", cwd=project).returncode == 0
+    command = [CUEBOOK, "conversation", "export", "c1"]
+    with subprocess.Popen(
+        command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(20) == 141
+
+
+def test_an_interrupt_is_quiet(project: Path) -> None:
+    with subprocess.Popen(
+        [CUEBOOK, "chat"],
+        cwd=project,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"Hello\n")
+        process.stdin.flush()
+        assert b"no model configured" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read() == b""
+
+
+def in_terminal(*arguments: str, cwd: Path, keys: list[tuple[bytes, bytes]], **given: str) -> tuple[str, int]:
+    """Run the command in a terminal; each of `keys` is what to wait for and what to type then."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [CUEBOOK, *arguments], cwd=cwd, env=environment(TERM="xterm", **given),
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    seen, deadline, waiting = b"", time.monotonic() + 30, list(keys)
+    while time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                seen += os.read(ours, 65536)
+            except OSError:
+                break
+        if waiting and waiting[0][0] in seen:
+            os.write(ours, waiting.pop(0)[1])
+    os.close(ours)
+    return seen.decode(), process.wait(5)
+
+
+def test_a_talk_in_a_terminal(project: Path) -> None:
+    keys = [(b"you> ", b"My cat is Miso.\n"), (b"an answer.\r\n", b"/show\n"), (b"from the front", b"/quit\n")]
+    seen, code = in_terminal("chat", cwd=project, keys=keys)
+    assert code == 0
+    assert "chat (new) · helper · cuebook-recall" in seen
+    assert "persona:hel" in seen
+    assert "\x1b[1m" in seen
+    seen, code = in_terminal("conversation", "list", cwd=project, keys=[], NO_COLOR="1")
+    assert code == 0
+    assert "\x1b[3" not in seen
+
+
+def test_a_question_in_a_terminal_can_be_denied_and_agreed(project: Path) -> None:
+    assert cuebook("chat", cwd=project, said="Hello\n").returncode == 0
+    question = b"[y/N]: "
+    seen, code = in_terminal("conversation", "delete", "chat", cwd=project, keys=[(question, b"n\n")])
+    assert (code, "was not deleted" in seen) == (1, True)
+    seen, code = in_terminal("conversation", "delete", "chat", cwd=project, keys=[(question, b"y\n")])
+    assert (code, "deleted chat" in seen) == (0, True)
+
+
+def test_the_server_says_where_it_is_and_how_to_use_it(project: Path) -> None:
+    command = [CUEBOOK, "serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1", "--no-forward-auth", "--json"]
+    with subprocess.Popen(
+        command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        told = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
+        assert told == {"url": told["url"], "baseUrl": told["url"] + "/v1", "upstream": "http://127.0.0.1:9/v1"}
+        with urllib.request.urlopen(told["url"] + "/healthz", timeout=10) as answer:  # noqa: S310
+            assert answer.status == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
+        assert process.stderr.read() == b""
+
+
+# ---- the demo -------------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_replays_a_file_of_ones_own(here: Here, tmp_path: Path) -> None:
+    talk = [("user" if n % 2 else "assistant", f"Line {n} about my garden in Ghent.") for n in range(1, 41)]
+    file = write_messages(tmp_path, *talk)
+    [report] = here.json("demo", file)["items"]
+    assert report["posts"] == 40
+    assert report["identical"] == report["rendered"] == 20
+    assert "talk: 40 posts" in here("demo", file)
+    assert "nowhere.json" in here("demo", "nowhere.json", code=1)

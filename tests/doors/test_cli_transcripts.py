@@ -1,0 +1,285 @@
+"""Transcripts from elsewhere: each form is told by what it holds, and a wrong file is one error naming the place."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cuebook import BlockingCuebook, Conflict, CuebookError, Posted
+from cuebook.app.transcripts import (
+    Transcript,
+    batches_of,
+    read_transcripts,
+    store_transcript,
+    write_transcript,
+)
+from cuebook.app.transcripts.write import Format
+
+MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+LOCOMO = {
+    "sample_id": "conv-1",
+    "conversation": {
+        "speaker_a": "Ann",
+        "speaker_b": "Bo",
+        "session_10_date_time": "9:05 am on 1 June, 2023",
+        "session_10": [{"speaker": "Bo", "dia_id": "D10:1", "text": "Look!", "blip_caption": "a red kite"}],
+        "session_2_date_time": "1:56 pm on 8 May, 2023",
+        "session_2": [
+            {"speaker": "Ann", "dia_id": "D2:1", "text": "Hello"},
+            {"speaker": "Bo", "dia_id": "D2:2", "text": "Hi."},
+        ],
+    },
+    "qa": [
+        {"question": "Who greets?", "answer": "Ann", "evidence": ["D2:01; D2:2", "D:10:1"], "category": 4},
+        {"question": "Who swims?", "adversarial_answer": "Bo", "evidence": ["D2:1"], "category": 5},
+        {"question": "Why?", "answer": "?", "evidence": [], "category": 3},
+    ],
+}
+
+
+def read(value: Any, name: str = "talk.json") -> Transcript:
+    [found] = read_transcripts(value if isinstance(value, str) else json.dumps(value), name=name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "value",
+    [MESSAGES, {"messages": MESSAGES}, "\n".join(map(json.dumps, MESSAGES)) + "\n\n"],
+    ids=["list", "object", "lines"],
+)
+def test_openai_messages_come_in_three_forms(value: Any) -> None:
+    found = read(value)
+    assert (found.conversation, found.source) == ("talk", "OpenAI messages")
+    assert found.posts == tuple(message | {"id": f"import-{n}"} for n, message in enumerate(MESSAGES, 1))
+
+
+def test_a_single_line_is_a_message_too() -> None:
+    assert len(read(json.dumps(MESSAGES[0])).posts) == 1
+
+
+def test_messages_may_bring_ids_times_and_the_conversations_name() -> None:
+    named = {"role": "user", "content": "x", "id": 7, "timestamp": "2026-03-01T10:00:00+01:00", "name": "Ann"}
+    found = read({"conversationId": "c1", "userId": "ann", "personaId": "helper", "messages": [named]})
+    assert (found.conversation, found.user, found.persona) == ("c1", "ann", "helper")
+    assert found.posts == ({"role": "user", "content": "x", "id": "7", "timestamp": 1772355600.0, "name": "Ann"},)
+
+
+def test_lines_may_be_conversations() -> None:
+    text = "\n".join(json.dumps({"id": name, "messages": MESSAGES}) for name in ("a", "b"))
+    assert [each.conversation for each in read_transcripts(text, name="all.jsonl")] == ["a", "b"]
+    unnamed = "\n".join(json.dumps({"messages": MESSAGES}) for _ in range(2))
+    assert [each.conversation for each in read_transcripts(unnamed, name="all.jsonl")] == ["all-1", "all-2"]
+
+
+def test_posts_are_read_with_their_attachments() -> None:
+    attachment = {"type": "function", "content": "{}", "extra": {"callId": "1"}}
+    found = read(
+        {
+            "title": "A talk",
+            "user": "ann",
+            "posts": [
+                {
+                    "id": "p1",
+                    "sendFrom": "ann",
+                    "sendTo": "helper",
+                    "message": "Hi",
+                    "timestamp": "2026-01-05T08:12:00Z",
+                },
+                {"sendFrom": "assistant", "attachments": [attachment, {"type": "never seen", "content": "x"}]},
+                {"sendFrom": "ann", "parts": [{"type": "text", "content": "one"}, {"type": "text", "content": "two"}]},
+            ],
+        }
+    )
+    first, second, third = found.posts
+    assert isinstance(first, Posted)
+    assert isinstance(second, Posted)
+    assert isinstance(third, Posted)
+    assert (first.id, first.sender, first.recipient, first.created_at) == ("p1", "ann", "helper", 1767600720.0)
+    assert [(part.type, part.extra) for part in second.parts] == [
+        ("function", {"callId": "1"}),
+        ("opaque", {"originalType": "never seen"}),
+    ]
+    assert third.message == "one\ntwo"
+    assert (found.title, found.user) == ("A talk", "ann")
+
+
+def test_locomo_is_read_in_the_order_of_its_sessions() -> None:
+    found = read([LOCOMO])
+    assert (found.conversation, found.user, found.source) == ("conv-1", "Ann", "LoCoMo")
+    assert [
+        (post.id, post.sender, post.message, post.created_at) for post in found.posts if isinstance(post, Posted)
+    ] == [
+        ("D2:1", "Ann", "Hello", 1683554160.0),
+        ("D2:2", "Bo", "Hi.", 1683554161.0),
+        ("D10:1", "Bo", "Look! [image: a red kite]", 1685610300.0),
+    ]
+    [question] = found.questions
+    assert (question.text, question.evidence) == ("Who greets?", ("D2:1", "D2:2", "D10:1"))
+
+
+def test_taskweaver_is_read_as_json_and_as_yaml() -> None:
+    rounds = {"id": "c9", "rounds": [{"post_list": [{"send_from": "User", "send_to": "Planner", "message": "Hi"}]}]}
+    yaml = "id: c9\nrounds:\n- post_list:\n  - {send_from: User, send_to: Planner, message: Hi}\n"
+    assert read(rounds) == read(yaml, name="talk.yaml")
+    assert read(rounds).conversation == "c9"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "talk.json: is empty"),
+        ("[]", "talk.json: is an empty list"),
+        ('{"messages": []}', "talk.json: messages: is an empty list"),
+        ("hello", "talk.json: is no JSON (Expecting value: line 1 column 1 (char 0)); known are OpenAI messages"),
+        ('{"a": ', "talk.json: is broken JSON (Expecting value: line 1 column 7"),
+        ("5", "talk.json: expected an object or a list, got a number"),
+        ('{"a": 1, "b": 2}', "talk.json: is no transcript known here (it holds a, b); known are"),
+        ("[" * 100_000, "talk.json: is broken JSON (maximum recursion"),
+        ('{"role": "user", "content": "x"}\n{"role": \n', "talk.json: line 2: is broken JSON"),
+        ('{"role": "user", "content": "x"}\n[1]\n', "talk.json: line 2: expected an object, got a list"),
+        ('{"role": "user", "content": "x"}\n{"role": "usr"}\n', "talk.json: line 2.role: expected one of"),
+        ('[{"role": "user", "content": "x"}, {"role": "robot"}]', "talk.json: [1].role: expected one of system"),
+        ('{"messages": [{"role": "user", "content": 5}]}', "talk.json: messages[0].content: expected a string or"),
+        ('[{"role": "user", "content": "a\\u0000b"}]', "talk.json: [0].content: holds a NUL character at position 1"),
+        ('[{"role": "user", "content": "\\ud800"}]', "talk.json: [0].content: holds half a surrogate pair"),
+        ('[{"role": "user", "content": "x", "timestamp": "yesterday"}]', "talk.json: [0].timestamp: expected a time"),
+        ('[{"role": "user", "content": NaN}]', "talk.json: is broken JSON (NaN is no JSON)"),
+        ('{"posts": [{"sendFrom": "a", "message": "x", "sendto": "b"}]}', "talk.json: posts[0].sendto: no such field"),
+        ('{"posts": [{"message": "x"}]}', "talk.json: posts[0].sendFrom: expected a string, got null"),
+        ('{"posts": [{"sendFrom": "a"}]}', "talk.json: posts[0]: says nothing"),
+        ('{"posts": [{"sendFrom": "a", "attachments": [{"type": 1}]}]}', "talk.json: posts[0].attachments[0]: type"),
+        ('{"rounds": [{"post_list": [{"send_from": 3}]}]}', "talk.json: rounds[0].post_list[0].send_from: expected"),
+        ('{"format": "cuebook.transcript/9", "posts": []}', "talk.json: format: 'cuebook.transcript/9' is not known"),
+        ('[{"conversation": {"session_1": [{"text": "x"}]}}]', "talk.json: [0].conversation.session_1[0].dia_id"),
+        ('{"session_1_date_time": "noon", "session_1": []}', "talk.json: session_1_date_time: expected a time like"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_one_error_naming_the_place(text: str, said: str) -> None:
+    with pytest.raises(CuebookError, match="^" + re.escape(said)) as caught:
+        read_transcripts(text, name="talk.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_broken_yaml_is_one_error() -> None:
+    with pytest.raises(CuebookError, match=r"^talk\.yaml: is broken YAML"):
+        read_transcripts("a: [", name="talk.yaml")
+
+
+def test_a_file_that_is_no_utf8_says_where(tmp_path: Path) -> None:
+    file = tmp_path / "talk.json"
+    file.write_bytes(b'["caf\xe9"]')
+    with pytest.raises(CuebookError, match=re.escape("talk.json: is no UTF-8 text (byte 5 is 0xe9)")):
+        read_transcripts(file)
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(MESSAGES).encode())
+    assert len(read_transcripts(file)[0].posts) == 2
+
+
+@settings(max_examples=300)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda each: st.lists(each, max_size=3) | st.dictionaries(
+            st.sampled_from([
+                "role", "content", "messages", "posts", "rounds", "conversation", "session_1", "sendFrom", "message",
+                "post_list", "send_from", "dia_id", "text", "speaker", "attachments", "wire", "parent", "id", "format",
+                "session_1_date_time", "qa", "evidence", "timestamp", "parts", "type", "tool_calls", "cuebook",
+            ]),
+            each | st.sampled_from(["user", "assistant", "cuebook.transcript/1"]),
+            max_size=4,
+        ),
+        max_leaves=20,
+    )
+)  # fmt: skip
+def test_whatever_json_holds_is_read_or_refused_clearly(value: object) -> None:
+    try:
+        found = read_transcripts(json.dumps(value), name="talk.json")
+    except CuebookError as error:
+        assert str(error).startswith("talk.json: ")  # noqa: PT017
+    else:
+        assert all(each.posts for each in found)
+
+
+# ---- storing --------------------------------------------------------------------------------------------------------
+
+
+def store(book: BlockingCuebook, transcript: Transcript) -> int:
+    *_, last = store_transcript(book, transcript)
+    return last.stored
+
+
+def test_a_transcript_stored_twice_is_stored_once_and_a_grown_one_goes_on() -> None:
+    grown = [*MESSAGES, {"role": "user", "content": "More"}]
+    with BlockingCuebook.open() as book:
+        assert store(book, read(MESSAGES)) == 2
+        assert store(book, read(MESSAGES)) == 0
+        assert store(book, read(grown)) == 1
+        assert [post.message for post in book.conversations.posts("talk")] == ["Hello", "Hi.", "More"]
+        with pytest.raises(Conflict, match="import-1"):
+            store(book, read([{"role": "user", "content": "Other"}]))
+
+
+def test_batches_are_cut_at_size_branches_and_what_is_known() -> None:
+    posts = [{"id": f"p{n}", "sendFrom": "a", "message": str(n)} for n in range(6)]
+    plain = read({"posts": posts})
+    assert [(len(each.posts), each.parent) for each in batches_of(plain, size=4)] == [(4, None), (2, "p3")]
+    assert [(len(each.posts), each.parent) for each in batches_of(plain, {"p0", "p1"})] == [(2, None), (4, "p1")]
+    posts[3]["parent"] = "p0"
+    assert [(len(each.posts), each.parent) for each in batches_of(read({"posts": posts}))] == [(3, None), (3, "p0")]
+
+
+@pytest.mark.parametrize("form", ["cuebook", "taskweaver-json", "taskweaver-yaml"])
+def test_what_is_written_is_read_again_as_it_was(form: Format) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+    said = [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}]},
+        {"role": "assistant", "content": None, "tool_calls": [call], "unknown": True},
+        {"role": "tool", "tool_call_id": "1", "content": "done \u202e\x1b[31m"},
+        {"role": "assistant", "content": "É voilà"},
+    ]
+    with BlockingCuebook.open() as book:
+        book.append("c1", said, user="ann")
+        about, posts = book.conversations.get("c1"), book.conversations.posts("c1", branches=True)
+        text = write_transcript(about, posts=posts, rounds=book.conversations.rounds("c1"), form=form)
+    [found] = read_transcripts(text, name="c1.yaml" if form.endswith("yaml") else "c1.json")
+    assert (found.conversation, found.user) == ("c1", "ann")
+    with BlockingCuebook.open() as copy:
+        assert store(copy, found) == 4
+        again = copy.conversations.posts("c1", branches=True)
+    assert [(p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in again] == [
+        (p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in posts
+    ]
+
+
+def test_an_export_keeps_branches_and_the_head() -> None:
+    with BlockingCuebook.open() as book:
+        post = {"role": "user", "content": "x"}
+        book.append("c1", [post | {"id": f"a{n}"} for n in range(3)])
+        book.append("c1", [post | {"id": "b1"}], parent="a0")
+        book.append("c1", [post | {"id": "c2"}], parent="a1")
+        about = book.conversations.move_head("c1", "b1")
+        text = write_transcript(about, posts=book.conversations.posts("c1", branches=True))
+    with BlockingCuebook.open() as copy:
+        store(copy, read(text))
+        assert [each.id for each in copy.conversations.posts("c1")] == ["a0", "b1"]
+        by_seq = {each.seq: each.id for each in copy.conversations.posts("c1", branches=True)}
+        parents = {each.id: by_seq.get(each.parent) for each in copy.conversations.posts("c1", branches=True)}
+    assert parents == {"a0": None, "a1": "a0", "a2": "a1", "b1": "a0", "c2": "a1"}
+
+
+def test_openai_messages_are_written_as_a_client_would_send_them() -> None:
+    with BlockingCuebook.open() as book:
+        book.append("c1", MESSAGES)
+        text = write_transcript(book.conversations.get("c1"), posts=book.conversations.posts("c1"), form="openai")
+    assert json.loads(text) == {"id": "c1", "messages": MESSAGES}
+
+
+def test_a_second_beginning_is_left_out_and_counted() -> None:
+    posts = [{"id": name, "sendFrom": "a", "message": name, "parent": parent} for name, parent in
+             (("a", None), ("b", None), ("c", "b"), ("d", "a"))]  # fmt: skip
+    with BlockingCuebook.open() as book:
+        *_, last = store_transcript(book, read({"posts": posts}))
+    assert (last.done, last.stored, last.left_out) == (4, 2, 2)

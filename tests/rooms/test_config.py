@@ -1,0 +1,143 @@
+"""Settings: where each value comes from, and what is said about one that cannot be."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cuebook import InvalidInput
+from cuebook.app.init import FILES
+from cuebook.app.load import load_compaction, load_config, load_personas
+from cuebook.config import Config, Settings, build
+from cuebook.memory.profiles import SHIPPED
+
+TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/project"
+
+
+def test_without_anything_every_value_is_a_default() -> None:
+    assert build() == Config()
+
+
+def test_defaults_give_way_to_file_environment_and_arguments_in_this_order() -> None:
+    config = build(
+        file={"model": {"name": "file", "provider": "openai"}, "server": {"port": 1}},
+        environment={"CUEBOOK_MODEL_NAME": "environment", "CUEBOOK_SERVER_PORT": "2", "HOME": "/home"},
+        arguments={"server.port": 3},
+    )
+    assert (config.settings.model.provider, config.settings.model.name, config.settings.server.port) == (
+        "openai",
+        "environment",
+        3,
+    )
+    assert config.origins == {
+        "model.provider": "cuebook.toml",
+        "model.name": "environment CUEBOOK_MODEL_NAME",
+        "server.port": "argument",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place", "value"),
+    [
+        ("CUEBOOK_DATABASE_URL", "other.db", "store.url", "other.db"),
+        ("CUEBOOK_STORE_URL", "other.db", "store.url", "other.db"),
+        ("CUEBOOK_BUDGET_MAX_SHORT_TERM", "9000", "budget.max_short_term", 9000),
+        ("CUEBOOK_BUDGET_TRIGGER", "0.5", "budget.trigger", 0.5),
+        ("CUEBOOK_MEMORY_RECALL", "no", "memory.recall", False),
+        ("CUEBOOK_SECRETS_REDACT", "True", "secrets.redact", True),
+    ],
+)
+def test_the_environment_sets_any_value(name: str, text: str, place: str, value: object) -> None:
+    section, key = place.split(".")
+    assert getattr(getattr(build(environment={name: text}).settings, section), key) == value
+
+
+def test_names_of_the_environment_that_are_no_settings_are_left_alone() -> None:
+    environment = {"CUEBOOK_CONFIG": "x", "CUEBOOK_FAILPOINT": "y", "MEMORY_COMPACTION_TAIL_TURNS": "3"}
+    config = build(environment=environment)
+    assert config.settings == Settings()
+    assert config.compaction_env == {"MEMORY_COMPACTION_TAIL_TURNS": "3"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"file": {"a": 1}}, "cuebook.toml: 'a' stands outside a section"),
+        ({"file": {"modle": {"name": "x"}}}, "unknown field `modle`"),
+        ({"file": {"model": {"nmae": "x"}}}, "model: object contains unknown field `nmae`"),
+        ({"file": {"budget": {"context": "x"}}}, "cuebook.toml: budget.context: expected `int`, got `str`"),
+        ({"file": {"model": {"provider": "x"}}}, "model.provider: invalid enum value 'x'"),
+        ({"environment": {"CUEBOOK_MODLE_NAME": "x"}}, "environment CUEBOOK_MODLE_NAME: there is no setting"),
+        ({"environment": {"CUEBOOK_SERVER_PORT": "x"}}, "environment CUEBOOK_SERVER_PORT: 'x' is no int"),
+        ({"environment": {"CUEBOOK_MEMORY_RECALL": "x"}}, "environment CUEBOOK_MEMORY_RECALL: 'x' is no bool"),
+    ],
+    ids=["loose", "section", "key", "type", "choice", "environment", "number", "truth"],
+)
+def test_a_wrong_setting_names_its_place_and_where_it_came_from(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        build(**given)
+
+
+def test_a_file_or_its_folder_names_a_project(tmp_path: Path) -> None:
+    (tmp_path / "cuebook.toml").write_text('[model]\nname = "m"\n')
+    for path in (tmp_path, tmp_path / "cuebook.toml"):
+        config = load_config(path, environment={})
+        assert (config.settings.model.name, config.folder) == ("m", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(b"x = [", "cuebook.toml: is no valid TOML"), (b"x = '\xff'", "is no valid TOML")]
+)
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, text: bytes, said: str) -> None:
+    (tmp_path / "cuebook.toml").write_bytes(text)
+    with pytest.raises(InvalidInput, match=said):
+        load_config(tmp_path, environment={})
+
+
+def test_a_file_named_and_missing_is_an_error_and_one_not_named_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InvalidInput, match="cuebook init"):
+        load_config(tmp_path / "nowhere.toml", environment={})
+    monkeypatch.chdir(tmp_path)
+    assert load_config(environment={}) == Config()
+
+
+# ---- the templates of `cuebook init` --------------------------------------------------------------------------------
+
+
+def test_every_template_is_there() -> None:
+    assert sorted(path.relative_to(TEMPLATES).as_posix() for path in TEMPLATES.rglob("*.*") if path.is_file()) == (
+        sorted(set(FILES.values()) - {"gitignore"})
+    )
+    assert ".cuebook/" in (TEMPLATES / "gitignore").read_text().splitlines()
+
+
+def test_the_settings_file_sets_the_persona_alone() -> None:
+    document = tomllib.loads((TEMPLATES / "cuebook.toml").read_text("utf-8"))
+    assert {section: keys for section, keys in document.items() if keys} == {"persona": {"default": "helper"}}
+
+
+def test_the_settings_file_shows_every_setting_with_its_default() -> None:
+    text = (TEMPLATES / "cuebook.toml").read_text("utf-8")
+    document = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
+    assert document.pop("persona") == {"folder": "personas", "default": "helper"}
+    expected = msgspec.to_builtins(Settings())
+    del expected["persona"]
+    assert document == expected
+
+
+def test_the_presets_are_the_profiles_that_ship(tmp_path: Path) -> None:
+    presets = json.loads((TEMPLATES / "config/metaprompt-presets.json").read_text("utf-8"))
+    assert presets["memoryCompaction"].keys() == {"defaultProfile", "defaultProfileByMode", "profiles"}
+    assert load_compaction(Config(folder=str(TEMPLATES))) == SHIPPED
+
+
+def test_the_persona_is_whole() -> None:
+    [persona, *_] = [each for each in load_personas(Config(folder=str(TEMPLATES)))[0].values() if each.id == "helper"]
+    assert (persona.name, persona.version) == ("Helper", "1.0.0")
+    assert 200 < len(persona.base_system_prompt) < 1200
