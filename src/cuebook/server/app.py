@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +17,10 @@ from litestar.datastructures import State
 from litestar.exceptions import ValidationException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.spec import Schema
 from litestar.params import ParameterKwarg
+from litestar.plugins import OpenAPISchemaPlugin
+from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -25,6 +29,7 @@ from cuebook.server.caller import AnyRequest
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
 from cuebook.server.streams import Running
+from cuebook.server.wire import In
 
 VERSION = "1"
 #: Seconds a stopping server lets running turns go on before it ends them.
@@ -53,14 +58,36 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
         exception_handlers={Exception: answer_error},
         lifespan=[_opened(book)],
         logging_config=None,
+        plugins=[Closed()],
         openapi_config=OpenAPIConfig(
-            title="Cuebook", version=VERSION, description=DESCRIPTION, render_plugins=[pages.Listing()]
+            title="Cuebook",
+            version=VERSION,
+            description=DESCRIPTION,
+            render_plugins=[pages.Listing()],
+            openapi_router=pages.documents(),
         ),
         request_max_body_size=settings.max_body,
         state=State({"book": book, "running": Running(), "known_query": {}}),
     )
     app.asgi_handler = Guard(app.asgi_handler, host=host, port=port)
     return app
+
+
+class Closed(OpenAPISchemaPlugin):
+    """Documents that requests take no unknown fields."""
+
+    @staticmethod
+    def is_plugin_supported_field(field_definition: FieldDefinition) -> bool:
+        """Whether it is a request's type."""
+        return not field_definition.is_union and field_definition.is_subclass_of(In)
+
+    def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
+        """Give the schema Litestar makes, closed."""
+        others = (each for each in schema_creator.plugins if each is not self)
+        made = next(each for each in others if each.is_plugin_supported_field(field_definition))
+        schema: Schema = made.to_openapi_schema(field_definition, schema_creator)
+        schema.additional_properties = False
+        return schema
 
 
 def _opened(book: Cuebook) -> Any:
@@ -153,19 +180,16 @@ async def _serve(
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """Open the sockets to serve on. Raises InvalidInput, BackendError."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        msg = f"host {host!r} is no address of this machine ({error}); use 127.0.0.1"
-        raise InvalidInput(msg, where="server.host") from None
-    addresses = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-    if not all(ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback for _, address in addresses):
+    addresses = _addresses(host)
+    if not all(address.is_loopback for address in addresses):
         msg = f"host {host!r} can be reached from other machines, and no keys tell callers apart; serve on 127.0.0.1"
         raise InvalidInput(msg, where="server.host")
     sockets: list[socket.socket] = []
-    for family, address in addresses:
+    for address in addresses:
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        wanted = sockets[0].getsockname()[1] if sockets else port
         try:
-            sockets.append(_bind(family, (address[0], port or (sockets[0].getsockname()[1] if sockets else 0))))
+            sockets.append(socket.create_server((str(address), wanted), family=family, backlog=BACKLOG))
         except OSError as error:
             if sockets:
                 continue  # a name of two families, one of which this machine lacks
@@ -174,8 +198,19 @@ def listen(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def _bind(family: int, address: tuple[Any, int]) -> socket.socket:
-    return socket.create_server(address, family=family, backlog=BACKLOG)
+def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    try:
+        return [ipaddress.ip_address(host.strip("[]"))]
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        msg = f"host {host!r} is no address of this machine ({error}); use 127.0.0.1"
+        raise InvalidInput(msg, where="server.host") from None
+    return [
+        ipaddress.ip_address(name) for name in dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
+    ]
 
 
 class Server(uvicorn.Server):
@@ -195,6 +230,10 @@ class Server(uvicorn.Server):
         super().__init__(config)
         # What goes wrong in a request is answered and logged by `problems`; a client that went away is no error.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        if access_log:
+            log = logging.getLogger("uvicorn.access")
+            log.setLevel(logging.INFO)
+            log.addHandler(logging.StreamHandler())
         self.when_started: Callable[[], None] = lambda: None
         self._running: Running = app.state.running
         self._grace_s = grace_s
@@ -208,13 +247,17 @@ class Server(uvicorn.Server):
         """Stop taking requests, and end what still runs when its time is over."""
         ending = asyncio.get_running_loop().call_later(self._grace_s, self._running.stop)
         try:
-            await super().shutdown(sockets)
+            await super().shutdown(sockets)  # returns at once when told to stop a second time
         finally:
             ending.cancel()
+            await self._running.end(within_s=KEEP_S)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take SIGINT and SIGTERM as a wish to stop; a stopped server ends well, so none is raised again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may listen to signals
+            return
         before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from litestar import Response, get
+from litestar import Response, Router, get
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
 from cuebook.server.caller import AnyRequest, book_of
@@ -80,6 +80,11 @@ class Listing(OpenAPIRenderPlugin):
             f"<table>{''.join(rows)}</table>"
         )
         return page("Addresses of this server", body)
+
+
+def documents() -> Router:
+    """Give the room of the OpenAPI document and its page."""
+    return Router("/schema", route_handlers=[], include_in_schema=False, response_headers=HEADERS)
 
 
 def _row(method: str, path: str, operation: dict[str, Any]) -> str:

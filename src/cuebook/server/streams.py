@@ -29,6 +29,12 @@ class Running:
         for task in self._tasks:
             task.cancel()
 
+    async def end(self, *, within_s: float) -> None:
+        """End what still runs, and wait until it has kept what had come."""
+        self.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+
     async def until_gone(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
         """Do work, and end it when the client goes away. Raises Gone then, BackendError when the server stops."""
         task = asyncio.ensure_future(work)

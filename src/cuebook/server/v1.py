@@ -79,9 +79,9 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
 
 def _begin(head: Head) -> Start:
     """Give an upstream's head with where the turn is kept."""
-    headers = [*head.headers.items(), ("x-conversation-id", head.conversation), ("x-cuebook-turn", str(head.turn))]
+    ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)}
     streams = head.headers.get("content-type", "").startswith("text/event-stream")
-    return Start(head.status, encoded(headers), whole=not streams)
+    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not streams)
 
 
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))

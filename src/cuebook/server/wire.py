@@ -25,7 +25,7 @@ Tokens = Annotated[int, Meta(ge=1, le=2**31)]
 Time = Annotated[str, Meta(description="ISO 8601; UTC where it names no zone")]
 
 
-class _In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A request: unknown fields are refused by name."""
 
 
@@ -33,7 +33,7 @@ class _Out(Struct, frozen=True, kw_only=True, rename="camel"):
     """An answer, for the document at /schema; routes give the same fields."""
 
 
-class Attachment(_In, frozen=True, kw_only=True):
+class Attachment(In, frozen=True, kw_only=True):
     """A piece of a post beside its message. A type nobody knows is kept as opaque text."""
 
     type: Text
@@ -41,7 +41,7 @@ class Attachment(_In, frozen=True, kw_only=True):
     extra: Any = None
 
 
-class ChatBody(_In, frozen=True, kw_only=True):
+class ChatBody(In, frozen=True, kw_only=True):
     """What is asked. Without `conversationId` a new conversation begins."""
 
     message: str
@@ -56,7 +56,7 @@ class ChatBody(_In, frozen=True, kw_only=True):
     stream: bool | None = None
 
 
-class PostBody(_In, frozen=True, kw_only=True):
+class PostBody(In, frozen=True, kw_only=True):
     """A post made elsewhere: a `message`, or `parts`. `parent` names the post it follows; the head, if left out."""
 
     send_from: Text
@@ -69,7 +69,7 @@ class PostBody(_In, frozen=True, kw_only=True):
     timestamp: Time | None = None
 
 
-class PostsBody(_In, frozen=True, kw_only=True):
+class PostsBody(In, frozen=True, kw_only=True):
     """Posts to store, all or none: ours, or OpenAI chat messages, each with `id` and `timestamp` if wanted."""
 
     posts: list[PostBody] | None = None
@@ -78,13 +78,13 @@ class PostsBody(_In, frozen=True, kw_only=True):
     persona_id: str | None = None
 
 
-class HeadBody(_In, frozen=True, kw_only=True):
+class HeadBody(In, frozen=True, kw_only=True):
     """The post to make the head."""
 
     post_id: Text
 
 
-class SearchBody(_In, frozen=True, kw_only=True):
+class SearchBody(In, frozen=True, kw_only=True):
     """What to look for, and where."""
 
     query: str
@@ -96,7 +96,7 @@ class SearchBody(_In, frozen=True, kw_only=True):
     token_budget: Tokens | None = None
 
 
-class SettleBody(_In, frozen=True, kw_only=True):
+class SettleBody(In, frozen=True, kw_only=True):
     """What to wait for, and how many seconds at most."""
 
     conversation_id: Text | None = None
@@ -245,7 +245,10 @@ def openai_answers(good: type[Any]) -> dict[int, ResponseSpec]:
 
 
 def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_key: str | None = None) -> Ask:
-    """Give a request as an Ask."""
+    """Give a request as an Ask. Raises InvalidInput."""
+    if not body.message and not body.attachments:
+        msg = "message: empty; say something, or attach something"
+        raise InvalidInput(msg, where="message")
     return Ask(
         text=body.message,
         conversation=conversation,
