@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from cuebook.memory import patterns
 from cuebook.memory.patterns import ASKS, ASKS_TO_KEEP, CATEGORY_ORDER, FAULTS, NEWS, NEWS_THRESHOLD, THRESHOLD
+from cuebook.memory.plain import PLAIN, asks_plainly, spelled
 from cuebook.memory.sentences import clauses, clean, paragraphs, quoted_share, sentences, trim
 from cuebook.memory.signs import SIGNS
 from cuebook.memory.slots import WORD, names, stem, topic, values
@@ -23,27 +24,12 @@ ENGLISH: Final = 0.1
 SHORT: Final = 7
 #: Fewer words than this say nothing about their language.
 BRIEF: Final = 6
+#: A post of so many words or fewer is chat.
+CHAT: Final = 30
+#: So many signs of a fact need no more of them from the tables of hasty chat.
+ENOUGH: Final = 2
 #: A tool's result is kept only as one short line.
 MAX_TOOL_LINE: Final = 160
-
-
-#: Contractions as they are typed in haste, for the tables only; an item keeps its author's spelling.
-_APOSTROPHES: Final = {
-    "im": "i'm",
-    "ive": "i've",
-    "dont": "don't",
-    "doesnt": "doesn't",
-    "didnt": "didn't",
-    "cant": "can't",
-    "wont": "won't",
-    "isnt": "isn't",
-    "arent": "aren't",
-    "hes": "he's",
-    "shes": "she's",
-    "thats": "that's",
-    "theyre": "they're",
-}
-_BARE = re.compile(rf"\b(?:{'|'.join(_APOSTROPHES)})\b", re.IGNORECASE)
 
 
 class Found(NamedTuple):
@@ -55,10 +41,11 @@ class Found(NamedTuple):
 
 
 class Score(NamedTuple):
-    """How fact-like a text is, in [0, 1], and the signs that made it so."""
+    """How fact-like a text is, in [0, 1], the signs that made it so, and whether some spoke against it."""
 
     weight: float
     signs: frozenset[str]
+    doubt: bool = False
 
 
 def extract(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Item]:
@@ -75,20 +62,28 @@ def extract(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Item]
     return list(found.values())
 
 
-def score(text: str) -> Score:
-    """Return how fact-like a clause or sentence is. Signs and faults count once each; values and names add to them."""
-    spelled = _BARE.sub(lambda match: _APOSTROPHES[match[0].lower()], text)
-    signs = {name: weight for name, weight, pattern in SIGNS if pattern.search(spelled)}
-    faults = {name: weight for name, weight, pattern in FAULTS if pattern.search(spelled)}
+def score(text: str, *, chat: bool = True) -> Score:
+    """Return how fact-like a clause or sentence is. Signs and faults count once each; values and names add to them.
+
+    `chat`: judge it also by the signs of hasty chat, where a short post is mostly one statement.
+    """
+    plain = spelled(text)
+    signs = {name: weight for name, weight, pattern in SIGNS if pattern.search(plain)}
+    signs |= (
+        {name: weight for name, weight, pattern in PLAIN if pattern.search(plain)}
+        if chat and len(signs) < ENOUGH
+        else {}
+    )
+    faults = {name: weight for name, weight, pattern in FAULTS if pattern.search(plain)}
     if "explicit" in signs:
         faults.pop("request", None)
     if "preference" in signs or "todo" in signs:
         faults.pop("second person", None)
     total = sum(signs.values()) + _value_weight(text) - sum(faults.values())
-    if text.rstrip().endswith("?"):
+    if text.rstrip().endswith("?") or ("?" not in text and asks_plainly(plain)):
         total = total if ASKS_TO_KEEP.search(text) else total - 0.8
     total -= {0: 1.0, 1: 0.6, 2: 0.1}.get(len(WORD.findall(text)), 0.0)
-    return Score(max(0.0, min(1.0, total)), frozenset(signs))
+    return Score(max(0.0, min(1.0, total)), frozenset(signs), doubt=bool(faults))
 
 
 def category_of(signs: frozenset[str]) -> Category:
@@ -118,10 +113,11 @@ def _of_user(lines: Sequence[Line], place: int, line: Line) -> Iterator[Item]:
     text = clean(line.text)
     if not text.strip() or (patterns.AFFIRMS.match(text.strip()) and not values(text)):
         return
-    judge = score if english(text) else _foreign_score
-    for found in _units(text, line, _before(lines, place), plain=judge is score):
-        judged = judge(found.text)
-        if judged.weight >= (NEWS_THRESHOLD if judged.signs & NEWS else THRESHOLD):
+    ours, chat = english(text), len(WORD.findall(text)) <= CHAT
+    for found in _units(text, line, _before(lines, place), plain=ours):
+        judged = score(found.text, chat=chat) if ours else _foreign_score(found.text)
+        news = judged.signs & NEWS or (chat and judged.signs and not judged.doubt)
+        if judged.weight >= (NEWS_THRESHOLD if news else THRESHOLD):
             yield _item(found, line, judged, "user")
 
 
@@ -223,7 +219,7 @@ def _parts(sentence: str) -> list[str]:
     asks = whole.endswith("?")
     grouped: list[tuple[str, bool]] = []
     for piece in pieces:
-        strong = score(piece).weight >= THRESHOLD and not dependent(piece) and not _points(piece)
+        strong = score(piece, chat=False).weight >= THRESHOLD and not dependent(piece) and not _points(piece)
         if asks and (ASKS.search(trim(piece)) or piece.endswith("?")) and not ASKS_TO_KEEP.search(piece):
             strong = False
             grouped.append((piece, False))

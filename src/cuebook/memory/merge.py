@@ -1,7 +1,6 @@
 """What newly found items do to the held ones: repeat them, end them, or stand beside them."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -235,4 +234,4 @@ def _keys(text: str) -> Iterable[str]:
 
 
 def _key(word: str) -> str:
-    return re.sub(r"['’].*", "", word)[:4]
+    return word.partition("'")[0].partition("’")[0][:4]

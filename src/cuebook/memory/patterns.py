@@ -17,7 +17,7 @@ from cuebook.records.memory import Category
 THRESHOLD: Final = 0.4
 NEWS_THRESHOLD: Final = 0.15
 KEPT_NEWS: Final = 0.3
-NEWS: Final = frozenset({"done", "change", "decision", "status"})
+NEWS: Final = frozenset({"done", "change", "decision", "status", "report", "now"})
 
 FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
     (
@@ -55,10 +55,10 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
                 r"^(?:(?:please|pls|now|then|ok|so|and) )*(?:write|draft|ask|search|look|remind|put|add|send|give|"
                 r"tell|show|explain|list|suggest|"
                 r"recommend|make|create|generate|find|help|compare|describe|summari[sz]e|translate|draw|compose|"
-                r"continue|try|convert|calculate|check|rewrite|shorten|walk me|teach me|quiz|"
-                r"brainstorm)\b(?! (?:a )?note| me to)"
+                r"continue|try|convert|calculate|check|rewrite|shorten|walk me|teach me|quiz(?= me| us)|"
+                r"brainstorm)\b(?! (?:a )?note| me (?:to|that|i|we|about|of)\b)"
             ),
-            r"\b(?:can|could|would|will) you\b(?=[\s]+\w)",
+            r"\b(?:can|could|would|will) you\b(?=[\s]+\w)(?! believe)",
             r"\b(?:any|got) (?:tips|ideas|suggestions|advice|recommendations)\b",
             r"\b(?:i'd|i would) (?:like|love) (?:you|your|some|a recipe|to know|to hear)\b",
             r"\b(?:i|we) need (?:your|some|a|an|help|ideas|advice|you)\b(?! to)",
@@ -152,11 +152,13 @@ ASKS_CONFIRM: Final = re.compile(
 #: loops/todo > people > facts.
 CATEGORY_ORDER: Final[tuple[tuple[str, Category], ...]] = (
     ("preference", "preferences"),
+    ("wish", "preferences"),
     ("goal", "projects"),
     ("decision", "decisions"),
     ("constraint", "decisions"),
     ("open", "open_loops"),
     ("todo", "todo"),
+    ("duty", "todo"),
     ("relation", "people"),
     ("identity", "people"),
 )
@@ -186,7 +188,8 @@ SUBJECTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         (
             "diet",
             (
-                r"\bi(?:'m|’m| am|'ve|’ve| have)?(?: now| not| no longer| gone| been| a| strictly| fully)* (?:vegan|"
+                r"\bi(?:'m|’m| am|'ve|’ve| have)?(?: now| not| no longer| gone| been| a| strictly| fully| started|"
+                r" stopped| back to)* (?:vegan|"
                 r"vegetarian|pescatarian|pescetarian|flexitarian|eat(?:ing)? (?:meat|fish|everything))\b"
             ),
         ),

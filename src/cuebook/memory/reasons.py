@@ -3,14 +3,19 @@
 from collections.abc import Callable
 from typing import Final
 
-from cuebook.memory.change import Claim, Frame, codes, done_verbs, object_stems, purpose, role_of
-from cuebook.memory.relations import gone, relations, role, stays
+from cuebook.memory.change import Claim, Frame, done_verbs, object_stems, purpose, role_of
+from cuebook.memory.relations import codes, gone, relations, role, stays, to_reach
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import clash
 
 #: How sure, and the clause of the old statement that is over ("" for all of it).
 Verdict = tuple[float, str]
 NOTHING: Final[Verdict] = (0.0, "")
+
+
+#: Of "no more quiz nights" the quiz is over, not the nights.
+YEARLY: Final = frozenset({"birthday", "anniversary"})
+TIMES: Final = frozenset({"night", "morning", "evening", "afternoon", "session"})
 
 
 class Judge:
@@ -24,7 +29,13 @@ class Judge:
         """Return how surely `new` ends `old` by the strongest of six reasons, and the clause it ends; 0: it cannot."""
         if new.speaker != old.speaker or new.seq < old.seq:
             return NOTHING
-        done = max(self._done(new, old), self._answered(new, old), self._filled(new, old), self._left(new, old))
+        done = max(
+            self._done(new, old),
+            self._answered(new, old),
+            self._filled(new, old),
+            self._left(new, old),
+            self._reached(new, old),
+        )
         if done > NOTHING or (new.owners and old.owners and not new.owners & old.owners):
             return done
         reasons = (self._moved, self._over, self._exclusive, self._denied, self._restated)
@@ -36,7 +47,11 @@ class Judge:
         theirs = relations(old.text) if new.relations else ()
         for one in new.relations:
             for two in theirs:
-                if one.slot != two.slot or one.holder & two.holder:
+                if (
+                    one.slot != two.slot
+                    or one.holder & two.holder
+                    or (one.kind and two.kind and not one.kind & two.kind)
+                ):
                     continue
                 sure = one.single or new.change or (one.slot.startswith("source ") and new.decided)
                 if one.slot == "home":
@@ -44,6 +59,11 @@ class Judge:
                 if sure and not new.more and (one.slot == "home" or not _others(new, old)):
                     best = max(best, (1.1, two.text))
         return best
+
+    def _reached(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: whoever had to be told or rung was."""
+        common = new.reached & old.stems
+        return (1.05, "") if common and old.task and common & to_reach(old.text) else NOTHING
 
     def _left(self, new: Claim, old: Claim) -> Verdict:
         """Weigh: somebody has gone, against what they did for the speaker or that they were staying."""
@@ -88,14 +108,14 @@ class Judge:
             )
             if old.task and enough and not frame.task and (frame.done or old.asks):
                 best = max(best, (1.05, ""))
-            if not frame.done:
+            if not frame.done and not frame.past:
                 continue
             for task in (*tasks, *dated):
                 common = frame.stems & task.stems
                 things = object_stems(common) - names
-                if task in tasks and self._whole(things, frame, task):
+                if self._whole(things, frame, task) and (task in tasks or _once(task)):
                     best = max(best, (1.05, task.text))
-                elif (task in tasks and things) or (task in dated and common & done_verbs(frame)):
+                elif (frame.done and task in tasks and things) or (task in dated and common & done_verbs(frame)):
                     share = self._share(
                         common, frame.stems - (frame.named - common), task.stems - (task.named - common)
                     )
@@ -112,7 +132,7 @@ class Judge:
         """Weigh: clauses about one thing that give other values of one type, in a statement that reports a change."""
         best = NOTHING
         for one in new.frames:
-            roles = {role(found) for found in role_of(one)} if one.change else set()
+            roles = {role(found) for found in role_of(one)} if one.change and old.named else set()
             for two in old.frames:
                 if roles & set(map(role, two.stems)) and old.named and not one.named & old.named:
                     best = max(best, (1.1, two.text))
@@ -122,9 +142,12 @@ class Judge:
     def _revalued(self, new: Claim, old: Claim, one: Frame, two: Frame) -> Verdict:
         common = one.stems & two.stems
         clashes = clash(one.values, two.values) - {"name"}
+        if one.change and not clashes:
+            clashes = _bare_amount(one, two)
         if not common or not clashes or (new.more and not one.change):
             return NOTHING
-        share = self._share(common, one.stems - (one.named - common), two.stems - (two.named - common))
+        mine, theirs = (object_stems(frame.stems) | common for frame in (one, two))
+        share = self._share(common, mine - (one.named - common), theirs - (two.named - common))
         amounts = {kind for kind in clashes if kind == "money" or kind.startswith("number")}
         headed = bool(amounts and one.heads & two.heads)
         if headed:
@@ -144,7 +167,7 @@ class Judge:
         """
         best = NOTHING
         for phrase in new.over:
-            things = object_stems(phrase) or phrase
+            things = object_stems(phrase) - TIMES or phrase
             for frame in old.frames:
                 common = things & (frame.stems | codes(frame.text))
                 if common and self._mass(common) >= 0.6 * self._mass(things) and not (frame.negative and new.negative):
@@ -198,6 +221,21 @@ class Judge:
 
     def _mass(self, stems: frozenset[str]) -> float:
         return sum(map(self._rarity, stems))
+
+
+def _bare_amount(one: Frame, two: Frame) -> set[str]:
+    """Return the one kind of amount the old clause has where the new one only says the number: "put up to 40"."""
+    bare = {amount for kind, amount in one.values if kind == "number"}
+    kinds = {kind for kind, _ in two.values if kind == "money" or kind.startswith("number")}
+    known = {kind for kind, _ in one.values} & kinds
+    if len(bare) != 1 or len(kinds) != 1 or known or bare & {amount for _, amount in two.values}:
+        return set()
+    return kinds
+
+
+def _once(frame: Frame) -> bool:
+    """Tell whether a clause tells of one day only: a date, and nothing that comes back every year."""
+    return any(kind == "date" for kind, _ in frame.values) and not frame.stems & YEARLY and not frame.change
 
 
 def _others(new: Claim, old: Claim) -> bool:

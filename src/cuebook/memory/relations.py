@@ -45,6 +45,9 @@ _ROLES: Final = (
     "caterer",
     "photographer",
     "contact",
+    "teacher instructor",
+    "surgeon",
+    "consultant",
 )
 _ROLE_OF: Final = {stem(word): stem(line.split()[0]) for line in _ROLES for word in line.split()}
 #: Of these one has one at a time, so that naming another is a change without any word of change.
@@ -56,14 +59,36 @@ _NAME: Final = (
 )
 _WHOSE: Final = r"(?i:my|our|the|a|an|new|your|his|her|their)"
 _HOLDER: Final = re.compile(
-    rf"\b{_WHOSE} (?:[\w-]+ ){{0,2}}?(?P<role>(?i:{_ROLE_WORDS}))\b(?P<link>(?:,|:|(?i: is| was| will be|'s|’s| called|"
+    rf"\b{_WHOSE} (?P<kind>(?:[\w-]+ ){{0,2}}?)(?P<role>(?i:{_ROLE_WORDS}))\b(?P<link>(?:,|:|(?i: (?:he|she)(?:'s|"
+    rf"’s)| is| was| will be|'s|’s| called|"
     rf" named| now| from now on| then| a| an| at \w+))*) (?P<name>{_NAME})"
     rf"|(?P<name2>{_NAME})(?i:,|'s|’s| is| was| will be| becomes| as| has been)(?: (?i:now|also|still|the acting))* "
     rf"(?:{_WHOSE} )?(?:(?i:new|acting|own|allotment|line|[\w-]+) )?(?P<role2>(?i:{_ROLE_WORDS}))\b"
 )
+#: The same where names are typed small: "sarah is our treasurer", "my boss is karen".
+_SMALL_HOLDER: Final = re.compile(
+    rf"(?:^|[,;.] |\band )(?P<name>[\w-]+)(?:'s|’s| is)(?: now)? (?:my|our|the) (?:new )?(?P<role>{_ROLE_WORDS})\b"
+    rf"|\b(?:my|our) (?:new )?(?P<role2>{_ROLE_WORDS})(?:'s|’s| is)(?: now| called)? (?P<name2>[\w-]+)(?=[,.;!]|$|"
+    rf" now)",
+    re.IGNORECASE,
+)
+#: Where a thing is or where one does something.
+_WHERE: Final = re.compile(
+    r"(?:\b(?:the|my|our) |^)(?P<thing>(?:[\w-]+ )?[\w-]+)(?:'s|’s| is| are| has| have)(?: now| been| still| being)* "
+    r"(?:(?:kept|stored|moored|parked|switched|moved|held|going) )?(?:in|at|on|to|into|under) "
+    r"(?P<place>(?:the |my |our |room |rack |berth |shelf |hall )[\w'’-]+(?: [\w'’-]+)?|(?-i:[A-Z])[\w'’ -]+)"
+    r"|\b(?:moved|put|switched|shifted) (?:the|my|our) (?P<thing2>[\w-]+)(?: (?:up|down|over|out))? (?:to|into|in) "
+    r"(?P<place2>(?:the |my |our )[\w'’-]+(?: [\w'’-]+)?|(?-i:[A-Z])[\w'’ -]+)"
+    r"|\b(?:i|we|they)(?:'re|’re|'m|’m| are| am)? (?:now )?(?P<thing3>meet|practi[sc]e|rehearse|train|stay|staying|"
+    r"moor|park|eat|"
+    r"bank|study)(?: \w+){0,3}? (?:in|at|on) (?P<place3>(?:the )?[\w'’-]+(?: [\w'’-]+)?)"
+    r"|\bwe(?:'re|’re| are) (?:at|in) (?P<place4>(?:the )?(?-i:[A-Z])[\w'’ -]+)",
+    re.IGNORECASE,
+)
 #: One family of verbs for whoever does a job: what one "minds", another may "look after".
 _DUTY: Final = re.compile(
-    rf"(?P<who>\b{_NAME}|\b(?:[Hh]e|[Ss]he|[Tt]hey|[Ww]ho)|\b(?:[Mm]y|[Oo]ur) [\w-]+)(?:'s|’s|'ll|’ll| is| are| will|"
+    rf"(?P<who>\b{_NAME}|^[\w-]+|\b(?:[Hh]e|[Ss]he|[Tt]hey|[Ww]ho)|\b(?:[Mm]y|[Oo]ur) [\w-]+)(?:'s|’s|'ll|’ll| is|"
+    rf" are| will|"
     r" will be| has been|'ve been)?(?: (?:now|always|also|still|usually|going to|gonna|be|one|the|who|can|could|then))*"
     r" (?:look(?:s|ing)? after|mind(?:s|ing)?|tak(?:es?|ing) care of|(?:baby|dog|cat|house|pet)-?sit(?:s|"
     r"ting)?(?: for)?|"
@@ -75,6 +100,8 @@ _HOUSE: Final = r"(?:flat|apartment|house|home|place|studio|cottage|room|bungalo
 _PLACE: Final = r"(?P<place>[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ\d][\w'’-]*)*|the shop|the \w+)"
 #: Where the speaker lives, said in passing.
 _HOME: Final = re.compile(
+    rf"\bgot (?:an?|our|the) (?:new )?(?:flat|house|apartment|cottage|bungalow|studio) (?:in|on|at|"
+    rf"near) {_PLACE.replace('place', 'place2')}|"
     rf"(?:(?:from|in|at|out of) (?:[\w' -]{{1,30}}? (?:of|in) )?)?\b(?:my|our) (?:\w+ )?{_HOUSE} (?:is )?(?:in|on|at|"
     rf"near) "
     rf"{_PLACE}",
@@ -85,14 +112,14 @@ _LIVES: Final = re.compile(
 )
 _HOME_NOW: Final = re.compile(
     r"\b(?:i|we|me and \w+|\w+ and (?:i|me))(?:'ve|'re|'m|’ve|’re|’m| have| are| am)? (?:\w+ )?(?:moved|living|live|"
-    r"based|settled|in our new|in my new|got (?:a|our|the) (?:new )?(?:flat|house|apartment|place))\b",
+    r"based|settled|in our new|in my new|got (?:a|our|the) (?:new )?(?:flat|house|apartment))\b",
     re.IGNORECASE,
 )
 _SOURCE: Final = re.compile(
     r"\b(?:get(?:ting|s)?|buy(?:ing|s)?|order(?:ing|s)?|have) (?:the|my|our|all) ([\w-]+)(?: now| delivered)? from "
-    rf"(?P<name>(?:an? [\w-]+ in )?{_NAME})"
+    rf"(?:an? [\w-]+ in )?(?P<name>{_NAME})"
     rf"|\b(?:the|my|our) ([\w-]+) (?:now )?(?:comes?|is|are|is coming)(?: now)? from "
-    rf"(?P<name2>(?:an? [\w-]+ in )?{_NAME})"
+    rf"(?:an? [\w-]+ in )?(?P<name2>{_NAME})"
 )
 _HOURS: Final = re.compile(
     r"\b(?:(?:my|our|the) (?:opening )?hours (?:are|is|will be)|(?:i|we)(?:'re|’re| are|'ll be|'m)? (?:now )?(?:open|"
@@ -102,7 +129,7 @@ _HOURS: Final = re.compile(
 )
 _DAY: Final = re.compile(r"\b(?:mon|tue|wed|thu|fri|sat|sun)\w*\b|\bweek(?:end|day)s?\b", re.IGNORECASE)
 _LEAVES: Final = re.compile(
-    r"left|leav|quit|resign|retir|pack(?:ed|ing) (?:it )?in|step|fired|sacked|let go|mov(?:ed|ing) |home|notice"
+    r"left|leav|gone|quit|resign|retir|pack(?:ed|ing) (?:it )?in|step|fired|sacked|let go|mov(?:ed|ing) |home|notice"
 )
 #: Somebody leaves what they did for or with the speaker.
 _GONE: Final = re.compile(
@@ -111,12 +138,29 @@ _GONE: Final = re.compile(
     r"at|on))"
     r"|leaves (?:the|our)\b|quit\b|resign(?:ed|ing|s)\b|retir(?:ed|ing|es)\b|pack(?:ed|ing) (?:it )?in\b|"
     r"stepp(?:ed|ing) down\b|been (?:fired|sacked|let go)\b|mov(?:ed|ing) away\b|moved out\b|moved in with\b|"
-    r"(?:gone|went|going) (?:back )?home\b|flew (?:back )?home\b|hand(?:ed|ing) (?:in )?(?:his|her|their) notice\b)"
+    r"(?:gone|went|going) (?:back )?home\b|gone(?= ?[,.;!]| ?$)|flew (?:back )?home\b|hand(?:ed|ing) (?:in )?(?:his|"
+    r"her|their) notice\b)"
 )
 _STAYS: Final = re.compile(
     r"\b(?:stay\w*|stopping|visit\w*|lodging|here until) (?:with us|with me|at ours|until|here)\b"
 )
 _NO_NAME: Final = frozenset("i we you he she they it this that there what who is was not been and but or so".split())
+
+
+#: Whom one has to reach, and whom one has reached.
+_REACH: Final = re.compile(
+    r"\b(?:need to|have to|must|should|ought to|got to|gotta|'ve to|remind me to|forget to|going to|i'll) "
+    r"(?:tell|ring|call|phone|text|e?mail|ask|speak (?:to|with)|talk to|write to|message|answer) ((?:[\w'’-]+ ?){1,3})"
+    r"|\bhear(?:ing)?(?: back)? from (?:the |my )?((?:[\w'’-]+ ?){1,2})",
+    re.IGNORECASE,
+)
+_REACHED: Final = re.compile(
+    r"(?:^|\b(?:i|we)(?:'ve|’ve| have)? (?:just |finally )?|[,;.] (?:and )?)"
+    r"(?:told|rang|called|phoned|texted|e?mailed|asked|spoke (?:to|with)|"
+    r"talked to|wrote to|messaged|answered) ((?:[\w'’-]+ ?){1,3})"
+    r"|^(?:the )?((?:[\w'’-]+ ){1,2})(?:says|said|rang|called|replied|got back|wrote|answered|phoned|confirmed)\b",
+    re.IGNORECASE,
+)
 
 
 class Relation(NamedTuple):
@@ -126,11 +170,12 @@ class Relation(NamedTuple):
     holder: frozenset[str]
     text: str
     single: bool
+    kind: frozenset[str] = frozenset()  # which of several: the piano teacher
 
 
 def relations(text: str) -> list[Relation]:
     """Return the places a text says are filled, and by what."""
-    return [*_holders(text), *_duties(text), *_homes(text), *_sources(text), *_hours(text)]
+    return [*_holders(text), *_duties(text), *_homes(text), *_sources(text), *_hours(text), *_places(text)]
 
 
 def clues(slot: str) -> frozenset[str]:
@@ -138,6 +183,8 @@ def clues(slot: str) -> frozenset[str]:
     kind, _, what = slot.partition(" ")
     if kind == "role":
         return frozenset(word for line in _ROLES for word in line.split() if role(stem(word)) == what)
+    if kind == "where":
+        return frozenset({what, *what.split(), f"{what}ing", "we're"})
     if kind == "home":
         return frozenset("live living based rent renting flat apartment house home place studio cottage room".split())
     return frozenset("open hours doing work".split()) if kind == "hours" else frozenset()
@@ -154,6 +201,16 @@ def gone(text: str) -> frozenset[str]:
         return frozenset()
     found = (WORD.findall(match["who"])[-1:] for match in _GONE.finditer(text))
     return frozenset(stem(word) for words in found for word in words if _name_like(word))
+
+
+def to_reach(text: str) -> frozenset[str]:
+    """Return the stems of whom a text says has to be told, rung or asked."""
+    return frozenset().union(*(topic(match[1] or match[2]) for match in _REACH.finditer(text)))
+
+
+def reached(text: str) -> frozenset[str]:
+    """Return the stems of whom a text says was told, rung or asked."""
+    return frozenset().union(*(topic(match[1] or match[2]) for match in _REACHED.finditer(text)))
 
 
 def stays(text: str) -> bool:
@@ -178,8 +235,32 @@ def _holders(text: str) -> list[Relation]:
         if holder:
             key = role(stem(word))
             named = bool(match["name2"] or match["link"])
-            found.append(Relation(f"role {key}", holder, match[0], single=key in _SINGLE and named))
+            single = key in _SINGLE and named
+            found.append(Relation(f"role {key}", holder, match[0], single=single, kind=topic(match["kind"] or "")))
+    for match in () if found else _SMALL_HOLDER.finditer(text):
+        holder, word = _stems(match["name"] or match["name2"]), match["role"] or match["role2"]
+        if holder:
+            found.append(Relation(f"role {role(stem(word))}", holder, match[0], single=False))
     return found
+
+
+def _places(text: str) -> list[Relation]:
+    found: list[Relation] = []
+    for match in _WHERE.finditer(text):
+        thing, place = _group(match, "thing"), topic(_group(match, "place")) | codes(_group(match, "place"))
+        key = {"staying": "stay", "": "stay"}.get(thing, " ".join(sorted(topic(thing) or {stem(thing)})))
+        if place:
+            found.append(Relation(f"where {key}", place, match[0], single=False))
+    return found
+
+
+def _group(match: re.Match[str], name: str) -> str:
+    return next((value for key, value in match.groupdict().items() if value and key.rstrip("234") == name), "")
+
+
+def codes(phrase: str) -> frozenset[str]:
+    """Return the words of a phrase that hold digits: "the 10k", "room 4"."""
+    return frozenset(word.lower() for word in WORD.findall(phrase) if not word.isalpha())
 
 
 def _duties(text: str) -> list[Relation]:
@@ -198,10 +279,10 @@ def _duties(text: str) -> list[Relation]:
 
 def _homes(text: str) -> list[Relation]:
     return [
-        Relation("home", _stems(match["place"]), match[0].strip(), single=False)
+        Relation("home", _stems(place), match[0].strip(), single=False)
         for pattern in (_HOME, _LIVES)
         for match in pattern.finditer(text)
-        if _stems(match["place"])
+        if _stems(place := next(filter(None, match.groups())))
     ]
 
 
@@ -218,7 +299,9 @@ def _hours(text: str) -> list[Relation]:
     found: list[Relation] = []
     for match in _HOURS.finditer(text):
         days = "" if not _DAY.search(match["rest"].partition(",")[0]) else " some days"
-        found.append(Relation(f"hours{days}", frozenset(re.findall(r"\d+", match["hours"])), match[0], single=True))
+        found.append(
+            Relation(f"hours{days}", frozenset({"-".join(re.findall(r"\d+", match["hours"]))}), match[0], single=True)
+        )
     return found
 
 

@@ -45,7 +45,9 @@ _DAYS: Final = {
     "sun": "sun",
 }
 _WEEKDAY = re.compile(
-    r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(mon|tues?|wed|thur?s?|fri)\b(?=[\s,.]|$)", re.IGNORECASE
+    r"\b(?:(first|second|third|fourth|last) )?(mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(mon|tues?|wed|thur?s?|"
+    r"fri)\b(?=[\s,.]|$)",
+    re.IGNORECASE,
 )
 _DATE = re.compile(
     rf"\b(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})\b"
@@ -56,11 +58,14 @@ _DATE = re.compile(
     rf"|\b(?P<m3>{_MONTH})\b",
     re.IGNORECASE,
 )
+_MONTH_ALONE = re.compile(rf"\b(?=[a-z])(?P<m3>{_MONTH})\b", re.IGNORECASE)
 _TIME = re.compile(
     r"\b(?P<h>\d{1,2})(?:[:.](?P<min>\d{2}))?\s?(?P<half>[ap])\.?m\b\.?|\b(?P<h2>[01]?\d|2[0-3]):(?P<min2>[0-5]\d)\b"
     r"|\b(?:at|before|after|by|until|till|from|past) (?P<word>one|two|three|four|five|six|seven|eight|"
     r"nine|ten|eleven|twelve|noon)(?= (?:in the|on|o'clock|sharp|every|each|tomorrow|tonight|instead|now|"
     r"with|from)\b|[.,;!?]|$)"
+    r"|\b(?:the|at|leaves|from|until|till) (?P<h4>[01]?\d|2[0-3])\.(?P<min4>[0-5]\d)\b(?! ?(?:kg|km|m|euros?|%|a\b|"
+    r"per\b))"
     r"|\bat (?P<h3>\d{1,2})(?=[\s,.!?]|$)(?! (?:euros?|dollars?|pounds?|percent|%|[a-z]+s\b))",
     re.IGNORECASE,
 )
@@ -96,6 +101,7 @@ _MEASURE = re.compile(
 )
 _CODE = re.compile(
     r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9][A-Z0-9-]{2,}\b|\+?\d[\d ()-]{6,}\d\b"
+    r"|\b[a-z]{3,20}\d{1,8}[a-z\d]{0,8}\b"
     r"|\b(?=[\w.-]{0,60}\d)(?=[\w.-]{0,60}[a-z])[a-z\d]{1,30}(?:[-._][a-z\d]{1,30}){1,6}\b"
 )
 _NAME = re.compile(
@@ -121,6 +127,10 @@ _NOUN_ENDINGS: Final = (
     ("ery", "er"),
 )
 
+_NOUN_LAST: Final = frozenset(ending[-1] for ending, _ in _NOUN_ENDINGS)
+_ENDINGS: Final = (("ies", 5), ("ying", 6), ("ing", 6), ("ied", 5), ("ed", 5), ("es", 5), ("s", 4))
+_LAST: Final = frozenset(ending[-1] for ending, _ in _ENDINGS)
+
 #: Where an amount, a measure or a bare number stands.
 AMOUNT: Final = re.compile(rf"{_MONEY.pattern}|{_MEASURE.pattern}|(?<![\w.,-])\d[\d.,]*(?![\w-])", re.IGNORECASE)
 
@@ -136,10 +146,10 @@ def stem(word: str) -> str:
     word = word.removesuffix("'s").removesuffix("'")
     if word in IRREGULAR:
         return IRREGULAR[word].removesuffix("e")
-    for ending, instead in _NOUN_ENDINGS:
+    for ending, instead in _NOUN_ENDINGS if word[-1:] in _NOUN_LAST else ():
         if len(word) >= len(ending) + 3 and word.endswith(ending):
             return word.removesuffix(ending) + instead
-    for ending, least in (("ies", 5), ("ying", 6), ("ing", 6), ("ied", 5), ("ed", 5), ("es", 5), ("s", 4)):
+    for ending, least in _ENDINGS if word[-1:] in _LAST else ():
         if (
             len(word) >= least
             and word.endswith(ending)
@@ -197,6 +207,7 @@ def values(text: str) -> frozenset[Value]:
     digits = _DIGIT.search(text)
     for pattern, read, needs in _READERS:
         if digits or not needs:
+            pattern = _MONTH_ALONE if pattern is _DATE and not digits else pattern  # noqa: PLW2901, one of two for speed
             matches = list(pattern.finditer(rest))
             found.update(filter(None, map(read, matches)))
             for match in matches:
@@ -270,8 +281,8 @@ def _time(match: re.Match[str]) -> Value | None:
             "time",
             f"{int(_NUMBER_WORDS.get(match['word'].lower(), '12' if match['word'].lower() == 'noon' else '1')):02}:00",
         )
-    hour = int(match["h"] or match["h2"] or match["h3"])
-    minute = int(match["min"] or match["min2"] or 0)
+    hour = int(match["h"] or match["h2"] or match["h3"] or match["h4"])
+    minute = int(match["min"] or match["min2"] or match["min4"] or 0)
     if hour > 24 or (match["h3"] and not 1 <= hour <= 23):
         return None
     if (match["half"] or "").lower() == "p" and hour < 12:
@@ -280,17 +291,20 @@ def _time(match: re.Match[str]) -> Value | None:
 
 
 def _date(match: re.Match[str]) -> Value | None:
+    alone = match["m3"]
+    if alone:
+        month = _MONTHS[alone.lower()]
+        return None if alone in {"may", "mar", "march", "mars"} else ("date", f"{month:02}-")
     if match["iso"]:
         return ("date", match["iso"][5:])
-    month = _MONTHS.get((match["m1"] or match["m2"] or match["m3"] or "").lower(), 0)
-    if match["m3"]:
-        return None if match["m3"] in {"may", "mar", "march", "mars"} else ("date", f"{month:02}-")
+    month = _MONTHS.get((match["m1"] or match["m2"] or "").lower(), 0)
     day = int(match["d1"] or match["d2"] or match["d3"])
     return ("date", f"{month:02}-{day:02}" if month else f"-{day:02}") if 1 <= day <= 31 else None
 
 
 def _weekday(match: re.Match[str]) -> Value:
-    return ("weekday", (match[1] or match[2])[:3].lower())
+    """Return a weekday, with which of the month's it is: "the first friday"."""
+    return ("weekday", f"{(match[1] or '').lower()} {(match[2] or match[3])[:3].lower()}".strip())
 
 
 def _code(match: re.Match[str]) -> Value:

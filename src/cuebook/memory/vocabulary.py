@@ -32,7 +32,7 @@ GENERIC: Final = frozenset(
     """
     move change switch cancel postpon reschedul push liv leav rais shift delay drop decid pick choos chose chosen
     book confirm end start begin call correct scrap swap replac settl land agre plan happen mean work find stick
-    forget mention upgrad chang mov updat rais cut bump extend
+    forget mention rebook wait upgrad chang mov updat rais cut bump extend
     """.split()
 )
 #: Function words of other languages that English does not have: they tell a German or Spanish text from an English one.
