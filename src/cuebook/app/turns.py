@@ -55,6 +55,8 @@ class Turns:
             reply=(reply.message or "") if reply else "",
             shown=replay.window,
         )
+        if shown["window"]:
+            shown["window"]["cache"] = turn.metadata.get("window", {}).get("cache", {})
         return shown | {"replay": replay.verdict}
 
     async def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:

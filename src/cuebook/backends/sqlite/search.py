@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from cuebook.backends.sqlite.base import SQL, one
 from cuebook.backends.sqlite.rows import Row, decode_body
-from cuebook.backends.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to
+from cuebook.backends.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, match_expression, read_query
 from cuebook.ports.store import Found, SearchLook, SearchResult
 from cuebook.records.memory import Scope
@@ -86,8 +86,8 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
 
 
 def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook) -> SearchResult:
-    """Find posts of all of a user's conversations, each on its head's path."""
-    token = owner_token(scope.tenant, scope.user)
+    """Find posts of all of a user's conversations, or of all there are where nobody is named, each on its head's path."""
+    token = tenant_token(scope.tenant) if scope.user is None else owner_token(scope.tenant, scope.user)
     by_conversation: dict[int, list[int]] = {}
     for rowid in _match(connection, read_query(look.text), token, look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)

@@ -93,7 +93,8 @@ def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Dra
     """Store drafts one after another behind `tip`; `conversation` counts along. Does not move the head."""
     tenant, no, seq = conversation["tenant"], conversation["no"], conversation["last_seq"]
     insert, insert_text = SQL["post_insert"], SQL["post_text_insert"]
-    scope = f"c{no} {owner_token(tenant, conversation['user_id'])}"
+    user = conversation["user_id"]
+    scope = f"c{no} {owner_token(tenant, user)} {tenant_token(tenant)}"
     for draft in drafts:
         seq += 1
         parent = tip.seq
@@ -148,6 +149,11 @@ def _hear(conversation: Row, sender: str) -> None:
         names = json.loads(conversation["speakers"])
         if sender not in names and len(names) < SPEAKERS:
             conversation["speakers"] = json.dumps([*names, sender], ensure_ascii=False)
+
+
+def tenant_token(tenant: str) -> str:
+    """Give the full-text token of everything in a tenant: what an owner who names no user searches."""
+    return "t" + digest_of(tenant.encode())[:8].hex()
 
 
 def owner_token(tenant: str, user: str | None) -> str:
