@@ -205,6 +205,21 @@ def test_the_validator_refuses_every_nul_and_half_pair(text: str) -> None:
             check_json(body)
 
 
+@given(
+    st.lists(
+        st.sampled_from([r"\\\\", r"\ud83d", r"\uDC00", r"\"", "ud83d", "a", r"\n", r"\u0000", "[", "{"]), max_size=8
+    )
+)
+def test_the_validator_reads_escapes_in_order(pieces: list[str]) -> None:
+    body = '["' + "".join(pieces) + '"]'
+    text = json.loads(body)[0]
+    if "\x00" in text or any("\ud800" <= each <= "\udfff" for each in text):
+        with pytest.raises(InvalidInput):
+            check_json(body.encode())
+    else:
+        check_json(body.encode())
+
+
 async def test_a_post_of_two_megabytes_is_taken_and_a_larger_one_not(client: httpx.AsyncClient) -> None:
     limit = 2 * 1024 * 1024
     words = ("word " * (limit // 5 + 1))[:limit]

@@ -36,6 +36,8 @@ VERSION = "1"
 GRACE_S = 10.0
 #: Seconds more in which they keep what had come.
 KEEP_S = 5
+#: Longer than clients keep an idle connection (httpx: 5 s), so that none sends into one that is just being closed.
+KEEP_ALIVE_S = 75
 BACKLOG = 2048
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
@@ -224,6 +226,7 @@ class Server(uvicorn.Server):
             log_config=None,
             proxy_headers=False,
             server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(grace_s) + KEEP_S,
             ws="none",
         )

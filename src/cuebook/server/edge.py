@@ -18,14 +18,16 @@ T = TypeVar("T")
 #: How deep a body may nest. A chat request with tools needs about 12; what is deeper costs stack everywhere behind.
 DEPTH = 64
 
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+#: A NUL or half a pair, or a backslash before what looks like one; reading the escapes in order tells them apart.
+_SUSPECT = re.compile(
+    rb"\\u(?:0000|[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F]..(?<!\\u[dD][89abAB]..\\u[dD]...)))", re.DOTALL
+)
+_BACKSLASH = rb"\\u"  # an escaped backslash, whose second half may look like the beginning of an escape
 #: Escapes in order; group 1 is a NUL or half a surrogate pair.
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_ANY_ESCAPE = re.compile(rb"\\.", re.DOTALL)
-_STRINGS = re.compile(rb'"[^"]*"')
 _ONE_KIND = bytes.maketrans(b"[]{}", b"()()")
 _OPEN = ord("(")
 #: Levels taken off from inside, all at once; what ordinary JSON leaves behind them is little, and counted singly.
@@ -60,15 +62,16 @@ def check_json(body: bytes) -> None:
     if body.count(b"[") + body.count(b"{") > DEPTH and _is_deep(body):
         msg = f"the body nests deeper than {DEPTH} levels; flatten it"
         raise InvalidInput(msg, where="body")
-    if _SUSPECT.search(body) and any(match[1] for match in _ESCAPES.finditer(body)):
+    if (_SUSPECT.search(body) or _BACKSLASH in body) and any(match[1] for match in _ESCAPES.finditer(body)):
         raise _bad_text(body)
 
 
 def _is_deep(body: bytes) -> bool:
     """Whether brackets outside of strings nest deeper than DEPTH; for malformed JSON either, the decoder refuses it."""
     if b"\\" in body:
-        body = _ANY_ESCAPE.sub(b"", body)
-    brackets = _STRINGS.sub(b"", body.translate(_ONE_KIND, _NO_STRUCTURE))
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quoted = body.translate(_ONE_KIND, _NO_STRUCTURE)
+    brackets = b"".join(quoted.split(b'"')[::2])  # every second piece stands outside of strings
     for _ in range(_PASSES):
         brackets = brackets.replace(b"()", b"")
     levels = accumulate(1 if bracket == _OPEN else -1 for bracket in brackets)

@@ -108,7 +108,7 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
     place = Place(
         conversation=name_in(found["c"]) if "c" in found else None,
         user=name_in(found["u"]) if "u" in found else None,
-        rest="/" + b"/".join(segments[at + 1 :]).decode("ascii"),
+        rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
     )
     if any(name in (".", "..") for name in rest):
         msg = f"{place.rest}: a path under /v1 may not climb"
@@ -121,7 +121,7 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
 
 def _segment(raw: bytes) -> str:
     if b"%" not in raw and b"~" not in raw:
-        return raw.decode("ascii")
+        return _utf8(raw, "path")
     text = _utf8(unquote_to_bytes(raw.replace(b"~", b"%2F")), "path")
     return text.replace("/", _SLASH)
 

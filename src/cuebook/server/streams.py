@@ -1,6 +1,7 @@
 """How long answers leave: piece by piece, until the client goes away, the server stops, or the source breaks off."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from cuebook.errors import BackendError, CuebookError
 from cuebook.server.problems import Gone
 
 T = TypeVar("T")
+_log = logging.getLogger("cuebook.server")
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -109,6 +111,10 @@ class Streamed(ASGIResponse):
         except CuebookError:
             if not self._started:
                 raise
+        except Exception:
+            if self._started:  # nobody behind us can answer any more, nor say what happened
+                _log.exception("an answer broke off unexpectedly")
+            raise
 
     async def _send(self, send: Send) -> None:
         pieces = self._pieces

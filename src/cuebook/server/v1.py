@@ -72,7 +72,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         conversation=place.conversation or header(scope, b"x-conversation-id"),
         user=place.user or header(scope, b"x-user-id"),
         server_history=history == "server",
-        query=scope["query_string"].decode("ascii"),
+        query=scope["query_string"].decode("latin-1"),
     )
     return Streamed(request.app.state.running, book_of(request).relay(call), _begin)
 
@@ -146,7 +146,7 @@ async def _pass_through(request: AnyRequest) -> ASGIResponse:
         path=place.rest,
         headers=_headers(scope["headers"]),
         body=await request.body(),
-        query=scope["query_string"].decode("ascii"),
+        query=scope["query_string"].decode("latin-1"),
     )
     return Streamed(request.app.state.running, _passed(book.pass_through(passed)))
 
