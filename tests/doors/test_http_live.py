@@ -184,6 +184,7 @@ def test_serve_stops_well_on_a_signal(tmp_path: Path, number: int) -> None:
         assert httpx.post(f"{url}/api/chat", json={"message": "Hi", "conversationId": "c1"}).status_code == 200
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as idle:
             idle.sendall(b"GET /healthz HTTP/1.1\r\n")  # half a request holds nobody up
+            time.sleep(0.2)
             os.kill(process.pid, number)
             assert process.wait(15) == 0
         assert process.stderr.read() == ""

@@ -254,6 +254,10 @@ class Server(uvicorn.Server):
         finally:
             ending.cancel()
             await self._running.end(within_s=KEEP_S)
+            await asyncio.sleep(0)
+            for connection in list(self.server_state.connections):  # let in while the doors closed
+                connection.transport.abort()
+            await asyncio.sleep(0)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
