@@ -36,10 +36,13 @@ def settle(checker, path, now):
 
 
 def work(nursery, path, lines, *, name, runs=((0, 0),), **order):
-    """Let one process work, a run after another, each killed after so many lines (0: it may finish)."""
+    """Let one process work, a run after another, each killed after so many lines (0: it may finish).
+
+    What was under way when a run was killed is found out at the end, so each has conversations of its own.
+    """
     endings = []
     for run, after in runs:
-        pid = nursery.order(path, name=name, run=run, abandons=name == "a", **order)
+        pid = nursery.order(path, name=f"{name}{run}-", run=run, abandons=name == "a", **order)
         endings.append(nursery.listen(lines.append, kill=pid, after=after))
     return endings
 

@@ -41,8 +41,8 @@ def main() -> None:
         order = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            say(b'{"pid": %d}\n' % os.getpid())
             os._exit(child(order))
-        say(b'{"pid": %d}\n' % pid)
         _, status = os.waitpid(pid, 0)
         say(b'\n{"exit": %d}\n' % os.waitstatus_to_exitcode(status))  # its last line may be torn
 
