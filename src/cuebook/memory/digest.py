@@ -2,16 +2,18 @@
 apart.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from msgspec import Struct
 
-from cuebook.memory.extract import score
+from cuebook.memory.brief import anchors, brief
+from cuebook.memory.extract import dependent, score
 from cuebook.memory.schema import compact
-from cuebook.memory.sentences import clean, sentences, trim
-from cuebook.memory.slots import topic
+from cuebook.memory.sentences import clean, quoted_share, sentences, trim
+from cuebook.memory.slots import names, topic
 from cuebook.records.memory import CATEGORIES, Category, Item, Line
 
 #: A's prompt rule: "at most ~20 bullets" (notes/seed-origins.md 1.2), read per heading.
@@ -36,24 +38,35 @@ SHARES: Final[dict[Category, int]] = {
     "open_loops": 2,
     "todo": 2,
     "people": 3,
-    "facts": 4,
+    "facts": 6,
 }
+#: So many turns earlier comes what deserves a whole point more: worth counts, but no category is left out.
+WORTH: Final = 3.0
 #: A bullet of so many characters must deserve its place by one whole point of weight more than an empty one.
-LENGTH_COST: Final = 500
+LENGTH_COST: Final = 150
+#: What a text gains by each kind of value it gives (a date, a name, an amount), up to three, and loses without any.
+ANCHOR: Final = 0.2
+BARE: Final = 0.4
+#: What a line loses that points at something it does not name: "they'd like it by Friday".
+POINTS: Final = 0.3
 #: The same for its age in days, up to OLD: plans and tasks of half a year ago are mostly over, tastes are not.
 DAYS_COST: Final = 300
-OLD: Final = 0.5
+OLD: Final = 0.3
 _LASTING: Final = frozenset({"preferences", "people"})
 #: The "short recent context" of A's order: so many lines of so many characters, for so much of the budget.
-RECENT: Final = 5
+RECENT: Final = 3
+RECENT_DAYS: Final = 30
 RECENT_WIDTH: Final = 140
-RECENT_SHARE: Final = 0.15
-#: Of the budget, the part `memory_json` may use before the markdown has what it needs; each item costs both about the
-#: same.
-JSON_SHARE: Final = 0.45
+RECENT_SHARE: Final = 0.1
+#: Least weight of a line that no item tells but that is worth telling for a while.
+RECENT_WEIGHT: Final = 0.4
+#: Of the budget, the part `memory_json` may use: the markdown is what stands in the prompt, the JSON what programs read
+#: along; its best items are enough.
+JSON_SHARE: Final = 0.3
 #: What stands in the fenced block may take another quarter of the summary's budget.
 TAINTED_SHARE: Final = 0.25
 MAX_TAGS: Final = 8
+_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _RECENT_HEADING: Final = "## Recent"
 
 
@@ -81,7 +94,7 @@ def write(
     current = sorted(
         (item for item in items if item.valid_to is None), key=lambda item: _rank(item, newest), reverse=True
     )
-    own = _ordered(item for item in current if item.trust == "user")
+    own = _ordered(current, newest)
     recent = _recent(items, lines, previous)
     chosen, exported, told = _fit(own, recent, max_tokens=max_tokens, count=count)
     return Digest(
@@ -96,18 +109,27 @@ def write(
 def _rank(item: Item, newest: float) -> tuple[float, int, str]:
     """Return an item's place in its category: what it deserves, less what its length and its age cost, then its seq."""
     aged = 0.0 if item.category in _LASTING else min(OLD, (newest - item.valid_from) / 86_400 / DAYS_COST)
-    worth = item.weight + 0.5 * (item.confidence - 0.5) - len(item.text) / LENGTH_COST - aged
-    return (round(worth, 1), item.seq, item.id)
+    line = brief(item.text)
+    told = anchors(line)
+    value = ANCHOR * min(3, told) if told else -BARE * (0.5 if item.category in _LASTING else 1.0)
+    value -= POINTS * dependent(line)
+    worth = item.weight + 0.5 * (item.confidence - 0.5) + value - len(line) / LENGTH_COST - aged
+    return (round(worth, 2), item.seq, item.id)
 
 
-def _ordered(items: Iterable[Item]) -> list[Item]:
-    """Return items, best first in each category, dealt out in turns by SHARES, so that none crowds out the others."""
+def _ordered(items: Iterable[Item], newest: float) -> list[Item]:
+    """Return the user's items, dealt out in turns by SHARES, so that no category crowds out the others; what deserves
+    more comes turns earlier, by WORTH.
+    """
     dealt: list[tuple[float, int, Item]] = []
     places = dict.fromkeys(CATEGORIES, 0)
     for item in items:
+        if item.trust != "user":
+            continue
         places[item.category] += 1
         if places[item.category] <= BULLETS:
-            dealt.append((places[item.category] / SHARES[item.category], _ORDER.index(item.category), item))
+            turn = places[item.category] / SHARES[item.category] - WORTH * _rank(item, newest)[0]
+            dealt.append((turn, _ORDER.index(item.category), item))
     return [item for *_, item in sorted(dealt, key=lambda turn: turn[:2])]
 
 
@@ -115,8 +137,9 @@ def _fit(
     items: list[Item], recent: list[str], *, max_tokens: int, count: Callable[[str], int]
 ) -> tuple[list[Item], list[Item], list[str]]:
     """Return the items of the markdown, those of the JSON, and the recent lines that together fit the budget."""
+    year = _day(max((item.valid_from for item in items), default=0.0))[:4]
     empty = count(compact(_memory_json([])))
-    shown = _take(items, int(max_tokens * (1 - JSON_SHARE)), lambda item: count(_bullet(item)) + 1)
+    shown = _take(items, int(max_tokens * (1 - JSON_SHARE)), lambda item: count(_bullet(item, year)) + 1)
     exported = _take(items, int(max_tokens * JSON_SHARE) - empty, lambda item: count(compact(_entry(item))) + 1)
     told = list(recent)
     while count(_markdown(shown, told)) + count(compact(_memory_json(exported))) > max_tokens:
@@ -145,8 +168,9 @@ def _take(items: list[Item], budget: int, cost: Callable[[Item], int]) -> list[I
 
 def _markdown(items: Sequence[Item], recent: Sequence[str]) -> str:
     parts: list[str] = []
+    year = _day(max((item.valid_from for item in items), default=0.0))[:4]
     for category, heading in HEADINGS:
-        bullets = [_bullet(item) for item in items if item.category == category]
+        bullets = [_bullet(item, year) for item in _grouped([item for item in items if item.category == category])]
         if bullets:
             parts.append("\n".join((f"## {heading}", *bullets)))
     if recent:
@@ -154,8 +178,21 @@ def _markdown(items: Sequence[Item], recent: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def _bullet(item: Item) -> str:
-    return f"- {_flat(item.text)} ({_day(item.valid_from)})"
+def _grouped(items: Sequence[Item]) -> list[Item]:
+    """Return one category's items with those of one name together, oldest first in each group and among groups."""
+    named = {item.id: [name.lower() for name in names(item.text)] for item in items}
+    uses = Counter(name for found in named.values() for name in set(found))
+    group = {key: max(found, key=lambda name: (uses[name], name), default="") for key, found in named.items()}
+    first: dict[str, int] = {}
+    for item in sorted(items, key=lambda item: (item.seq, item.id)):
+        first.setdefault(group[item.id] or item.id, item.seq)
+    return sorted(items, key=lambda item: (first[group[item.id] or item.id], group[item.id], item.seq, item.id))
+
+
+def _bullet(item: Item, year: str) -> str:
+    """Return an item's line; what lasts needs no day, and a day of the newest item's `year` no year."""
+    day = "" if item.category in _LASTING else f" ({_said(item.valid_from, year)})"
+    return f"- {brief(item.text)}{day}"
 
 
 def _memory_json(items: Sequence[Item]) -> dict[str, Any]:
@@ -168,17 +205,17 @@ def _memory_json(items: Sequence[Item]) -> dict[str, Any]:
 
 def _entry(item: Item) -> dict[str, Any]:
     """Return an item as `memory_json` holds it, with its newest source and its first."""
-    sources = list(dict.fromkeys((item.sources[0], item.sources[-1])))
+    sources, text = list(dict.fromkeys((item.sources[0], item.sources[-1]))), brief(item.text)
     if item.category in {"people", "projects"}:
         entry = {
-            "name": item.name or item.subject.removeprefix("@") or item.text[:40],
-            "notes": item.text,
+            "name": item.name or item.subject.removeprefix("@") or text[:40],
+            "notes": text,
             "sources": sources,
         }
         return entry | ({"status": item.status} if item.category == "projects" and item.status else {})
     if item.category == "facts":
-        return {"text": item.text, "confidence": round(item.confidence, 2), "sources": sources}
-    return {"text": item.text, "sources": sources}
+        return {"text": text, "confidence": round(item.confidence, 2), "sources": sources}
+    return {"text": text, "sources": sources}
 
 
 def _tags(items: Sequence[Item]) -> list[str]:
@@ -198,19 +235,40 @@ def _recent(items: Sequence[Item], lines: Sequence[Line], previous: str) -> list
             found.append(f"- {_day(line.when)}: {_cut(trim(max(parts, key=lambda part: len(topic(part)))))}")
     _, _, old = previous.partition(_RECENT_HEADING + "\n")
     ended = [topic(item.text) for item in items if item.valid_to is not None]
-    kept = [line for line in old.split("\n") if line.startswith("- ") and not any(_about(line, past) for past in ended)]
+    posts = {line.id for line in lines}
+    oldest = f"- {_day(max((line.when for line in lines), default=0.0) - RECENT_DAYS * 86_400)}"
+    newer = [topic(item.text) for item in items if posts & set(item.sources)]
+    kept = [
+        line
+        for line in old.split("\n")
+        if line.startswith("- ")
+        and line >= oldest
+        and not any(_about(line, past) for past in ended)
+        and not _retold(line, newer)
+    ]
     fresh = [line for line in found if not any(_about(line, past) for past in ended)]
     return list(dict.fromkeys((*kept, *fresh)))[-RECENT:]
 
 
 def _tells(sentence: str) -> bool:
     """Tell whether a sentence states something that happened, as opposed to asking or chatting."""
-    return len(topic(sentence)) >= 2 and "[[secret:" not in sentence and score(sentence).weight > 0
+    return (
+        len(topic(sentence)) >= 2
+        and quoted_share(sentence) < 0.4
+        and "[[secret:" not in sentence
+        and score(sentence).weight >= RECENT_WEIGHT
+    )
 
 
 def _about(line: str, past: frozenset[str]) -> bool:
     """Tell whether a recent line is about something superseded: it shares a third of its topic."""
     return bool(past) and len(topic(line) & past) >= max(1, len(past) // 3)
+
+
+def _retold(line: str, newer: Sequence[frozenset[str]]) -> bool:
+    """Tell whether an item of this pass says more of what a recent line is about: half of its topic."""
+    about = topic(line)
+    return any(2 * len(about & told) >= len(about) > 0 for told in newer)
 
 
 def _tainted(items: Sequence[Item], *, budget: int, count: Callable[[str], int]) -> str:
@@ -230,6 +288,11 @@ def _flat(text: str) -> str:
 def _cut(text: str) -> str:
     text = _flat(text)
     return text if len(text) <= RECENT_WIDTH else text[: RECENT_WIDTH - 1].rsplit(" ", 1)[0] + "…"
+
+
+def _said(when: float, year: str) -> str:
+    day, month, its_year = datetime.fromtimestamp(when, UTC).strftime("%d %m %Y").split()
+    return f"{int(day)} {_MONTHS[int(month) - 1]}{'' if its_year == year else ' ' + its_year}"
 
 
 def _day(when: float) -> str:

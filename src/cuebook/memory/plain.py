@@ -31,7 +31,8 @@ _BY_CONTEXT: Final = (
 )
 #: A question that ends without its mark, as typed in haste.
 _ASKS_PLAINLY: Final = re.compile(
-    r"^(?:(?:and|so|also|but|ok|oh|hey|right) )?(?:what(?:'s|s)?(?! an? )|how(?! \w+ing)|why|who(?:'s|s)?|where(?:'s|"
+    r"^(?:(?:and|so|also|but|ok|oh|hey|right) )?(?:what(?:'s|s)|what(?! an? )|how(?! \w+ing)|why|who(?:'s|s)?|"
+    r"where(?:'s|"
     r"s)?"
     r"(?! (?:i|we|my) )|when(?:'s| is| does| do| did| was| are)|which (?:is|are|one|do|would|should)|is (?:it|there|"
     r"that|this|"
@@ -59,7 +60,7 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             rf"ends?|comes?|"
             r"came|goes|went|does|needs?|takes?|took|runs?|runs out|lives?|works?|leaves?|arrives?|said|says|wants?|"
             r"rang|called|started|moved|opens?|closes?|died|won|lost|bought|sold|passed|failed|costs?|becomes?|became|"
-            r"joined|turned|broke|told|gave|made|finished|put)\b",
+            r"joined|owns|leads|handles|manages|plays|drives|turned|broke|told|gave|made|finished|put)\b",
             rf"^{_NO_SUBJECT}[\w-]+(?:'s|’s) (?:\w+ ?){{2,}}",
         ),
     ),
@@ -106,6 +107,14 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"growing|"
             r"keeping|painting|repainting|paying|visiting|turning|retiring|recording|changing|helping|giving|joining|"
             r"teaching|switching|expecting|staying)\b",
+        ),
+    ),
+    (
+        "care",
+        0.25,
+        any_of(
+            r"\b(?:minding|mind(?:s)? the|look(?:s|ing)? after|tak(?:es?|ing) (?:care of|over)|"
+            r"in charge of|responsible for)\b"
         ),
     ),
     (

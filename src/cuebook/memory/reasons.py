@@ -134,7 +134,12 @@ class Judge:
         for one in new.frames:
             roles = {role(found) for found in role_of(one)} if one.change and old.named else set()
             for two in old.frames:
-                if roles & set(map(role, two.stems)) and old.named and not one.named & old.named:
+                if (
+                    roles & set(map(role, two.stems))
+                    and old.named
+                    and not one.named & old.named
+                    and not _other_kind(new, old)
+                ):
                     best = max(best, (1.1, two.text))
                 best = max(best, self._revalued(new, old, one, two))
         return best
@@ -231,6 +236,13 @@ def _bare_amount(one: Frame, two: Frame) -> set[str]:
     if len(bare) != 1 or len(kinds) != 1 or known or bare & {amount for _, amount in two.values}:
         return set()
     return kinds
+
+
+def _other_kind(new: Claim, old: Claim) -> bool:
+    """Tell whether the role both name is another one after all: the piano teacher, the maths teacher."""
+    mine = [one for one in new.relations if one.slot.startswith("role ") and one.kind]
+    theirs = [two for two in relations(old.text) if two.kind] if mine else []
+    return any(one.slot == two.slot and not one.kind & two.kind for one in mine for two in theirs)
 
 
 def _once(frame: Frame) -> bool:

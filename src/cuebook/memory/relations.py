@@ -118,7 +118,7 @@ _HOME_NOW: Final = re.compile(
 _SOURCE: Final = re.compile(
     r"\b(?:get(?:ting|s)?|buy(?:ing|s)?|order(?:ing|s)?|have) (?:the|my|our|all) ([\w-]+)(?: now| delivered)? from "
     rf"(?:an? [\w-]+ in )?(?P<name>{_NAME})"
-    rf"|\b(?:the|my|our) ([\w-]+) (?:now )?(?:comes?|is|are|is coming)(?: now)? from "
+    rf"|\b(?:[Tt]he|[Mm]y|[Oo]ur) ([\w-]+) (?:now )?(?:comes?|is|are|is coming)(?: now)? from "
     rf"(?:an? [\w-]+ in )?(?P<name2>{_NAME})"
 )
 _HOURS: Final = re.compile(

@@ -71,7 +71,7 @@ def test_headings_come_in_the_capture_order_with_days():
         for name in ("Preferences", "Projects", "Decisions", "Open", "To do", "People", "Facts")
     ]
     assert all(one < two for one, two in pairwise(places))
-    assert "- a facts thing (2026-05-28)" in digest.markdown
+    assert "- a facts thing (28 May)" in digest.markdown
     assert set(digest.memory_json) == {*CATEGORIES, "tags"}
 
 
@@ -116,3 +116,31 @@ def test_a_budget_too_small_for_the_frame_gives_an_empty_digest(most):
     digest = write([item("Lives in Porto")], previous="", lines=[], max_tokens=most, count=count)
     assert digest.markdown == ""
     assert digest.memory_json["facts"] == []
+
+
+def test_the_markdown_has_the_larger_share_and_says_each_item_in_one_line():
+    long = "Plot twist, the sale of boat number {0} is on {1} June, and we laughed a lot because it was so very odd"
+    kinds = ("facts", "todo", "decisions", "open_loops")
+    found = [item(long.format(n, n % 28 + 1), kinds[n % 4], seq=n, sources=(f"p{n}",)) for n in range(80)]
+    digest = write(found, previous="", lines=[], max_tokens=900, count=count)
+    assert "Plot twist" not in digest.markdown
+    assert count(digest.markdown) > 1.5 * count(compact(digest.memory_json))
+
+
+def test_items_of_one_name_stand_together():
+    found = [
+        item("the quote for Roosbeek is sent", seq=1),
+        item("the dentist is on 3 June", seq=2),
+        item("the pergola at Roosbeek is steel", seq=3),
+    ]
+    lines = write(found, previous="", lines=[], max_tokens=900, count=count).markdown.split("\n")
+    places = [place for place, line in enumerate(lines) if "Roosbeek" in line]
+    assert places[1] - places[0] == 1
+
+
+def test_old_or_retold_lines_leave_recent():
+    line = Line(id="p9", seq=9, role="user", speaker="", text="The fence is painted green now.", when=1_780_000_000.0)
+    retold = item("The fence is painted green now", sources=("p9",))
+    previous = "## Recent\n- 2026-01-02: Baked bread\n- 2026-05-20: Painting the fence green"
+    digest = write([retold], previous=previous, lines=[line], max_tokens=900, count=count)
+    assert "## Recent" not in digest.markdown

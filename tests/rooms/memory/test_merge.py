@@ -212,3 +212,82 @@ def test_thousands_of_held_items_do_not_slow_a_merge_out_of_proportion():
         return time.process_time() - start
 
     assert seconds(held) < 20 * max(seconds(held[:100]), 0.01)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I have to make the slideshow with the old photos from the shoeboxes.", "Slideshow finished, 58 photos."),
+        ("Our landlord Mr Smit is selling the house.", "The flat has a landlady called Greet Baeten, she is kind."),
+        ("My boss is Karen Wood.", "From now on my manager is Liam Ashe."),
+        (
+            "Noor will look after Moss while we're away, she's our dog-sitter.",
+            "This time Mr Okafor will be minding Moss.",
+        ),
+        (
+            "We've reserved the upper room of Lepel in Lier for the party.",
+            "Mum's party is moving to aunt Jo's garden in Lier.",
+        ),
+        (
+            "I still need to ask about the anemone bulbs for the quote.",
+            "The bulbs: Hanneke said yes, we plant anemones.",
+        ),
+        ("My teammate Ines owns the frontend.", "Ines left the company last week."),
+        ("We live above the shop, me and Kieran.", "Me and Kieran have got a flat on Bohemia Road now."),
+        ("The coffee comes from a roaster in Brighton.", "We decided to get the coffee from Oldgate Roasters."),
+        ("Our opening hours are 8 til 4.", "We're doing 8 to 5 from easter."),
+        ("I take 20 mg of citalopram.", "The doctor upped my citalopram to 40."),
+        ("Mr Hussain puts the rent up to £1,020.", "Found a flat in Headingley, 1,100 a month."),
+        ("I'm doing the Leeds 10k on 15 June.", "I sprained my ankle so I'm out of the 10k."),
+        ("Insurance for the van is due 30 June.", "Van insurance done, 480 for the year."),
+        ("The meeting is in room 4.", "The meeting's been switched to room 9."),
+        ("I need to tell Ms Okonjo we're off.", "Told Ms Okonjo, she took it well."),
+        ("Quiz night is the first Friday of every month.", "Quiz night moved to the last Friday of the month."),
+        ("The MOT is due on 3 March.", "MOT done, cost me 55 quid."),
+        ("Dr Aerts, checkup, 11 February at four.", "I rang Dr Aerts and the dentist is now on 18 February."),
+    ],
+)
+def test_what_fills_a_place_or_closes_a_task_ends_what_was(old, new):
+    assert old.rstrip(".") in {text.rstrip(".") for text in after(old, new)[1]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("My sister Lena lives in Leeds.", "My brother Tom moved to York."),
+        ("I need to call the bank.", "I rang the school."),
+        ("Sarah Hall is our treasurer.", "Tom Bell is the secretary now."),
+        ("My piano teacher is Mrs Hall.", "My new maths teacher is Mr Ling."),
+        ("We pay 45 a month for the gym.", "The phone has gone up to 30 a month."),
+        ("I have to hand in the essay on Monday.", "I handed the keys back."),
+        ("My boss's birthday is on 22 May.", "The birthday was lovely."),
+        ("We must be out of the flat in Antwerp by 31 May.", "I must be out of the flat early today."),
+    ],
+)
+def test_what_is_about_something_else_ends_nothing(old, new):
+    assert after(old, new)[1] == []
+
+
+def test_a_clause_without_a_thing_of_its_own_is_about_the_sentence_before():
+    held, ended = after(
+        "Can you put the planting at Roosbeek in my calendar? We start on Monday 16 March, I'd like a reminder before.",
+        "We push the Roosbeek planting back a week: start on Monday the 23rd of March.",
+    )
+    assert ended == ["We start on Monday 16 March, I'd like a reminder before."]
+    assert held
+
+
+def test_what_is_left_of_a_statement_is_a_stretch_of_its_own_words():
+    held, _ = after(
+        "I run a one-woman practice called Studio Varen from the back room of my flat in Antwerp.",
+        "We moved yesterday, so I live in Ghent now.",
+    )
+    assert "I run a one-woman practice called Studio Varen" in held
+
+
+def test_a_promise_past_its_term_no_longer_holds():
+    day = 86_400.0
+    promise = item("They'll pay the rest, 3,560, before 3 January.", valid_from=day, seq=1)
+    later = item("The garden is green.", valid_from=30 * day, seq=2)
+    merged = merge([promise], [later])
+    assert [one.valid_to for one in merged.ended] == [3 * day]
