@@ -95,9 +95,10 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
     """
     text = item.text
     speaker, _, subject = item.subject.partition(" ") if item.subject.startswith("@") else ("", "", item.subject)
-    frames = _in_context(_frames(text), subject, topic(text))
+    frames = _in_context(_frames(text), subject)
     if news:
         frames = tuple(frame._replace(past=_past(frame)) for frame in frames)
+    asks = bool(ASKS.search(text))
     return Claim(
         stems=frozenset().union(*(frame.stems for frame in frames)),
         named=frozenset().union(*(frame.named for frame in frames)),
@@ -115,8 +116,8 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
         negative=bool(NEGATIVE.search(text)),
         exclusive=subject in EXCLUSIVE or bool(FAVOURITE.search(text)),
         decided=item.category == "decisions" or bool(SETTLED.search(text)),
-        asks=bool(ASKS.search(text)),
-        pending=item.category in {"todo", "open_loops"} or bool(ASKS.search(text)),
+        asks=asks,
+        pending=item.category in {"todo", "open_loops"} or asks,
         restated=restated(text),
         answered=news and bool(ANSWERED.search(text)),
         relations=tuple(relations(text)) if news else (),
@@ -154,12 +155,14 @@ def purpose(text: str) -> frozenset[str]:
     return frozenset().union(*(topic(match[1]) for match in PURPOSE.finditer(text)))
 
 
-def _in_context(frames: list[Frame], subject: str, said: frozenset[str]) -> tuple[Frame, ...]:
+def _in_context(frames: list[Frame], subject: str) -> tuple[Frame, ...]:
     """Return the clauses; one that opens with no thing of its own is about what the sentence before was about.
 
     That topic stands in the item's subject: the words of it that the text itself does not say.
     """
-    context = frozenset(subject.split()) - said if " " in subject else frozenset()
+    context = (
+        frozenset(subject.split()).difference(*(frame.stems for frame in frames)) if " " in subject else frozenset()
+    )
     if not context or context <= EXCLUSIVE or not frames or object_stems(topic(frames[0].text)):
         return tuple(frames)
     return (frames[0]._replace(stems=frames[0].stems | context), *frames[1:])
@@ -177,9 +180,10 @@ def _frames(text: str) -> list[Frame]:
 
 def _of_sentence(sentence: str, last: list[Frame]) -> list[Frame]:
     found: list[Frame] = []
+    cues = tuple(pattern for pattern in (CHANGE, DONE, TASK, NEGATIVE) if pattern.search(sentence))
     opener: Frame | None = None
     for part in CLAUSES.split(sentence):
-        frame = _frame(part)
+        frame = _frame(part, cues)
         if not frame.stems and not frame.values and not frame.done:
             continue
         if opener is not None:
@@ -236,8 +240,10 @@ def _priced(frame: Frame) -> Frame:
     return frame._replace(stems=frame.stems | rent, heads=frame.heads | rent, values=given)
 
 
-def _frame(part: str) -> Frame:
-    task = bool(TASK.search(part))
+def _frame(part: str, cues: tuple[re.Pattern[str], ...]) -> Frame:
+    """Read one clause; `cues` are the patterns that its sentence has at all."""
+    shown = {pattern for pattern in cues if pattern.search(part)}
+    task = TASK in shown
     given = values(part)
     return Frame(
         text=part,
@@ -245,11 +251,11 @@ def _frame(part: str) -> Frame:
         heads=_heads(part),
         named=_named(part, given),
         values=given,
-        change=bool(CHANGE.search(part)),
-        done=bool(DONE.search(part)) and not task,
+        change=CHANGE in shown,
+        done=DONE in shown and not task,
         past=False,
         task=task,
-        negative=bool(NEGATIVE.search(part)),
+        negative=NEGATIVE in shown,
     )
 
 

@@ -28,7 +28,7 @@ SAME: Final = 0.9
 ENDS: Final = 0.9
 #: A statement is compared with at most so many held ones, those that share the most weight; bounds the cost of a
 #: common word.
-CANDIDATES: Final = 12
+CANDIDATES: Final = 8
 #: The same for a statement without a word of change: only the very same measure with another number ends then.
 QUIET: Final = 6
 
@@ -201,6 +201,10 @@ class _Board:
             rarity = self._rare[found] = math.log((len(self._items) + 10) / (self._df[_key(found)] + 1))
         return rarity
 
+    def _counts(self, place: int) -> bool:
+        """Tell whether an item has a number: all that a statement without news can correct."""
+        return any(map(str.isdigit, self._items[place].text))
+
     def _common(self) -> float:
         """Return the rarity at which a stem is no longer rare: it stands in more than FEW current items."""
         return math.log((len(self._items) + 10) / (FEW + 1))
@@ -222,7 +226,11 @@ class _Board:
                 shared[place] = shared.get(place, 0.0) + 3.0
         for place in self._by_subject.get(item.subject, ()) if item.subject else ():
             shared[place] = shared.get(place, 0.0) + 1.0
-        tells = claim.change or claim.over or any(frame.done for frame in claim.frames)
+        news = claim.change or claim.over or claim.gone or claim.reached or claim.answered
+        tells = news or any(frame.done for frame in claim.frames)
+        if not tells and not claim.relations and not any(frame.past for frame in claim.frames):
+            same = self._by_subject.get(item.subject, set())
+            shared = {place: mass for place, mass in shared.items() if place in same or self._counts(place)}
         nearest = sorted(shared, key=lambda place: (-shared[place], -place))[: CANDIDATES if tells else QUIET]
         judged = [(*self._judge.evidence(claim, self._claim(place)), place) for place in nearest]
         return [(place, hit) for evidence, hit, place in sorted(judged, reverse=True) if evidence >= ENDS]
