@@ -1,0 +1,268 @@
+"""Appending: what the writer adds to the bare statements, what group commit saves, what a long conversation costs."""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Figure, Run, Sample, compared, cpu, fsync_seconds, interleave, interleave_async, shown
+from bench.stores import BEGINNING, CONVERSATION, SCOPE, copy, drafting, drafts, fill, store, writing
+from bench.talk import Talk
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite import writes
+from cuebook.backends.sqlite.base import SQL
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.backends.sqlite.tree import SHIFT, owner_token
+from cuebook.engine.drafts import Posted
+from cuebook.memory.compress import compress
+from cuebook.memory.recall import key_text
+from cuebook.ports.store import Batch
+from cuebook.records.conversation import Draft
+from cuebook.records.redact import Redactor
+
+WORDS = 100
+_AT_ONCE = 25  # appends of one round
+_BEFORE = 1_000  # posts that stand there already
+
+
+@dataclass(frozen=True)
+class Bare:
+    """One append as its statements' values, reckoned before the clock runs."""
+
+    lookups: tuple[dict[str, object], dict[str, object], dict[str, object]]
+    post: tuple[object, ...]
+    text: tuple[object, ...]
+    head: dict[str, object]
+
+
+def append(run: Run) -> Iterator[Figure]:
+    """One post in the writer beside the same statements on the bare driver; then what is done before the writer."""
+    rounds = run.rounds(40)
+    start = run.fast / "append.db"
+    fill(start, {CONVERSATION: drafts(_BEFORE, WORDS)})
+    fresh = drafts((rounds + 1) * _AT_ONCE, WORDS, seed=2, prefix="n", start=_BEFORE + 1)
+    said = list(fresh)
+    with ExitStack() as stack:
+        ours, bare, reads = (stack.enter_context(writing(copy(start, name))) for name in ("ours", "bare", "reads"))
+        by_hand = _bare_appends(bare, said)
+        sides = interleave(
+            rounds,
+            {
+                "ours": _product(ours, iter(said)),
+                "bare": _by_hand(bare, iter(by_hand), reads=False),
+                "reads": _by_hand(reads, iter(by_hand), reads=True),
+            },
+        )
+    yield compared("in the writer", sides["ours"], "raw, the 3 writes", sides["bare"], bar=1.5)
+    yield compared("the same, beside raw with the protocol's 3 reads", sides["ours"], "raw", sides["reads"])
+    lookups = sides["reads"].median - sides["bare"].median
+    yield Figure("of it the reads: the conversation, the post's id, the tip", shown(lookups), "on the bare driver")
+    through = asyncio.run(_through_api(copy(start, "api"), iter(said), rounds))
+    yield compared("awaited through the store: two threads, one commit", through, "raw, the 3 writes", sides["bare"])
+    yield from _drafting(run)
+
+
+def _product(connection: sqlite3.Connection, said: Iterator[Draft]) -> Callable[[], float]:
+    failpoints = Failpoints()
+
+    def one() -> None:
+        draft = next(said)
+        connection.execute("BEGIN IMMEDIATE")
+        batch = Batch(conversation=CONVERSATION, drafts=(draft,), now=draft.created_at)
+        writes.append(connection, SCOPE, batch, failpoints)
+        connection.execute("COMMIT")
+
+    return lambda: cpu(_AT_ONCE, one)
+
+
+def _by_hand(connection: sqlite3.Connection, appends: Iterator[Bare], *, reads: bool) -> Callable[[], float]:
+    names = ("conversation_by_id", "post_by_id", "post_at")
+    lookups = [SQL[name] for name in names]
+    insert, insert_text, head = SQL["post_insert"], SQL["post_text_insert"], SQL["conversation_grow"]
+
+    def one() -> None:
+        values = next(appends)
+        connection.execute("BEGIN IMMEDIATE")
+        if reads:
+            for statement, key in zip(lookups, values.lookups, strict=True):
+                connection.execute(statement, key).fetchone()
+        connection.execute(insert, values.post)
+        connection.execute(insert_text, values.text)
+        connection.execute(head, values.head)
+        connection.execute("COMMIT")
+
+    return lambda: cpu(_AT_ONCE, one)
+
+
+def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bare]:
+    """Reckon what the store would: seqs, sums, the full-text row, the counters."""
+    row = dict(zip(*_conversation(connection), strict=True))
+    no, tenant, head, words = row["no"], row["tenant"], row["head"], row["words"]
+    sums = connection.execute(SQL["post_at"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
+    round_, tokens, count = sums[3], sums[4], sums[5]
+    scope = f"c{no} {owner_token(tenant, None)}"
+    made = []
+    for seq, draft in enumerate(said, head + 1):
+        tokens, count, words = tokens + draft.tokens, count + 1, words + draft.key.count(" ") + 1
+        round_ = seq if draft.opens_round else round_
+        post = (
+            tenant, no, seq, draft.id, seq - 1, 1, 0, round_, draft.sender, draft.recipient, draft.role, draft.state,
+            draft.message, draft.small, None, None, None, draft.created_at, draft.tokens,
+            draft.small_tokens or draft.tokens, tokens, count, draft.digest,
+        )  # fmt: skip
+        grown = {
+            "head": seq, "last_seq": seq, "now": draft.created_at, "mark": 0, "backlog": count,
+            "backlog_tokens": tokens, "speakers": row["speakers"], "words": words, "no": no,
+        }  # fmt: skip
+        here = {"tenant": tenant, "no": no}
+        lookups = ({"tenant": tenant, "id": CONVERSATION}, {**here, "id": draft.id}, {**here, "seq": seq - 1})
+        made.append(Bare(lookups, post, (no << SHIFT | seq, scope, draft.key), grown))
+    return made
+
+
+def _conversation(connection: sqlite3.Connection) -> tuple[list[str], tuple[Any, ...]]:
+    cursor = connection.execute(SQL["conversation_by_id"], {"tenant": SCOPE.tenant, "id": CONVERSATION})
+    return [column[0] for column in cursor.description], cursor.fetchone()
+
+
+async def _through_api(path: Path, said: Iterator[Draft], rounds: int) -> Sample:
+    kept = SqliteStore(str(path))
+
+    async def one() -> float:
+        began = time.perf_counter()
+        for _ in range(_AT_ONCE):
+            draft = next(said)
+            await kept.append(SCOPE, Batch(conversation=CONVERSATION, drafts=(draft,), now=draft.created_at))
+        return (time.perf_counter() - began) / _AT_ONCE
+
+    try:
+        return (await interleave_async(rounds, {"api": one}))["api"]
+    finally:
+        await kept.aclose()
+
+
+def _drafting(run: Run) -> Iterator[Figure]:
+    """Measure what is made of a post before it is queued, outside the writer."""
+    talk, writer, redactor = Talk(3), drafting(), Redactor(b"k" * 32)
+    texts = [talk.post(WORDS) for _ in range(50)]
+    parts: dict[str, Callable[[str], object]] = {
+        "the whole draft": lambda text: writer.posted(
+            Posted(sender="user", message=text), id="p", now=BEGINNING, persona=None, user=None
+        ),
+        "redaction": redactor.text,
+        "token estimate": writer.count,
+        "compressed form": lambda text: compress(text, role="user"),
+        "search key": lambda text: key_text("user", BEGINNING, text),
+    }
+    sides = interleave(run.rounds(20), {name: _over(texts, do) for name, do in parts.items()})
+    whole = sides.pop("the whole draft")
+    inside = ", ".join(f"{name} {shown(sample.median)}" for name, sample in sides.items())
+    yield Figure(f"apart: drafting a post of {WORDS} words", shown(whole.median), "", note=f"of it {inside}")
+
+
+def _over(texts: list[str], do: Callable[[str], object]) -> Callable[[], float]:
+    def one() -> float:
+        began = time.thread_time()
+        for text in texts:
+            do(text)
+        return (time.thread_time() - began) / len(texts)
+
+    return one
+
+
+# ---- durable ---------------------------------------------------------------------------------------------------------
+
+_TOGETHER = 16
+_CHAT = 23  # words of a post, as in LoCoMo
+#: Below this an fsync does not stand for a disk's, and the bar says nothing.
+_FSYNC_S = 0.003
+
+
+def durable(run: Run) -> Iterator[Figure]:
+    """Sixteen writers at once on the disk, each sure that its post stays, beside the same one after another."""
+    rounds = run.rounds(15)
+    path = run.disk / "durable.db"
+    fill(path, {f"{CONVERSATION}{n}": drafts(10, _CHAT, prefix=f"p{n}-") for n in range(_TOGETHER)})
+    said = list(drafts((rounds + 1) * 2 * _TOGETHER, _CHAT, seed=4, prefix="n"))
+    sides, most = asyncio.run(_durable(path, iter(said), rounds))
+    fsync = sides["fsync"].median
+    yield Figure(f"commits of {_TOGETHER} at once", f"{most}", "", ratio=float(most), bar=2, unit=" at most")
+    slow = fsync >= _FSYNC_S
+    yield compared(
+        "durable after",
+        sides["together"],
+        "one after another",
+        sides["apart"],
+        bar=8 if slow else None,
+        inverse=True,
+        note=f"{shown(sides['cpu'].median)} of it CPU; an fdatasync took {shown(fsync)} in between"
+        + ("" if slow else f", less than {shown(_FSYNC_S)}: not judged"),
+    )
+
+
+async def _durable(path: Path, said: Iterator[Draft], rounds: int) -> tuple[dict[str, Sample], int]:
+    kept = SqliteStore(str(path), synchronous="FULL")
+    commits: list[int] = []
+    spent: list[float] = []
+
+    def batches() -> list[Batch]:
+        fresh = [next(said) for _ in range(_TOGETHER)]
+        return [
+            Batch(conversation=f"{CONVERSATION}{n}", drafts=(draft,), now=draft.created_at)
+            for n, draft in enumerate(fresh)
+        ]
+
+    async def together() -> float:
+        made, before, used, began = batches(), kept.commits, time.process_time(), time.perf_counter()
+        await asyncio.gather(*(kept.append(SCOPE, batch) for batch in made))
+        took = time.perf_counter() - began
+        spent.append(time.process_time() - used)
+        commits.append(kept.commits - before)
+        return took
+
+    async def apart() -> float:
+        made, began = batches(), time.perf_counter()
+        for batch in made:
+            await kept.append(SCOPE, batch)
+        return time.perf_counter() - began
+
+    async def fsync() -> float:
+        return fsync_seconds(path.parent, times=8)
+
+    try:
+        sides = await interleave_async(rounds, {"together": together, "fsync": fsync, "apart": apart})
+    finally:
+        await kept.aclose()
+    return sides | {"cpu": Sample(tuple(spent[1:]))}, max(commits)
+
+
+# ---- growth ----------------------------------------------------------------------------------------------------------
+
+
+def growth(run: Run) -> Iterator[Figure]:
+    """One append where ten posts stand, and where many do; each round of the small side begins with ten again."""
+    rounds = run.rounds(40)
+    few, many = store(run, 10, _CHAT), copy(store(run, run.many, _CHAT), "grown")
+    plenty = list(drafts((rounds + 1) * _AT_ONCE, _CHAT, seed=5, prefix="n"))
+    little = plenty[: 2 * _AT_ONCE]
+    with writing(many) as connection:
+        long = _product(connection, iter(plenty))
+
+        def short() -> float:
+            place = copy(few, "short")
+            with writing(place) as fresh:
+                small = _product(fresh, iter(little))
+                small()  # statements compiled, pages read
+                took = small()
+            for rest in place.parent.glob(f"{place.name}*"):
+                os.unlink(rest)  # noqa: PTH108
+            return took
+
+        sides = interleave(rounds, {"many": long, "few": short})
+    what = f"append where {run.many:,} posts stand"
+    yield compared(what, sides["many"], f"where {_AT_ONCE + 10}–{2 * _AT_ONCE + 10} stand", sides["few"], bar=1.2)

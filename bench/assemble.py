@@ -1,0 +1,177 @@
+"""Assembling a full window from a long conversation: beside reading and encoding the same posts, and beside a peer."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
+from bench.peers import install
+from bench.stores import CONVERSATION, SCOPE, reading, store
+from cuebook import Ask, Cuebook
+from cuebook.backends.sqlite.base import SQL
+from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
+from cuebook.engine.drafts import Posted
+from cuebook.engine.plan import plan
+from cuebook.engine.turn import look_of, wish_of
+from cuebook.ports.model import Model
+from cuebook.records.turn import Window
+
+_WORDS, _LONG_WORDS = 23, 100
+_POSTS = 10_000
+_ASK = Ask("What did we say about the budget of the new garden, and who wanted it?", CONVERSATION)
+
+
+def assemble(run: Run) -> Iterator[Figure]:
+    """Windows of 190,000 tokens without a summary, so that the path is as long as it can be."""
+    return iter(asyncio.run(_assemble(run)))
+
+
+async def _assemble(run: Run) -> list[Figure]:
+    rounds = run.rounds(25)
+    short, wordy, long = store(run, _POSTS, _WORDS), store(run, _POSTS, _LONG_WORDS), store(run, run.many, _WORDS)
+    async with (
+        book_on(short) as bare,
+        book_on(wordy) as few,
+        book_on(long) as grown,
+        book_on(short, usual=True) as usual,
+    ):
+        window, other = await bare.assemble(_ASK), await few.assemble(_ASK)
+        with reading(short) as connection, reading(wordy) as second:
+            sides = await interleave_async(
+                rounds,
+                {
+                    "ours": _ours(bare),
+                    "raw": _raw(connection, window),
+                    "few": _ours(few),
+                    "few raw": _raw(second, other),
+                    "grown": _ours(grown),
+                    "usual": _ours(usual),
+                },
+            )
+        raw, without = "raw read and JSON", "without"
+        figures = [
+            compared(_held(window, _WORDS), sides["ours"], raw, sides["raw"], bar=2),
+            compared(_held(other, _LONG_WORDS), sides["few"], raw, sides["few raw"], bar=2),
+            compared(f"from {run.many:,} posts", sides["grown"], f"from {_POSTS:,}", sides["ours"], bar=1.3),
+            compared("with recall and the provider's cache reckoned", sides["usual"], without, sides["ours"]),
+        ]
+        return [*figures, *await _peer(run, {_WORDS: bare, _LONG_WORDS: few})]
+
+
+def _held(window: Window, words: int) -> str:
+    kept = sum(1 for block in window.blocks if block.seq)
+    return f"{window.tokens:,} tokens, {kept:,} of {_POSTS:,} posts of {words} words"
+
+
+@asynccontextmanager
+async def book_on(path: Path, *, usual: bool = False, model: Model | None = None) -> AsyncIterator[Cuebook]:
+    """Open a book on a store, without summaries and work behind; recall and cache rules only as `usual`."""
+    settings = Settings(
+        store=StoreConfig(url=str(path)),
+        memory=MemoryConfig(profile="off", recall=usual),
+        upstream=UpstreamConfig(cache_rule="auto" if usual else "off"),
+    )
+    async with Cuebook.open(Config(settings=settings, folder=str(path.parent)), model=model, worker=False) as book:
+        yield book
+
+
+def _ours(book: Cuebook) -> AsyncRound:
+    """Assemble; the CPU of the whole process, since a thread reads."""
+
+    async def one() -> float:
+        began = time.process_time()
+        await book.assemble(_ASK)
+        return time.process_time() - began
+
+    return one
+
+
+async def _in_memory(book: Cuebook) -> AsyncRound:
+    """Decide and render with everything read already."""
+    desk = book.desk
+    scene = await desk.store.scene(SCOPE, look_of(desk, CONVERSATION, _ASK.text, parent=None, budget=None))
+    said = Posted(sender="user", recipient="assistant", message=_ASK.text, role="user")
+    query = desk.writer.posted(said, id="query", now=desk.clock.now(), persona=None, user=None)
+    wish = wish_of(desk, _ASK, scene, (query,))
+
+    async def one() -> float:
+        began = time.process_time()
+        plan(scene, wish, turn=1, limits=desk.limits, count=desk.count, key=desk.key)
+        return time.process_time() - began
+
+    return one
+
+
+def _raw(connection: sqlite3.Connection, window: Window) -> AsyncRound:
+    """Read the rows the window holds with the same columns, and encode them as a request's messages."""
+    seqs = [block.seq for block in window.blocks if block.seq and block.kind == "post"]
+    values = {"tenant": SCOPE.tenant, "no": 1, "first": min(seqs), "last": max(seqs)}
+    statement = SQL["path_stretch"]
+
+    async def one() -> float:
+        began = time.process_time()
+        rows = connection.execute(statement, values).fetchall()
+        rows.reverse()
+        msgspec.json.encode([{"role": row[3], "content": row[5]} for row in rows])
+        return time.process_time() - began
+
+    return one
+
+
+# ---- the peer --------------------------------------------------------------------------------------------------------
+
+
+async def _peer(run: Run, books: dict[int, Cuebook]) -> list[Figure]:
+    """Trim all messages of the conversation to the tokens of our window, by the peer's quickest counter."""
+    what = "the same windows"
+    if not run.peers:
+        return [Figure(what, "", "langchain-core trim_messages: not asked for (--peers)")]
+    python = install(run.disk / "langchain", "langchain-core")
+    if python is None:
+        return [Figure(what, "", "langchain-core trim_messages: not installed")]
+    found: list[Figure] = []
+    for words, book in books.items():
+        window = await book.assemble(_ASK)
+        kept = sum(1 for block in window.blocks if block.seq)
+        with trimming(run, python, words, kept) as theirs:
+            sides = await interleave_async(
+                run.rounds(15), {"ours": _ours(book), "memory": await _in_memory(book), "theirs": theirs}
+            )
+        peer = "trim_messages, all in memory"
+        found += [
+            compared(
+                f"{words} words: read, decided, rendered", sides["ours"], peer, sides["theirs"], bar=10, inverse=True
+            ),
+            compared(f"{words} words: in memory too", sides["memory"], peer, sides["theirs"], inverse=True),
+        ]
+    return found
+
+
+@contextmanager
+def trimming(run: Run, python: str, words: int, kept: int) -> Iterator[AsyncRound]:
+    """Start the peer with a conversation's messages in its memory; each round trims them once."""
+    posts = run.disk / "messages.json"
+    whole = {"tenant": SCOPE.tenant, "no": 1, "first": 1, "last": _POSTS}
+    with reading(store(run, _POSTS, words)) as connection:
+        rows = connection.execute(SQL["path_stretch"], whole).fetchall()
+    posts.write_text(json.dumps([[row[3], row[5]] for row in reversed(rows)]))
+    command = [python, str(Path(__file__).with_name("peer_trim.py")), str(posts), str(kept)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        pipe, answers = child.stdin, child.stdout
+        if pipe is None or answers is None:
+            raise AssertionError
+
+        async def theirs() -> float:
+            pipe.write("go\n")
+            pipe.flush()
+            return float(answers.readline())
+
+        yield theirs
+        pipe.close()

@@ -1,0 +1,70 @@
+"""Loading the newest posts: whether the length of a conversation matters, and what records and threads cost."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.measure import Figure, Run, Sample, compared, cpu, interleave, interleave_async, wall
+from bench.stores import CONVERSATION, SCOPE, reading, store
+from cuebook.backends.sqlite import reads
+from cuebook.backends.sqlite.base import SQL
+from cuebook.backends.sqlite.store import SqliteStore
+
+LAST = 30
+_FEW = 40  # the least a conversation must hold to give 30
+_WORDS = 23
+_AT_ONCE = 50
+
+Clock = Callable[[int, Callable[[], object]], float]
+
+
+def load(run: Run) -> Iterator[Figure]:
+    """Load the last 30 posts in the reader and through the API, beside the bare driver and a short conversation."""
+    rounds = run.rounds(60)
+    many, few = store(run, run.many, _WORDS), store(run, _FEW, _WORDS)
+    with ExitStack() as stack:
+        long, raw, short = (stack.enter_context(reading(path)) for path in (many, many, few))
+        sides = interleave(rounds, {"long": _product(long), "short": _product(short), "raw": _raw(raw, run.many, cpu)})
+        api = asyncio.run(_through_api(many, _raw(raw, run.many, wall), rounds))
+    count = f"{run.many:,}"
+    yield compared(f"last {LAST} of {count}, in the reader", sides["long"], f"of {_FEW}", sides["short"], bar=1.2)
+    yield compared("in the reader", sides["long"], "raw sqlite3, same columns", sides["raw"], bar=3)
+    yield compared("awaited through the store", api["ours"], "raw sqlite3", api["raw"], bar=8)
+
+
+def _product(connection: sqlite3.Connection) -> Callable[[], float]:
+    """Read as `SqliteStore` does: in one snapshot, the conversation, its path, the posts as records."""
+
+    def one() -> None:
+        connection.execute("BEGIN")
+        reads.posts(connection, SCOPE, CONVERSATION, path=True, last=LAST, head=None)
+        connection.execute("ROLLBACK")
+
+    return lambda: cpu(_AT_ONCE, one)
+
+
+def _raw(connection: sqlite3.Connection, posts: int, clock: Clock) -> Callable[[], float]:
+    values = {"tenant": SCOPE.tenant, "no": 1, "first": posts - LAST + 1, "last": posts}
+    statement = SQL["posts_stretch"]
+    return lambda: clock(_AT_ONCE, lambda: connection.execute(statement, values).fetchall())
+
+
+async def _through_api(path: Path, raw: Callable[[], float], rounds: int) -> dict[str, Sample]:
+    kept = SqliteStore(str(path))
+
+    async def ours() -> float:
+        began = time.perf_counter()
+        for _ in range(_AT_ONCE):
+            await kept.posts(SCOPE, CONVERSATION, last=LAST)
+        return (time.perf_counter() - began) / _AT_ONCE
+
+    async def bare() -> float:
+        return raw()
+
+    try:
+        return await interleave_async(rounds, {"ours": ours, "raw": bare})
+    finally:
+        await kept.aclose()

@@ -1,0 +1,197 @@
+"""How something is measured: in rounds that take turns, by the median, as a ratio of two sides of one run."""
+
+import os
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Round = Callable[[], float]  # does one round, answers with seconds (or whatever is compared) of one operation
+AsyncRound = Callable[[], Awaitable[float]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the rounds of one side gave."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.values)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the report: two sides, their ratio, and the bar it is held against."""
+
+    what: str
+    ours: str
+    against: str = ""
+    ratio: float | None = None
+    spread: tuple[float, float] | None = None
+    bar: float | None = None
+    least: bool = False  # the bar is the least the ratio should be, not the most
+    unit: str = "×"
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the bar is met; nothing where there is none."""
+        if self.bar is None or self.ratio is None:
+            return ""
+        met = self.ratio >= self.bar if self.least else self.ratio <= self.bar
+        return "met" if met else "MISSED"
+
+
+@dataclass
+class Run:
+    """One run of the bench: how long it may take, and where its files lie."""
+
+    quick: bool
+    peers: bool
+    disk: Path
+    fast: Path  # on tmpfs where there is one
+    stores: dict[tuple[int, int], Path] = field(default_factory=dict)  # posts, words -> a store made for them
+
+    def rounds(self, usual: int) -> int:
+        """How many rounds are done, fewer when in a hurry."""
+        return max(5, usual // 5) if self.quick else usual
+
+    @property
+    def many(self) -> int:
+        """Posts in the largest store."""
+        return 20_000 if self.quick else 100_000
+
+
+@contextmanager
+def run_in_folders(*, quick: bool, peers: bool) -> Iterator[Run]:
+    """Give a run two folders, gone afterwards: one on the disk, one in memory."""
+    memory = "/dev/shm"  # noqa: S108  # the name of Linux's tmpfs
+    usable = os.path.isdir(memory) and os.access(memory, os.W_OK)  # noqa: PTH112
+    with (
+        tempfile.TemporaryDirectory(prefix="cuebook-bench-") as disk,
+        tempfile.TemporaryDirectory(prefix="cuebook-bench-", dir=memory if usable else None) as fast,
+    ):
+        yield Run(quick=quick, peers=peers, disk=Path(disk), fast=Path(fast))
+
+
+def interleave(rounds: int, sides: Mapping[str, Round]) -> dict[str, Sample]:
+    """Do the rounds of all sides in turn, each time beginning with another; the first round warms up."""
+    values: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name in _in_turn(list(sides), number):
+            values[name].append(sides[name]())
+    return {name: Sample(tuple(each[1:])) for name, each in values.items()}
+
+
+async def interleave_async(rounds: int, sides: Mapping[str, AsyncRound]) -> dict[str, Sample]:
+    """Do the same with rounds that are awaited."""
+    values: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(rounds + 1):
+        for name in _in_turn(list(sides), number):
+            values[name].append(await sides[name]())
+    return {name: Sample(tuple(each[1:])) for name, each in values.items()}
+
+
+def _in_turn(names: list[str], number: int) -> list[str]:
+    first = number % len(names)
+    return names[first:] + names[:first]
+
+
+def compared(
+    what: str,
+    ours: Sample,
+    name: str,
+    against: Sample,
+    *,
+    bar: float | None = None,
+    inverse: bool = False,
+    note: str = "",
+) -> Figure:
+    """Give two sides as a figure: ours over theirs, or with `inverse` how many times faster we are."""
+    above, below = (against, ours) if inverse else (ours, against)
+    ratios = sorted(one / other for one, other in zip(above.values, below.values, strict=True) if other)
+    quartiles = (ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]) if ratios else None
+    return Figure(
+        what=what,
+        ours=shown(ours.median),
+        against=f"{name} {shown(against.median)}",
+        ratio=above.median / below.median,
+        spread=quartiles,
+        bar=bar,
+        least=inverse,
+        note=note,
+    )
+
+
+def cpu(times: int, do: Callable[[], object]) -> float:
+    """Seconds of this thread's CPU one call takes, over so many: neighbours on the machine do not count."""
+    began = time.thread_time()
+    for _ in range(times):
+        do()
+    return (time.thread_time() - began) / times
+
+
+def wall(times: int, do: Callable[[], object]) -> float:
+    """Seconds one call takes, over so many."""
+    began = time.perf_counter()
+    for _ in range(times):
+        do()
+    return (time.perf_counter() - began) / times
+
+
+def shown(seconds: float) -> str:
+    """Give a time as a person reads it."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1 or unit == "µs":
+            return f"{seconds * factor:.3g} {unit}"
+    raise AssertionError
+
+
+def fsync_seconds(folder: Path, *, times: int = 40) -> float:
+    """Seconds one fdatasync of a fresh page takes, the median."""
+    took = []
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        for _ in range(times):
+            file.write(b"x" * 4096)
+            file.flush()
+            began = time.perf_counter()
+            os.fdatasync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return statistics.median(took)
+
+
+def machine(run: Run) -> str:
+    """Say what was measured on."""
+    model = "unknown CPU"
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [
+            line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 0
+    load = os.getloadavg()[0]
+    return (
+        f"{model}, {cores} cores, load {load:.1f} · Python {sys.version.split()[0]} · SQLite {sqlite3.sqlite_version}"
+        f" · disk {_kind(run.disk)} (fdatasync {shown(fsync_seconds(run.disk))}), memory {_kind(run.fast)}"
+    )
+
+
+def _kind(folder: Path) -> str:
+    """Name the file system a folder lies on: the longest mount point above it."""
+    mounts = Path("/proc/mounts")
+    best, kind = "", "unknown"
+    for line in mounts.read_text().splitlines() if mounts.exists() else ():
+        point, name = line.split()[1:3]
+        inside = str(folder).startswith(point.rstrip("/") + "/")
+        if inside and len(point) > len(best):
+            best, kind = point, name
+    return kind

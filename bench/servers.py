@@ -1,0 +1,126 @@
+"""Programs the relay row starts: a scripted upstream, a bare relay, a bare reader, and Cuebook itself.
+
+`python -m bench.servers KIND ARGUMENT...` prints its address, then answers each line of its input with the CPU seconds
+it has used.
+"""
+
+import asyncio
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import httpx2
+import msgspec
+import uvicorn
+
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.records.memory import Scope
+from cuebook.server.app import serve
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+#: As OpenAI sends them, fields that nobody asked for included.
+_EVENT = (
+    'data: {"id":"chatcmpl-CZ1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5.2",'
+    '"service_tier":"default","system_fingerprint":"fp_4f1c","choices":[{"index":0,"delta":{%s},"logprobs":null,'
+    '"finish_reason":%s}],"obfuscation":"x8Q2"}\n\n'
+)
+_STREAM = [(b"content-type", b"text/event-stream; charset=utf-8")]
+
+
+class Asked(msgspec.Struct):
+    """What the scripted upstream reads of a request: how many events, and how many microseconds between them."""
+
+    max_tokens: int = 1
+    seed: int = 0
+
+
+async def upstream(scope: Message, receive: Receive, send: Send) -> None:
+    """Answer a chat completion with as many events as were asked for."""
+    asked = msgspec.json.decode(await _body(receive), type=Asked)
+    await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+    await _event(send, _EVENT % ('"role":"assistant","content":""', "null"))
+    for number in range(asked.max_tokens):
+        if asked.seed:
+            await asyncio.sleep(asked.seed / 1e6)
+        await _event(send, _EVENT % (f'"content":" word{number % 97}"', "null"))
+    await _event(send, _EVENT % ("", '"stop"') + "data: [DONE]\n\n")
+    await send({"type": "http.response.body", "body": b""})
+    _ = scope
+
+
+async def _event(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    return body
+
+
+def bare_relay(base_url: str) -> App:
+    """Give the least there is between a client and its upstream: bytes in, bytes out."""
+    client = httpx2.AsyncClient(timeout=60, trust_env=False)
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        body = await _body(receive)
+        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        async with client.stream("POST", base_url + "/chat/completions", content=body, headers=headers) as answer:
+            await send({"type": "http.response.start", "status": answer.status_code, "headers": _STREAM})
+            async for chunk in answer.aiter_raw():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        _ = scope
+
+    return app
+
+
+def bare_reader(path: str) -> App:
+    """Give the least there is between a client and the store: the same read, the records as JSON."""
+    store = SqliteStore(path)
+    encode = msgspec.json.Encoder().encode
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        conversation, last = scope["path"].split("/")[3], int(scope["query_string"].partition(b"=")[2])
+        body = encode(await store.posts(Scope(), conversation, last=last))
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        _ = receive
+
+    return app
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    kind, *arguments = sys.argv[1:]
+    threading.Thread(target=_tell, daemon=True).start()
+    if kind == "cuebook":
+        path, url = arguments
+        settings = Settings(store=StoreConfig(url=path), upstream=UpstreamConfig(url=url))
+        serve(Config(settings=settings), port=0, started=lambda address: print(address, flush=True))
+        return
+    app = upstream if kind == "upstream" else bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    server.run(sockets=[listening])
+
+
+def _tell() -> None:
+    for _ in sys.stdin:
+        print(time.process_time(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Stores that rows begin with: one long conversation, made once in a run and copied for each who writes to it."""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from bench.measure import Run
+from bench.talk import Talk
+from cuebook.assembly.tokens import counter
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite import writes
+from cuebook.backends.sqlite.connect import connect, prepare
+from cuebook.engine.drafts import Posted, Writer
+from cuebook.ports.store import Batch
+from cuebook.records.conversation import Draft
+from cuebook.records.digest import digest_of
+from cuebook.records.memory import Scope
+from cuebook.records.redact import Redactor
+
+CONVERSATION = "long"
+SCOPE = Scope()
+BEGINNING = 1_700_000_000.0
+#: Posts said once and stored again and again under other ids: drafting a hundred thousand would take a minute.
+_DIFFERENT = 2_000
+_AT_ONCE = 500
+
+
+def drafting() -> Writer:
+    """Give what makes drafts, as a book has it by default."""
+    return Writer(counter("estimate"), Redactor(b"k" * 32), 2 * 1024 * 1024)
+
+
+def posted(talk: Talk, number: int, words: int) -> Posted:
+    """Give a post of a conversation: user and assistant in turn."""
+    sender, recipient = ("user", "assistant") if number % 2 else ("assistant", "user")
+    return Posted(sender=sender, recipient=recipient, message=talk.about(words))
+
+
+def drafts(count: int, words: int, *, seed: int = 1, prefix: str = "p", start: int = 1) -> Iterator[Draft]:
+    """Give drafts of a conversation, a minute between them."""
+    talk, writer = Talk(seed), drafting()
+    said: list[Draft] = []
+    for number in range(start, start + count):
+        if len(said) < _DIFFERENT:
+            post = posted(talk, number, words)
+            said.append(writer.posted(post, id="", now=BEGINNING, persona=None, user=None))
+        yield msgspec.structs.replace(
+            said[(number - start) % _DIFFERENT],
+            id=f"{prefix}{number}",
+            created_at=BEGINNING + 60 * number,
+            digest=digest_of(f"{prefix}{number}".encode()),
+        )
+
+
+def store(run: Run, posts: int, words: int) -> Path:
+    """Give a store with one conversation of so many posts, of about so many words each. It is not to be written to."""
+    known = run.stores.get((posts, words))
+    if known is None:
+        known = run.stores[posts, words] = run.fast / f"store-{posts}-{words}.db"
+        fill(known, {CONVERSATION: drafts(posts, words)})
+    return known
+
+
+def fill(path: Path, conversations: dict[str, Iterator[Draft]]) -> None:
+    """Make a store with these conversations."""
+    with closing(prepare(str(path), synchronous="OFF", failpoints=Failpoints())) as connection:
+        for name, said in conversations.items():
+            while batch := tuple(draft for _, draft in zip(range(_AT_ONCE), said, strict=False)):
+                append_together(connection, name, batch)
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def append_together(connection: sqlite3.Connection, conversation: str, batch: Sequence[Draft]) -> None:
+    """Store drafts in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    made = Batch(conversation=conversation, drafts=tuple(batch), now=batch[-1].created_at)
+    writes.append(connection, SCOPE, made, Failpoints())
+    connection.execute("COMMIT")
+
+
+def copy(path: Path, name: str) -> Path:
+    """Give a copy of a store to write to."""
+    place = path.with_name(f"{name}-{path.name}")
+    place.unlink(missing_ok=True)
+    shutil.copyfile(path, place)
+    return place
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a connection as the writer does."""
+    with closing(prepare(str(path), synchronous="FULL", failpoints=Failpoints())) as connection:
+        yield connection
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a connection as a reader does."""
+    with closing(connect(str(path), read_only=True)) as connection:
+        yield connection
