@@ -1,27 +1,294 @@
-"""Placeholder until the fitted estimator lands."""
+"""How many tokens a text costs: the default estimate, exact counts by an extra, and how an oversized text is cut.
 
+The estimate counts patterns of letters, digits, marks and spaces, and weighs every other character by its script. It
+is fitted to stay above o200k and cl100k, whichever is more: the default must hold for a model whose tokeniser is not
+known, and open ones make of rarer scripts what cl100k does (llama3: Georgian 5.1 times o200k, Bengali 3.2). Who runs
+o200k models in such scripts and wants the whole window sets the counter to "o200k".
+
+The margin is in the weights: they are fitted (pinball loss) to the 88th percentile, not the median. Measured on chunks
+of 80 to 800 characters that took no part in the fit, 250 of most kinds, in per cent, against o200k and cl100k each:
+bias of the sum; mean absolute error; share of chunks counted too low by the median fit, by this one, by it by over 5 %.
+
+                               bias      error   no margin   too low   by > 5 %
+    English chat            +13   +9     13  10     25   41     6  10     2   4
+    English prose           +12  +13     14  14     43   42     8   7     4   3
+    Markdown                +15  +15     17  17     32   31     4   4     2   1
+    Python                  +11  +11     13  14     50   46    12  10     4   4
+    C, JS, SQL, shell       +16  +17     19  20     38   36     7   8     4   5
+    HTML, CSS               +18  +19     19  20     31   30     1   1     0   1
+    JSON                    +14  +14     19  20     36   33     6   6     3   3
+    logs, CSV               +18  +18     19  19     14   16     1   1     1   0
+    base64                   +8   +3      9   5     98   99     6  22     1   6
+    hex, UUIDs              +13  +13     13  13     14   14     1   1     0   0
+    URLs                     +6   +7      8   9     67   64    15   9     6   5
+    digits                   +4   +4      4   4     28   28     0   0     0   0
+    space runs              +55  +56     96  99     20   20     1   1     1   1
+    Spanish, French         +25  +12     25  13      8   40     1  10     1   5
+    German                  +23   +7     25  11     24   82     3  19     0  12
+    Dutch                   +31   +7     31  11     50   97     2  20     1  11
+    Russian                +123  +45    123  45      0    4     0   0     0   0
+    Greek                  +144   +2    144   3      0   58     0  14     0   2
+    Chinese, simplified     +48  +18     49  19      1   45     0   1     0   0
+    Chinese, traditional    +44   +4     45   6      0   41     0  15     0   3
+    Japanese                +55  +11     55  12      0   46     0   2     0   0
+    Korean                  +59   +9     61  11      0   51     0   5     0   2
+    Arabic                 +121   +4    123   5      0   58     0   5     0   0
+    Hebrew                 +129   +2    128   4      0   44     0  17     0   0
+    Thai                   +123   +4    124   5      0   47     0  13     0   3
+    Hindi                  +241  +16    243  16      0   32     0   0     0   0
+    Georgian               +414   +1    413   1      0   62     0  15     0   0
+    emoji                   +25   +5     23  13      7   32     2   7     0   1
+    random ASCII             +3   +1      4   3    100  100    15  37     0   4
+    random Unicode          -11  -17     13  17     55  100    57 100    55  96
+
+Mean of 82 kinds: too low 23 and 49 without the margin, 5 and 12 with it. The sums of 40 chunks of one kind are at or
+above both in 85 of 100 draws and more, of most kinds always, save of random text, and of Serbian and Esperanto in
+cl100k alone, short by 1 and 4 %. Qwen's tokeniser takes every digit for a token: there, digits cost 2.5 times as much.
+"""
+
+import importlib
+import math
+import re
+import unicodedata
 from collections.abc import Callable
 
+from cuebook.errors import InvalidInput
+
+#: Counts the tokens of a text.
 Counter = Callable[[str], int]
+
+#: What a chat message costs beside its text: 3 for its frame, 1 for its role (OpenAI cookbook, How to count tokens).
 MESSAGE_OVERHEAD = 4
-IMAGE_TOKENS = 1_100
+#: The most one image costs at default detail: OpenAI's tiles 85 + 8 * 170 = 1,445, its patches 1,536, Anthropic's
+#: standard resolution 1,600. Models that read images finer cost more, Claude Opus 4.7 up to three times as much.
+IMAGE_TOKENS = 1_600
+
+
+# ---------------------------------------------------------------- the estimate
+
+
+def _classes(default: str, groups: dict[str, str]) -> bytes:
+    """Return a table for `bytes.translate` that maps each Latin-1 character to the name of its group."""
+    names = {char: name for name, chars in groups.items() for char in chars}
+    return "".join(names.get(chr(code), default) for code in range(256)).encode("ascii")
+
+
+_LOWER = "abcdefghijklmnopqrstuvwxyz"
+_ACCENTED = "".join(chr(code) for code in range(0xC0, 0x100) if code not in (0xD7, 0xF7))
+_GROUPS = {
+    "A": _LOWER.upper(),
+    "0": "0123456789",
+    " ": " \xa0",
+    "n": "\n\r",
+    "?": "?",  # also stands for every character outside Latin-1
+    "-": "=-*#~_./+\t",  # often repeated, and then cheap
+    "!": "".join(chr(code) for code in (*range(9), 11, 12, *range(14, 32), 127)),
+    ".": "".join(chr(code) for code in range(33, 127) if not chr(code).isalnum() and chr(code) not in "?=-*#~_./+"),
+}
+#: a letter, A capital, 0 digit, n line end, - drawing mark, . other mark, ! control character, s sign of Latin-1.
+_COARSE = _classes("s", {**_GROUPS, "a": _LOWER + _ACCENTED})
+#: The same with letters told apart: o vowel, k rare in English, e with an accent, a any other.
+_FINE = _classes("s", {**_GROUPS, "a": _LOWER, "o": "aiou", "k": "jkqxz", "e": _ACCENTED})
+
+#: Tokens per occurrence (not overlapping) of each pattern, in the text reduced to classes and in the text itself.
+_COARSE_WEIGHTS: tuple[tuple[bytes, float], ...] = (
+    (b" a", 0.84), (b" A", 0.96), (b".a", 1.09), (b"-a", 1.09), (b".A", 1.31), (b"-A", 1.31), (b"aA", 1.68),
+    (b"AA", 0.45), (b"aaaaa", 0.56), (b"aaaaaaaaaaaa", 1.88),
+    (b"00", 0.67), (b".0", 1.83), (b"-0", 1.83), (b" 0", 2.67), (b"n0", 0.84), (b"a0", 1.93), (b"A0", 1.93),
+    (b"a.", 0.50), (b"A.", 0.50), (b" .", 1.02), (b" -", 1.47), (b"..", 0.16), (b"--", 0.14), (b".-", 1.09),
+    (b"-.", 1.09), (b"n", 0.82), (b" " * 32, 1.00), (b"!", 2.00), (b"s", 1.65),
+)  # fmt: skip
+_FINE_WEIGHTS: tuple[tuple[bytes, float], ...] = ((b"k", 1.33), (b"o ", 0.70), (b"e", 1.10))
+#: Frequent in Dutch, Finnish and German, rare in English.
+_PLAIN_WEIGHTS: tuple[tuple[bytes, float], ...] = ((b"en ", 1.48), (b"aa", 2.93))
+#: Tokens per character outside Latin-1, by the upper byte of its UTF-16 units: first, last, tokens. Scripts not named
+#: get as many as they have UTF-8 bytes, which no byte-level tokeniser exceeds. Source: the fit above.
+_PAGE_WEIGHTS: tuple[tuple[int, int, float], ...] = (
+    (0x00, 0x00, 0.0),  # Latin-1, counted above
+    (0x01, 0x02, 2.85),  # Latin extended
+    (0x03, 0x03, 1.07),  # Greek
+    (0x04, 0x04, 0.68),  # Cyrillic
+    (0x05, 0x05, 1.24),  # Hebrew; Armenian is dearer
+    (0x06, 0x06, 0.88),  # Arabic
+    (0x07, 0x07, 2.0),
+    (0x09, 0x09, 1.42),  # Devanagari, Bengali
+    (0x0A, 0x0A, 2.03),  # Gurmukhi, Gujarati
+    (0x0B, 0x0B, 1.56),  # Tamil; Oriya is dearer
+    (0x0C, 0x0C, 2.02),  # Telugu, Kannada
+    (0x0D, 0x0D, 2.19),  # Malayalam, Sinhala
+    (0x0E, 0x0E, 1.01),  # Thai; Lao is dearer
+    (0x10, 0x10, 2.14),  # Myanmar, Georgian
+    (0x17, 0x17, 1.7),  # Khmer
+    (0x1E, 0x1E, 0.8),  # Vietnamese vowels
+    (0x20, 0x20, 1.7),  # dashes, quotes
+    (0x21, 0x27, 1.7),  # arrows, signs, boxes
+    (0x30, 0x30, 1.08),  # kana
+    (0x4E, 0x9F, 1.25),  # Chinese characters; traditional forms are dearer
+    (0xAC, 0xD7, 1.3),  # Hangul
+    (0xD8, 0xD8, 3.0),  # emoji, by the first half of their surrogate pairs
+    (0xD9, 0xDB, 4.0),
+    (0xDC, 0xDF, 0.0),
+    (0xFE, 0xFE, 2.0),
+    (0xFF, 0xFF, 1.35),  # full-width forms
+)
+_PAGES = [next((cost for first, last, cost in _PAGE_WEIGHTS if first <= page <= last), 3.0) for page in range(256)]
+#: Armenian, Oriya, Lao and frequent traditional Chinese forms (a third of such text) cost more than their pages say.
+_TRADITIONAL = (
+    "這個們來對時會說國學為與後過還點開關問題間現經發動當將樣無從實話頭電長體機應該讓給裡兩幾麼誰請認識見聽讀寫買賣錢錯難"
+    "愛親歲萬書畫東車門風飛魚鳥馬語詞調論議證設計記許詢訊檔數選項錄區輸號變稱結則標塊參類狀態傳並預沒刪統顯資組碼連鍵視"
+)
+_DEAR = re.compile(f"[\u0530-\u058f\u0b00-\u0b7f\u0e80-\u0eff{_TRADITIONAL}]")
+_DEAR_EXTRA = 1.2
 
 
 def estimate(text: str) -> int:
-    return -(-len(text.encode()) // 3)
+    """Return about how many tokens a text costs, rather too many than too few; 0 for the empty text alone.
+
+    The module says how well. Measured: 15 to 25 MB/s; 500 characters take 25 µs, 50 µs in Chinese.
+    """
+    if not text:
+        return 0
+    latin = text.encode("latin-1", "replace")
+    coarse, fine = latin.translate(_COARSE), latin.translate(_FINE)
+    tokens = 1.0 + text.count("?")
+    for pattern, weight in _COARSE_WEIGHTS:
+        tokens += weight * coarse.count(pattern)
+    for pattern, weight in _FINE_WEIGHTS:
+        tokens += weight * fine.count(pattern)
+    for pattern, weight in _PLAIN_WEIGHTS:
+        tokens += weight * latin.count(pattern)
+    if text.isascii():
+        return min(math.ceil(tokens), len(text))  # no token is less than a byte
+    pages = text.encode("utf-16-le", "surrogatepass")[1::2]
+    tokens += sum(_PAGES[page] * pages.count(page) for page in set(pages))
+    return math.ceil(tokens + _DEAR_EXTRA * len(_DEAR.findall(text)))
+
+
+def chars4(text: str) -> int:
+    """Return ceil(len / 4), the seed document's estimate (C); it counts Chinese 68 % too low (notes/models.md D)."""
+    return -(-len(text) // 4)
+
+
+# ---------------------------------------------------------------- exact counts
+
+_ENCODINGS = {"o200k": "o200k_base", "cl100k": "cl100k_base"}
+_ESTIMATES: dict[str, Counter] = {"estimate": estimate, "chars4": chars4}
 
 
 def counter(name: str) -> Counter:
-    return estimate
+    """Return the counter a setting names: "estimate", "chars4", "o200k" or "cl100k". Raises InvalidInput."""
+    if name in _ESTIMATES:
+        return _ESTIMATES[name]
+    if name in _ENCODINGS:
+        return exact(name)
+    choices = ", ".join([*_ESTIMATES, *_ENCODINGS])
+    raise InvalidInput(f"there is no token counter {name!r}; choose one of {choices}")
+
+
+def exact(name: str) -> Counter:
+    """Return the counter of a tokeniser, "o200k" or "cl100k". Raises InvalidInput if unknown or its package is missing.
+
+    Special tokens in a text count as the plain text they are, a lone surrogate as a question mark. Measured: loading
+    takes 0.3 to 0.8 s, counting runs at 70 MB/s.
+    """
+    if name not in _ENCODINGS:
+        raise InvalidInput(f"there is no tokeniser {name!r}; choose one of {', '.join(_ENCODINGS)}")
+    try:
+        quicktok = importlib.import_module("quicktok")
+    except ImportError:
+        raise InvalidInput(f"exact {name} counts need a package; install cuebook[exact-tokens]") from None
+    encoding = quicktok.get_encoding(_ENCODINGS[name])
+
+    def count(text: str) -> int:
+        try:
+            return int(encoding.count(text))
+        except TypeError:  # lone surrogates
+            return int(encoding.count(text.encode("utf-8", "replace").decode("utf-8")))
+
+    return count
+
+
+# ---------------------------------------------------------------- cutting
+
+_MARKERS = ("\n[… {:,} tokens left out …]\n", "\n[…]\n", "…", "")
+_HEAD_SHARE = 0.6
+_REACH = 80  # characters a cut may move back to end at a word
 
 
 def cut(text: str, tokens: int, *, count: Counter) -> str:
-    if count(text) <= tokens:
+    """Return a text of at most `tokens`: itself, or its head and tail around a line that says about how much is gone.
+
+    Six parts of ten are head. Cuts fall on a line or word end where one is near, and not inside a character people see
+    as one. Where the line would take more than half, a shorter mark takes its place, or none. Costs one count of the
+    text and some of the result.
+    """
+    whole = count(text)
+    if whole <= tokens:
         return text
-    size = tokens * 2
-    while size:
-        out = text[: size // 2] + "\n[… cut …]\n" + text[-size // 4 :]
-        if count(out) <= tokens:
-            return out
-        size = size * 3 // 4
+    for marker in _MARKERS:
+        mark = marker.format(max(1, whole - tokens))
+        if not mark or 2 * count(mark) <= tokens:
+            return _fitted(text, mark, tokens, count=count, size=_size(text, whole, tokens - count(mark)))
     return ""
+
+
+def _size(text: str, whole: int, tokens: int) -> int:
+    """Return how many characters `tokens` of a text may have, at its mean density."""
+    return min(len(text) - 1, max(0, len(text) * tokens // whole))
+
+
+def _fitted(text: str, mark: str, tokens: int, *, count: Counter, size: int) -> str:
+    """Shrink head and tail until they fit; where their density left much room, grow them once or twice."""
+    best, chances = "", 2
+    while size > 0:
+        result = _joined(text, mark, size)
+        cost = count(result)
+        if cost <= tokens:
+            best = max(best, result, key=len)
+            if chances == 0 or 10 * cost >= 9 * tokens or size >= len(text) - 1:
+                return best
+            chances -= 1
+            size = min(len(text) - 1, size * tokens // max(cost, 1) + 1)
+        elif best:
+            return best
+        else:
+            size = min(size - 1, size * 9 * tokens // (10 * cost)) if cost else 0
+    return best or (mark if mark and count(mark) <= tokens else "")
+
+
+def _joined(text: str, mark: str, size: int) -> str:
+    """Put about `size` characters of a text's head and tail around a mark; without a mark it is only head."""
+    ahead = max(1, int(size * _HEAD_SHARE)) if mark else size
+    head = _seam(text, ahead, back=True)
+    tail = _seam(text, max(head, len(text) - (size - ahead)), back=False)
+    return text[:head] + mark + text[tail:]
+
+
+def _seam(text: str, at: int, *, back: bool) -> int:
+    """Return a place near `at`, not beyond it, where a text may be cut: after a line, else a word, else a character."""
+    reach = min(_REACH, at // 4 if back else (len(text) - at) // 4)
+    for stop in ("\n", " "):
+        found = text.rfind(stop, at - reach, at) if back else text.find(stop, at, at + reach)
+        if found >= 0:
+            at = found if back else found + 1
+            break
+    for _ in range(_REACH):
+        if not (0 < at < len(text) and _is_inside(text, at)):
+            break
+        at += -1 if back else 1
+    return at
+
+
+def _is_inside(text: str, at: int) -> bool:
+    """Tell whether a place is inside what reads as one character: a letter with its marks, a joined emoji, a flag."""
+    before, after = text[at - 1], text[at]
+    if before == "\u200d" or after in "\u200d\ufe0e\ufe0f" or "\U0001f3fb" <= after <= "\U0001f3ff":
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+        return True
+    if before == "\r" and after == "\n":
+        return True
+    if "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff":
+        flags = re.search("[\U0001f1e6-\U0001f1ff]{1,64}$", text[max(0, at - 64) : at])
+        return flags is not None and len(flags.group()) % 2 == 1
+    return unicodedata.category(after) in {"Mn", "Me", "Mc"}

@@ -22,9 +22,9 @@ _BREAK = "\n\n"
 
 
 def plain(markdown: str) -> str:
-    """Return a Markdown document's text: no marks, one blank line between blocks, no blank ends. It never raises.
+    """Return a Markdown document's text: no marks, a blank line between blocks, no blank ends. It never raises.
 
-    Headings, quotes and emphasis lose their marks, links and images their targets. Code keeps its text, lists keep their
+    Headings, quotes and emphasis lose their marks, links and images their targets. Code keeps its text, lists their
     bullets and numbers, indented by two spaces a level; a table's row is a line, ", " between its cells. Rules go.
     """
     if markdown.count("[") > _MOST_BRACKETS:
