@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from cuebook.memory.brief import anchors, brief
@@ -18,6 +19,8 @@ from cuebook.records.memory import CATEGORIES, Category, Item, Line
 
 #: A's prompt rule: "at most ~20 bullets" (notes/seed-origins.md 1.2), read per heading.
 BULLETS: Final = 20
+#: So many times that many items of a category are read for their line; the rest has too small a claim.
+READ: Final = 2
 #: A's capture order: preferences, goals and projects, decisions and constraints, open loops and todo, then who and
 #: what.
 HEADINGS: Final[tuple[tuple[Category, str], ...]] = (
@@ -92,9 +95,9 @@ def write(
     """
     newest = max((item.valid_from for item in items), default=0.0)
     current = sorted(
-        (item for item in items if item.valid_to is None), key=lambda item: _rank(item, newest), reverse=True
+        (item for item in items if item.valid_to is None), key=lambda item: _claims(item, newest), reverse=True
     )
-    own = _ordered(current, newest)
+    own = _ordered(_shortlist(current), newest)
     recent = _recent(items, lines, previous)
     chosen, exported, told = _fit(own, recent, max_tokens=max_tokens, count=count)
     return Digest(
@@ -106,31 +109,46 @@ def write(
     )
 
 
-def _rank(item: Item, newest: float) -> tuple[float, int, str]:
-    """Return an item's place in its category: what it deserves, less what its length and its age cost, then its seq."""
+def _claims(item: Item, newest: float) -> tuple[float, int, str]:
+    """Return an item's first claim to a place, before its line is read: weight, confidence, and less what its age
+    costs.
+    """
     aged = 0.0 if item.category in _LASTING else min(OLD, (newest - item.valid_from) / 86_400 / DAYS_COST)
-    line = brief(item.text)
-    told = anchors(line)
-    value = ANCHOR * min(3, told) if told else -BARE * (0.5 if item.category in _LASTING else 1.0)
-    value -= POINTS * dependent(line)
-    worth = item.weight + 0.5 * (item.confidence - 0.5) + value - len(line) / LENGTH_COST - aged
-    return (round(worth, 2), item.seq, item.id)
+    return (round(item.weight + 0.5 * (item.confidence - 0.5) - aged, 2), item.seq, item.id)
+
+
+def _shortlist(items: Iterable[Item]) -> list[Item]:
+    """Return the user's items that may come in question, so many of a category, each with its one line for text."""
+    places = dict.fromkeys(CATEGORIES, 0)
+    found: list[Item] = []
+    for item in items:
+        places[item.category] += item.trust == "user"
+        if item.trust == "user" and places[item.category] <= READ * BULLETS:
+            found.append(msgspec.structs.replace(item, text=brief(item.text)))
+    return found
 
 
 def _ordered(items: Iterable[Item], newest: float) -> list[Item]:
-    """Return the user's items, dealt out in turns by SHARES, so that no category crowds out the others; what deserves
-    more comes turns earlier, by WORTH.
+    """Return items dealt out in turns by SHARES, so that no category crowds out the others; what deserves more comes
+    turns earlier, by WORTH.
     """
+    ranked = sorted(((_rank(item, newest), item) for item in items), key=lambda pair: pair[0], reverse=True)
     dealt: list[tuple[float, int, Item]] = []
     places = dict.fromkeys(CATEGORIES, 0)
-    for item in items:
-        if item.trust != "user":
-            continue
+    for (worth, *_), item in ranked:
         places[item.category] += 1
         if places[item.category] <= BULLETS:
-            turn = places[item.category] / SHARES[item.category] - WORTH * _rank(item, newest)[0]
+            turn = places[item.category] / SHARES[item.category] - WORTH * worth
             dealt.append((turn, _ORDER.index(item.category), item))
     return [item for *_, item in sorted(dealt, key=lambda turn: turn[:2])]
+
+
+def _rank(item: Item, newest: float) -> tuple[float, int, str]:
+    """Return an item's place in its category: its claim, with what its line tells, less what its length costs."""
+    told = anchors(item.text)
+    value = ANCHOR * min(3, told) if told else -BARE * (0.5 if item.category in _LASTING else 1.0)
+    value -= POINTS * dependent(item.text) + len(item.text) / LENGTH_COST
+    return (round(_claims(item, newest)[0] + value, 2), item.seq, item.id)
 
 
 def _fit(
@@ -192,7 +210,7 @@ def _grouped(items: Sequence[Item]) -> list[Item]:
 def _bullet(item: Item, year: str) -> str:
     """Return an item's line; what lasts needs no day, and a day of the newest item's `year` no year."""
     day = "" if item.category in _LASTING else f" ({_said(item.valid_from, year)})"
-    return f"- {brief(item.text)}{day}"
+    return f"- {_flat(item.text)}{day}"
 
 
 def _memory_json(items: Sequence[Item]) -> dict[str, Any]:
@@ -205,7 +223,7 @@ def _memory_json(items: Sequence[Item]) -> dict[str, Any]:
 
 def _entry(item: Item) -> dict[str, Any]:
     """Return an item as `memory_json` holds it, with its newest source and its first."""
-    sources, text = list(dict.fromkeys((item.sources[0], item.sources[-1]))), brief(item.text)
+    sources, text = list(dict.fromkeys((item.sources[0], item.sources[-1]))), item.text
     if item.category in {"people", "projects"}:
         entry = {
             "name": item.name or item.subject.removeprefix("@") or text[:40],
