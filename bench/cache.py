@@ -45,7 +45,7 @@ def cache(run: Run) -> Iterator[Figure]:
     """Shares read and costs for each profile and rule; the bars are those of profile `budget`."""
     talk = agent(Talk(11))
     seen: dict[str, list[int]] = {}
-    for profile, context in _CASES[: 3 if run.quick else None]:
+    for profile, context in _CASES[::2][:2] if run.quick else _CASES:
         requests, compactions = asyncio.run(windows(talk, profile, context))
         sizes = [sum(chunk.tokens for chunk in chunks) for _, chunks in requests]
         what = f"{profile}, context {context:,}"
