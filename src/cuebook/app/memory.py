@@ -10,6 +10,8 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.plan import rank_found
 from cuebook.errors import InvalidInput
 from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.extract import extract
+from cuebook.memory.merge import merge
 from cuebook.memory.recall import Query, excerpt, pack, read_query
 from cuebook.ports.store import SearchLook
 from cuebook.records.memory import Hit, Item, Scope, Summary
@@ -18,6 +20,8 @@ from cuebook.records.memory import Hit, Item, Scope, Summary
 SCOPES = ("conversation", "user")
 #: A longer post is shown by its best part (measured on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
 QUOTE_TOKENS = 120
+#: Posts behind the last summary that are read when items are asked for: a pass's worth.
+UNREAD = 48
 #: The most hits one search gives.
 MOST = 200
 
@@ -78,8 +82,20 @@ class Memory:
         return msgspec.structs.replace(hit, text=text, tokens=self._desk.count(text)) if text else hit
 
     async def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
-        """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""
-        return await self._desk.store.items(Scope(user=user), conversation, ended=ended)
+        """Give a conversation's items as they stand at its head; with `ended` those that no longer hold too.
+
+        What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
+        """
+        scope = Scope(user=user)
+        held = await self._desk.store.items(scope, conversation, ended=True)
+        summary = await self._desk.store.summary(scope, conversation)
+        reach = summary.upto_seq if summary else 0
+        posts = await self._desk.store.posts(scope, conversation, last=UNREAD + 1)
+        before = [line_of(post) for post in posts if post.seq <= reach][-1:]
+        merged = merge(held, extract([line_of(post) for post in posts if post.seq > reach], before=before))
+        past = [item for item in held if item.valid_to is not None]
+        found = [*merged.kept, *merged.added, *([*past, *merged.ended] if ended else [])]
+        return sorted(found, key=lambda item: (item.seq, item.id))
 
     def compress(self, text: str) -> Compressed:
         """Shorten a text as a full window does: first line, last line, every fact.
