@@ -13,10 +13,17 @@ from cuebook.ports.store import Compacted, CompactionInput, Due
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Item, Scope, Summary
 
+#: A number no count reaches.
+LARGEST = (1 << 63) - 1
 
-def due(connection: sqlite3.Connection, *, limit: int) -> list[Due]:
-    """Conversations with posts behind no summary and nothing open."""
-    return [Due(*row) for row in connection.execute(SQL["due"], {"limit": limit})]
+
+def due(
+    connection: sqlite3.Connection, *, limit: int, least: int, behind: Due | None, conversation: str | None
+) -> list[Due]:
+    """Conversations with at least so many posts behind no summary and nothing open, the most first, from one on."""
+    place = (behind.backlog, behind.no) if behind else (LARGEST, 0)
+    values = {"limit": limit, "least": least, "id": conversation, "backlog": place[0], "no": place[1]}
+    return [Due(*row) for row in connection.execute(SQL["due"], values)]
 
 
 def compaction(

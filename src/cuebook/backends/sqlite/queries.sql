@@ -91,7 +91,12 @@ SELECT path_tokens, path_count, tokens FROM post WHERE tenant = :tenant AND conv
 
 -- name: posts_by_digest
 -- Posts that say the same, in one conversation.
-SELECT seq, parent FROM post INDEXED BY post_digest WHERE tenant = :tenant AND digest = :digest AND conversation = :no;
+SELECT seq, parent, path_count, run_start, run_parent FROM post INDEXED BY post_digest
+WHERE tenant = :tenant AND digest = :digest AND conversation = :no ORDER BY seq;
+
+-- name: spot_of
+-- Where a post stands in its tree.
+SELECT seq, parent, path_count, run_start, run_parent FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: conversations_by_digest
 -- Conversations of one user that hold a post which says this, the newest first.
@@ -101,10 +106,6 @@ WHERE p.tenant = :tenant AND p.digest = :digest AND c.user_id IS :user ORDER BY 
 -- name: conversation_by_no
 -- A conversation's row by its number.
 SELECT * FROM conversation WHERE tenant = :tenant AND no = :no;
-
--- name: children_of
--- Whether anything follows a post.
-SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND seq > :seq AND parent = :seq LIMIT 1;
 
 -- name: turn_insert
 -- Open a turn.
@@ -228,10 +229,11 @@ UPDATE conversation SET compact_not_before = :until, compact_failures = CASE WHE
 WHERE tenant = :tenant AND id = :id AND mark = :mark;
 
 -- name: due
--- Conversations with posts behind no summary and no round open, the longest waiting first.
+-- Conversations with at least so many posts behind no summary and no round open, the most first, from one on.
 SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_last_at, compact_failures, updated_at,
-    coalesce(json_extract(metadata, '$.mode'), '') FROM conversation
-WHERE backlog > 0 AND open_round = 0 AND lease_until = 0 ORDER BY backlog DESC LIMIT :limit;
+    coalesce(json_extract(metadata, '$.mode'), ''), no FROM conversation
+WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 AND (:id IS NULL OR id = :id)
+    AND (backlog < :backlog OR (backlog = :backlog AND no < :no)) ORDER BY backlog DESC, no DESC LIMIT :limit;
 
 -- name: leases_ended
 -- Turns whose lease ran out.
@@ -252,12 +254,12 @@ VALUES (:tenant, :key, :digest, :no, :turn, :response, :now);
 DELETE FROM idempotency WHERE created_at < :before;
 
 -- name: search_posts
--- Best rows of a full-text question.
-SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+-- Best rows of a full-text question, of a range of rows.
+SELECT rowid FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
 
 -- name: search_count
--- How many rows hold a term.
-SELECT count(*) FROM post_text WHERE post_text MATCH :match;
+-- How many rows of a range hold a term.
+SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last;
 
 -- name: found_posts
 -- Posts as recall needs them, with what full text holds of each, by seq.

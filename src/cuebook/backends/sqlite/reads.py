@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from cuebook.backends.sqlite.tree import (
     after,
     bodies,
     mark_on,
+    on_path,
     path_post,
     runs_to,
     small_post,
@@ -22,13 +24,15 @@ from cuebook.backends.sqlite.tree import (
     unread,
 )
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.ports.store import Alignment, Look, Page, Scene
+from cuebook.ports.store import Alignment, Look, Page, Scene, Spot
 from cuebook.records.conversation import PathPost, Post, RoundState
 from cuebook.records.memory import Scope, Summary
 from cuebook.records.turn import Turn
 
-#: Conversations looked at when a history comes without an id (the newest of them wins).
+#: Conversations asked for by each answer of a history that comes without an id, the newest,
 CANDIDATES = 16
+#: and those looked at whole: the ones that hold the most of its answers.
+ALIGNED = 4
 
 _TOKENS, _SMALL_TOKENS = 6, 8  # columns of `path_stretch` and `small_stretch`
 _LARGEST = (1 << 63) - 1  # number SQLite can hold
@@ -42,7 +46,7 @@ def scene(connection: sqlite3.Connection, scope: Scope, look: Look, counts: sear
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
-    mark, version = _standing(connection, row, runs) if look.use_summary else (0, 0)
+    mark, version = _standing(connection, row, runs, look)
     behind = after(runs, mark)
     path, left = _read_path(connection, tenant, no, behind, look)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
@@ -61,8 +65,13 @@ def scene(connection: sqlite3.Connection, scope: Scope, look: Look, counts: sear
     )
 
 
-def _standing(connection: sqlite3.Connection, row: Row, runs: Runs) -> tuple[int, int]:
-    """Give seq and version of the summary that stands for a path; for the head's the mark is kept in its row."""
+def _standing(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look) -> tuple[int, int]:
+    """Read seq and version of the summary a path is read behind; for the head's the mark is kept in its row."""
+    if not look.use_summary or look.summary_version == 0:
+        return 0, 0
+    if look.summary_version is not None:
+        found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=look.summary_version)
+        return (found["upto_seq"], found["version"]) if found and on_path(runs, found["upto_seq"]) else (0, 0)
     if not runs or runs[0][1] != row["head"]:
         return mark_on(connection, row["tenant"], row["no"], runs)
     if not row["mark"]:
@@ -75,7 +84,7 @@ def _read_path(
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
     newest = stretch(connection, "path_stretch", tenant, no, runs)
-    taken, left = _take(newest, runs, _TOKENS, look.full_tokens)
+    taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=look.post_tokens or _LARGEST)
     found = [path_post(connection, tenant, row) for row in taken]
     if left:
         if not found:  # one post in all, however long
@@ -92,12 +101,14 @@ def _read_path(
     return tuple(found), left
 
 
-def _take(newest: Iterator[tuple[Any, ...]], runs: Runs, column: int, cap: int) -> tuple[list[tuple[Any, ...]], Runs]:
-    """Take rows until what a column adds up to is over the cap. Answers with them and the runs that are left."""
+def _take(
+    newest: Iterator[tuple[Any, ...]], runs: Runs, column: int, cap: int, *, most: int = _LARGEST
+) -> tuple[list[tuple[Any, ...]], Runs]:
+    """Take rows until what a column adds up to, `most` for a row, is over the cap; with the runs that are left."""
     taken: list[tuple[Any, ...]] = []
     used = 0
     for row in newest:
-        used += row[column]
+        used += min(row[column], most)
         if used > cap:
             return taken, _until(runs, row[0])
         taken.append(row)
@@ -245,26 +256,55 @@ def align(
     if conversation is not None:
         row = base.find(connection, scope, conversation)
         return [_places(connection, row, digests)] if row else []
-    found: list[Alignment] = []
+    found = (
+        one(connection, "conversation_by_no", tenant=scope.tenant, no=no) for no in _holding(connection, scope, anchors)
+    )
+    return [_places(connection, row, digests) for row in found if row is not None]
+
+
+def _holding(connection: sqlite3.Connection, scope: Scope, anchors: Sequence[bytes]) -> list[int]:
+    """Give this user's conversations that hold the most of the anchors, of equal ones the newest first."""
+    held: Counter[int] = Counter()
     for anchor in anchors:
         values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
-        for (no,) in connection.execute(SQL["conversations_by_digest"], values).fetchall():
-            row = one(connection, "conversation_by_no", tenant=scope.tenant, no=no)
-            if row is not None:
-                found.append(_places(connection, row, digests))
-        if found:
-            break
-    return found
+        held.update(no for (no,) in connection.execute(SQL["conversations_by_digest"], values))
+    return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
 
 
 def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) -> Alignment:
-    tenant, no = row["tenant"], row["no"]
+    tenant, no, head = row["tenant"], row["no"], row["head"]
     known: dict[bytes, tuple[int, ...]] = {}
-    parents: dict[int, int] = {}
+    posts: dict[int, Spot] = {}
+    follows: dict[int, int] = {}  # run -> the post it follows
+    statement = SQL["posts_by_digest"]
     for digest in set(digests):
-        here = connection.execute(SQL["posts_by_digest"], {"tenant": tenant, "no": no, "digest": digest}).fetchall()
-        known[digest] = tuple(seq for seq, _ in here)
-        parents.update(here)
-    leaves = frozenset(seq for seq in parents if not connection.execute(
-        SQL["children_of"], {"tenant": tenant, "no": no, "seq": seq}).fetchone())  # fmt: skip
-    return Alignment(records.conversation(row), tuple(known[digest] for digest in digests), parents, leaves)
+        here = connection.execute(statement, {"tenant": tenant, "no": no, "digest": digest}).fetchall()
+        known[digest] = tuple(post[0] for post in here)
+        for seq, parent, depth, run, run_parent in here:
+            posts[seq] = Spot(parent, depth, run)
+            follows[run] = run_parent
+    if head and head not in posts:
+        seq, parent, depth, run, run_parent = connection.execute(
+            SQL["spot_of"], {"tenant": tenant, "no": no, "seq": head}
+        ).fetchone()
+        posts[seq], follows[run] = Spot(parent, depth, run), run_parent
+    places = tuple(known[digest] for digest in digests)
+    return Alignment(records.conversation(row), places, posts, _runs_up(connection, tenant, no, follows))
+
+
+def _runs_up(
+    connection: sqlite3.Connection, tenant: str, no: int, follows: dict[int, int]
+) -> dict[int, tuple[int, int]]:
+    """Give each run on the ways to the root: which post it follows, and that post's run."""
+    runs: dict[int, tuple[int, int]] = {}
+    waiting = list(follows.items())
+    while waiting:
+        run, seq = waiting.pop()
+        if run in runs:
+            continue
+        runs[run] = (0, 0)
+        if seq:
+            start, parent = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": seq}).fetchone()
+            runs[run] = (seq, start)
+            waiting.append((start, parent))
+    return runs

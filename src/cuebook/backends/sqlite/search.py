@@ -13,6 +13,7 @@ from cuebook.records.memory import Scope
 
 NOTHING = SearchResult()
 _SEQ = (1 << SHIFT) - 1
+_ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
 #: A conversation up to so many posts is searched for every word of a query.
 SMALL = 2_000
 #: In a larger one the rarest words are searched for, as many as stand in about so many posts: a word that stands
@@ -36,8 +37,8 @@ class TermCounts:
         known = self._known.get((no, term))
         if known is not None and posts <= known[1] * 1.25 + 100:
             return known[0]
-        match = match_expression(Query(text="", terms=(term,)), f"c{no}")
-        found: int = connection.execute(SQL["search_count"], {"match": match}).fetchone()[0]
+        values = {"match": match_expression(Query(text="", terms=(term,)), None), **rows_of(no)}
+        found: int = connection.execute(SQL["search_count"], values).fetchone()[0]
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[no, term] = (found, posts)
@@ -68,7 +69,7 @@ def search(
     if posts > SMALL:
         frequencies = {term: counts.count(connection, no, term, posts=posts) for term in query.terms}
         query = _rarer(query, frequencies)
-    hits = [rowid & _SEQ for rowid in _match(connection, query, f"c{no}", look.limit)]
+    hits = [rowid & _SEQ for rowid in _match(connection, query, None, rows_of(no), look.limit)]
     if posts <= SMALL and len(hits) >= look.limit:
         frequencies = {term: counts.count(connection, no, term, posts=posts) for term in query.terms}
     return SearchResult(
@@ -86,10 +87,13 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
 
 
 def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook) -> SearchResult:
-    """Find posts of all of a user's conversations, or of all there are where nobody is named, each on its head's path."""
+    """Find posts of all of a user's conversations, or of all there are where nobody is named.
+
+    Each on its head's path.
+    """
     token = tenant_token(scope.tenant) if scope.user is None else owner_token(scope.tenant, scope.user)
     by_conversation: dict[int, list[int]] = {}
-    for rowid in _match(connection, read_query(look.text), token, look.limit):
+    for rowid in _match(connection, read_query(look.text), token, _ALL_ROWS, look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
     found: list[Found] = []
     posts = words = 0
@@ -103,11 +107,21 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook)
     return SearchResult(found=tuple(found), posts=posts, mean_words=max(1.0, words / max(1, posts)))
 
 
-def _match(connection: sqlite3.Connection, query: Query, token: str, limit: int) -> list[int]:
+def rows_of(no: int) -> dict[str, int]:
+    """Give the range of rows a conversation has in the index.
+
+    It bounds a search without a word that is to be counted.
+    """
+    return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
+
+
+def _match(
+    connection: sqlite3.Connection, query: Query, token: str | None, bounds: Mapping[str, int], limit: int
+) -> list[int]:
     match = match_expression(query, token)
     if match is None:
         return []
-    return [rowid for (rowid,) in connection.execute(SQL["search_posts"], {"match": match, "limit": limit})]
+    return [rowid for (rowid,) in connection.execute(SQL["search_posts"], {"match": match, "limit": limit, **bounds})]
 
 
 def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Runs, hits: Sequence[int]) -> list[Found]:

@@ -219,11 +219,17 @@ class SqliteStore:
 
     async def expire(self, *, now: float, limit: int = 100) -> int:
         """End turns whose lease ran out."""
+        if not await self.leases_ended(now=now):
+            return 0  # nothing to write
         return await self._write(lambda c: turns.expire(c, now=now, limit=limit, failpoints=self._failpoints))
 
-    async def due(self, *, limit: int = 100) -> list[Due]:
+    async def due(
+        self, *, limit: int = 100, least: int = 1, after: Due | None = None, conversation: str | None = None
+    ) -> list[Due]:
         """Conversations with posts behind no summary."""
-        return await self._read(lambda c: derived.due(c, limit=limit))
+        return await self._read(
+            lambda c: derived.due(c, limit=limit, least=least, behind=after, conversation=conversation)
+        )
 
     async def leases_ended(self, *, now: float) -> int:
         """How many leases ran out."""
