@@ -19,7 +19,8 @@ from cuebook.backends.sqlite.base import SQL
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.engine.drafts import Posted
 from cuebook.engine.plan import plan
-from cuebook.engine.turn import look_of, wish_of
+from cuebook.engine.opening import look_of
+from cuebook.engine.turn import wish_of
 from cuebook.ports.model import Model
 from cuebook.records.turn import Window
 

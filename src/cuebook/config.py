@@ -1,4 +1,7 @@
-"""What can be set, and where each value came from: defaults < file < environment < arguments. Pure: reading files is `app`'s."""
+"""What can be set, and where each value came from: defaults < file < environment < arguments.
+
+Pure: reading files is `app`'s.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -109,7 +112,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(Struct, frozen=True):
-    """The settings in force. `origins` maps "section.key" to where its value came from; what is missing there is a default."""
+    """The settings in force. `origins` maps "section.key" to where its value came from; what is missing is default."""
 
     settings: Settings = Settings()
     origins: Mapping[str, str] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.ports.store import Batch, Closing, Compacted, Lease, Look, Opening
+from cuebook.ports.store import Alignment, Batch, Closing, Compacted, Lease, Look, Opening
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.testing import LoadedDice, draft, manifest
 from cuebook.testing.audit import audit, full_text
@@ -55,6 +55,16 @@ SAYINGS = st.lists(
     min_size=1,
     max_size=4,
 )
+
+
+def way_up(found: Alignment, seq: int) -> list[int]:
+    """The path to a post, by the runs an alignment names."""
+    way: list[int] = []
+    run = found.posts[seq].run
+    while seq:
+        way[:0] = range(run, seq + 1)
+        seq, run = found.runs[run]
+    return way
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -173,8 +183,10 @@ class StoreMachine(RuleBasedStateMachine):
         (found,) = self.runner.run(self.stores[which].align(scope, history, conversation=name))
         same = {digest: tuple(p.seq for p in talk.posts if p.draft.digest == digest) for digest in history}
         assert found.places == tuple(same[digest] for digest in history)
-        assert found.parents == {seq: talk.posts[seq - 1].parent for seqs in same.values() for seq in seqs}
-        assert found.leaves == frozenset(found.parents) - {kept.parent for kept in talk.posts}
+        for seq in {seq for seqs in same.values() for seq in seqs} | ({talk.head} - {0}):
+            spot, way = found.posts[seq], talk.path(seq)
+            assert (spot.parent, spot.depth) == (talk.posts[seq - 1].parent, len(way))
+            assert way_up(found, seq) == way
 
     # turns
 
@@ -353,6 +365,18 @@ class StoreMachine(RuleBasedStateMachine):
                 assert differences(found, expected_state(talk)) == [], (tenant, name)
         listed = self.runner.run(store.conversations(Scope(), limit=9)).items
         assert {row.id for row in listed} == {name for tenant, name in self.reference.talks if tenant == "default"}
+
+    @invariant()
+    def scenes_cover_their_paths(self):
+        """At the head and somewhere else, with caps that change from step to step."""
+        talk = self.talk(Scope(), self.touched)
+        for place in (None, self.steps * 7) if talk else ():
+            parent = None if place is None else self.post(Scope(), talk.id, place)
+            look = Look(
+                conversation=talk.id, parent=parent, full_tokens=self.steps * 5 % 90, small_tokens=self.steps % 9
+            )
+            store = self.stores[self.steps // 2 % 2]
+            check_scene(self.runner.run(store.scene(Scope(), look)), talk, look)
 
     @invariant()
     def derived_rows_agree(self):

@@ -102,7 +102,8 @@ class Conversations:
             raw = msgspec.json.encode(fields)
             said = read_message(raw, index=number)
             when = at if when is None else float(when)
-            return desk.writer.message(raw, said, id=id_ or fresh, sender=sender_of(said, user), now=when)
+            sender = sender_of(said, user)
+            return desk.writer.message(raw, said, id=id_ or fresh, sender=sender, now=when, owner=user)
         except InvalidInput as error:
             if error.where and error.where.startswith("messages["):
                 raise  # it names its place already

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
-from cuebook.engine.plan import rank_found
+from cuebook.engine.found import rank_found
 from cuebook.errors import InvalidInput
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.extract import extract

@@ -84,7 +84,6 @@ class Turns:
             manifest.dropped,
             budget=manifest.budget,
             tools_tokens=manifest.tools_tokens,
-            count=self._desk.count,
         )
         digest = messages_digest(window.messages)
         ratio = manifest.stable_prefix_ratio

@@ -1,4 +1,4 @@
-"""How cache breakpoints are placed on the OpenAI wire (5.6 and later): at the window's anchors, never on or behind volatile text."""
+"""How cache breakpoints go on the OpenAI wire (5.6 and later): at a window's anchors, never on volatile text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,7 +25,9 @@ def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet
     for anchor in anchors:
         fields = _decode(marked[anchor.after])
         if anchor.name in ("system", "summary"):
-            fields["content"] = _parts(fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True)
+            fields["content"] = _parts(
+                fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True
+            )
         else:
             fields["content"] = _parts(fields.get("content"), volatile, mark_tail=False)
         marked[anchor.after] = _encode(fields)

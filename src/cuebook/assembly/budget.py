@@ -6,7 +6,7 @@ from cuebook.errors import InvalidInput
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """A model's window and how it is divided. Defaults are C's (seed 002, "Configuration"); shares are of the room for posts."""
+    """A model's window and how it is divided (C, "Configuration"); shares are of the room for posts."""
 
     context_tokens: int = 200_000
     system_tokens: int = 5_000
@@ -26,33 +26,35 @@ class Allotment(Struct, frozen=True, kw_only=True):
 
     budget: int  # everything in it
     memory: int  # kept free for the volatile block
-    posts: int  # the path, the query and the summary's tail
-
-
-#: The least a query is cut to before a budget is refused.
-LEAST_QUERY = 24
+    posts: int  # the path with the query
 
 
 def prompt_budget(limits: Limits, token_budget: int | None) -> int:
-    """Tokens a whole prompt may have: the model's window less its reply, or what the caller names."""
-    whole = limits.context_tokens - limits.reply_tokens
-    return whole if token_budget is None else min(token_budget, whole)
+    """Tokens a whole prompt may have: the model's window less its reply, or less where the caller says so."""
+    most = limits.context_tokens - limits.reply_tokens
+    return most if token_budget is None else min(token_budget, most)
 
 
-def allot(limits: Limits, *, front: int, token_budget: int | None = None, tools: int = 0) -> Allotment:
-    """Divide a window whose front (and tools) take what they take. Raises InvalidInput if nothing is left for the query.
+def allot(
+    limits: Limits, *, front: int, tools: int = 0, least: int = 0, frozen: int = 0, token_budget: int | None = None
+) -> Allotment:
+    """Divide a window whose front and tools take what they take, and whose posts need at least `least`.
 
-    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts may take together.
+    `frozen` is what the volatile block takes an earlier step chose: it keeps its place, if there is one.
+    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts take together. Raises InvalidInput,
+    naming the least budget, when what must stand in the window does not fit.
     """
     budget = prompt_budget(limits, token_budget)
-    room = budget - front - tools
-    if room < LEAST_QUERY:
+    room = budget - front - tools - least
+    if room < 0:
         msg = (
-            f"a window of {budget} tokens cannot hold what must stand in it: {front} tokens of system text, {tools} of tools, and the"
-            f" query; allow at least {front + tools + LEAST_QUERY}"
+            f"a window of {budget} tokens cannot hold what must stand in it: {front} tokens of system text, {tools} of"
+            f" tools, {least} of the query and open tool results; allow at least {budget - room}"
         )
         raise InvalidInput(msg, where="tokenBudget")
-    memory = min(limits.memory_tokens, int(budget * limits.memory_share), room // 3)
+    memory = min(limits.memory_tokens, int(budget * limits.memory_share), (room + least) // 3, room)
+    if memory < frozen <= room:
+        memory = frozen
     available = limits.context_tokens - limits.system_tokens - limits.reply_tokens
-    posts = min(room - memory, available, limits.max_short_term_tokens)
+    posts = min(room + least - memory, max(least, min(available, limits.max_short_term_tokens)))
     return Allotment(budget=budget, memory=memory, posts=posts)

@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.partition import Partition, Placed
-from cuebook.assembly.window import RENDERER, ClientSystem, Sheet, Text
+from cuebook.assembly.forms import Placed, cut_again
+from cuebook.assembly.partition import Partition
+from cuebook.assembly.window import CLIENT, RENDERER, ClientSystem, Sheet, Text, client_system
 from cuebook.errors import NotFound
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import messages_digest, text_digest
-from cuebook.records.openai_messages import read_message
-from cuebook.records.turn import Block, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
-
-CLIENT = "client:system"
+from cuebook.records.turn import Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
 
 
 class Remembered(Struct, frozen=True):
@@ -22,7 +21,7 @@ class Remembered(Struct, frozen=True):
     texts: dict[str, str]
 
 
-def remember(window: Window, sheet: Sheet, *, summary_version: int, tools: str = "") -> Remembered:
+def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: str = "") -> Remembered:
     """Make the manifest of a rendered window."""
     texts: dict[str, str] = {}
 
@@ -31,39 +30,32 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int, tools: str =
         texts[digest] = text
         return digest
 
-    tokens: dict[tuple[str, str], int] = {
-        (block.kind, block.source): block.tokens for block in window.blocks if not block.seq
-    }
-    front = [_text(text, tokens, keep(text.text)) for text in sheet.front]
-    front += [
-        ManifestText("section", CLIENT, system.role, tokens.get(("section", CLIENT), 0), keep(system.wire.decode()))
+    def told(text: Text) -> ManifestText:
+        return ManifestText(text.kind, text.source, text.role, text.tokens, keep(text.text))
+
+    client = [
+        ManifestText("section", CLIENT, system.role, system.tokens, keep(system.wire.decode()))
         for system in sheet.client
     ]
-    if sheet.summary:
-        front.append(_text(sheet.summary, tokens, keep(sheet.summary.text)))
     manifest = Manifest(
         renderer=RENDERER,
         budget=window.budget,
         tokens=window.tokens,
-        front=tuple(front),
+        front=(*map(told, sheet.front), *client, *([told(sheet.summary)] if sheet.summary else [])),
         path=tuple(_ranges(sheet.partition.kept)),
-        volatile=tuple(_text(text, tokens, keep(text.text)) for text in sheet.volatile),
+        volatile=tuple(map(told, sheet.volatile)),
         query=sheet.query,
         fence=sheet.fence,
         dropped=window.dropped,
         anchors=window.anchors,
         digest=messages_digest(window.messages),
         stable_prefix_ratio=window.stable_prefix_ratio,
-        cut={placed.post.seq: placed.tokens for placed in sheet.partition.kept if placed.form == "cut"},
+        cut={placed.post.seq: placed.cut for placed in sheet.partition.kept if placed.cut},
         tools_digest=keep(tools) if tools else "",
         tools_tokens=window.tools_tokens,
         summary_version=summary_version,
     )
     return Remembered(manifest, texts)
-
-
-def _text(text: Text, tokens: Mapping[tuple[str, str], int], digest: str) -> ManifestText:
-    return ManifestText(text.kind, text.source, text.role, tokens.get((text.kind, text.source), 0), digest)
 
 
 def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
@@ -85,13 +77,8 @@ def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
     for post in posts:
         if found and found[-1].last == post.seq - 1:
             last = found[-1]
-            found[-1] = Dropped(
-                kind="post",
-                reason=reason,
-                tokens=last.tokens + post.tokens,
-                count=last.count + 1,
-                first=last.first,
-                last=post.seq,
+            found[-1] = msgspec.structs.replace(
+                last, tokens=last.tokens + post.tokens, count=last.count + 1, last=post.seq
             )
         else:
             found.append(Dropped(kind="post", reason=reason, tokens=post.tokens, first=post.seq, last=post.seq))
@@ -110,7 +97,10 @@ def ranges_of(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, str], *, user: str | None) -> Sheet:
-    """Give the sheet a window was rendered from. Raises NotFound where a post or text of it was erased."""
+    """Give the sheet a window was rendered from; `user` is the conversation's owner.
+
+    Raises NotFound where a post or a text of it was erased.
+    """
     by_seq = {post.seq: post for post in posts}
     kept: list[Placed] = []
     for each in manifest.path:
@@ -125,19 +115,16 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
         client=client,
         summary=summary,
         partition=Partition(kept=tuple(kept), dropped=(), tokens=sum(placed.tokens for placed in kept)),
-        volatile=tuple(
-            Text(kind=text.kind, source=text.source, role=text.role, text=_known(texts, text.digest))
-            for text in manifest.volatile
-        ),
+        volatile=tuple(_text(text, texts) for text in manifest.volatile),
         fence=manifest.fence,
         query=manifest.query,
-        user=user,
+        owner=user,
     )
 
 
-def _placed(post: PathPost, form: Form, cut: int | None) -> Placed:
-    if form == "cut":
-        return Placed(post, form, cut or post.tokens)
+def _placed(post: PathPost, form: Form, cut: Cut | None) -> Placed:
+    if cut is not None:
+        return cut_again(post, cut)
     return Placed(post, form, post.small_tokens if form == "compressed" else post.tokens)
 
 
@@ -148,14 +135,19 @@ def _restore_front(
     client: list[ClientSystem] = []
     summary: Text | None = None
     for each in manifest.front:
-        text = _known(texts, each.digest)
         if each.source == CLIENT:
-            client.append(ClientSystem(role=each.role, text=read_message(text.encode()).message, wire=text.encode()))
+            system = client_system(_known(texts, each.digest).encode())
+            client.append(msgspec.structs.replace(system, tokens=each.tokens))
         elif each.kind == "summary":
-            summary = Text(kind=each.kind, source=each.source, role=each.role, text=text)
+            summary = _text(each, texts)
         else:
-            front.append(Text(kind=each.kind, source=each.source, role=each.role, text=text))
+            front.append(_text(each, texts))
     return tuple(front), tuple(client), summary
+
+
+def _text(each: ManifestText, texts: Mapping[str, str]) -> Text:
+    text = _known(texts, each.digest)
+    return Text(kind=each.kind, source=each.source, role=each.role, tokens=each.tokens, text=text)
 
 
 def _known(texts: Mapping[str, str], digest: str) -> str:
@@ -163,11 +155,3 @@ def _known(texts: Mapping[str, str], digest: str) -> str:
         msg = f"a text of this window was erased (digest {digest})"
         raise NotFound(msg)
     return texts[digest]
-
-
-def token_sums(blocks: Sequence[Block]) -> dict[str, int]:
-    """Tokens of a window by kind of block."""
-    sums: dict[str, int] = {}
-    for block in blocks:
-        sums[block.kind] = sums.get(block.kind, 0) + block.tokens
-    return sums

@@ -1,186 +1,216 @@
-"""Which posts of a path stand in the window in full, which compressed, which are cut and which are left out (C, "Message Partitioning").
+"""Which posts of a path stand in the window, and in which form (C, "Message Partitioning").
 
-Rules of this file: the kept posts are a suffix of the path, but for the query of an open round, which always stays; compressed
-posts are charged their real size; a tool call and its results stay together; cut points move in steps, so that they stand still for
-many turns and the front of the prompt with them; the sum never exceeds the room.
+Rules of this file: the kept posts are a suffix of the path, but for the query of an open round, which always stays;
+compressed posts are charged their real size; a tool call and its results stay together; the sum never exceeds the room.
+
+Cut points lie on a grid: lines a step of the room apart, over the running sum of tokens of the path. A cut point is
+moved on to the next line, so it stands still until a step was added, and what stands in front of it stays the same.
 """
 
 from collections.abc import Sequence
-from itertools import islice
 
 from msgspec import Struct
 
 from cuebook.assembly.budget import Limits
-from cuebook.errors import InvalidInput
+from cuebook.assembly.forms import Placed, calls_of, can_cut, least_of
+from cuebook.memory.steps import held_together
 from cuebook.records.conversation import PathPost
-from cuebook.records.turn import Form
 
-#: The least an oversized post is cut to, in tokens: a head, a marker and a tail.
-LEAST_POST = 24
-#: Parts that cannot be shortened: calls, and what is no text.
-_WHOLE = (b'"function"', b'"image_url"', b'"file"', b'"audio"', b'"input_audio"', b'"opaque"')
 #: The largest part of the room one post may take: the query, and any other.
 QUERY_SHARE, POST_SHARE = 0.5, 0.25
 
 
-class Placed(Struct, frozen=True, gc=False):
-    """A kept post, its form, and the tokens it may take in it."""
-
-    post: PathPost
-    form: Form
-    tokens: int
-
-
 class Partition(Struct, frozen=True, kw_only=True):
-    """The kept posts, oldest first, and those of the read path left out. Together they are the path read, each once."""
+    """The kept posts, oldest first, and those left out. Together they are the path, each once.
+
+    The tokens of a cut post are what it may take; `forms.cut_down` says what it does.
+    """
 
     kept: tuple[Placed, ...]
     dropped: tuple[PathPost, ...]
     tokens: int
 
 
-def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int = 0) -> Partition:
-    """Place the posts of a path, oldest first, into `room` tokens. `query` is the seq of the open round's query.
+def largest_post(window_tokens: int) -> int:
+    """Tokens that no post but the query takes in a window of this size, where it can be cut."""
+    return max(1, int(window_tokens * POST_SHARE))
 
-    Raises InvalidInput when even the posts that must stay, cut as far as they can be, do not fit.
+
+def least(path: Sequence[PathPost], query: int) -> int:
+    """Tokens that what must stand of a path needs: the query and the newest call with its results, cut as can be."""
+    return sum(least_of(path[i]) for i in _pinned(path, query))
+
+
+def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int = 0, begins: bool = True) -> Partition:
+    """Place the posts of a path, oldest first, into `room` tokens, at least `least` of them.
+
+    `query` is the seq of the open round's query. `begins` says that nothing was left out before the first post.
     """
-    if not path:
-        return Partition(kept=(), dropped=(), tokens=0)
-    caps = _caps(path, room, query)
-    pinned = _pinned(path, query)
-    reserved = sum(caps[i] for i in pinned)
-    if reserved > room:
-        caps = _squeeze(path, caps, pinned, room)
-        reserved = sum(caps[i] for i in pinned)
-    full = _first_full(path, caps, pinned, room, limits, reserved)
-    small = _first_small(path, caps, pinned, room, limits, reserved, full)
+    lay = _lay(path, room, limits, query)
+    full = _first_full(lay, limits, begins=begins)
+    small = _first_small(lay, full, limits, begins=begins)
+    if small == full and not (full == 0 and begins):
+        small = full = _whole(lay, full)
     kept: list[Placed] = []
     dropped: list[PathPost] = []
     for i, post in enumerate(path):
-        if i >= full or i in pinned:
-            kept.append(Placed(post, "cut" if caps[i] < post.tokens else "full", caps[i]))
+        if i >= full or i in lay.pinned:
+            kept.append(Placed(post, "cut" if lay.caps[i] < post.tokens else "full", lay.caps[i]))
         elif i >= small:
-            kept.append(Placed(post, *_small(post, caps[i])))
+            kept.append(_small(post, lay.caps[i]))
         else:
             dropped.append(post)
     return Partition(kept=tuple(kept), dropped=tuple(dropped), tokens=sum(placed.tokens for placed in kept))
 
 
-def _small(post: PathPost, cap: int) -> tuple[Form, int]:
-    if post.small is not None:
-        return "compressed", post.small_tokens
-    return ("cut", cap) if cap < post.tokens else ("full", post.tokens)
+class _Lay(Struct, frozen=True):
+    """A path as it is laid into a room: what each post takes in full, what must stay, where no cut may fall."""
+
+    path: Sequence[PathPost]
+    caps: list[int]
+    pinned: frozenset[int]
+    held: frozenset[int]
+    room: int
+    step: int
 
 
-def _small_size(post: PathPost, cap: int) -> int:
-    return _small(post, cap)[1]
+def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int) -> _Lay:
+    pinned = _pinned(path, query)
+    caps = _caps(path, room, query)
+    if sum(caps[i] for i in pinned) > room:
+        _squeeze(path, caps, pinned, room)
+    calls = {i: calls for i, post in enumerate(path) if (calls := calls_of(post)) is not None}
+    return _Lay(path, caps, pinned, held_together(calls), room, max(1, int(room * limits.step_share)))
 
 
 def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
-    """Give the most each post takes: an oversized one is cut to a share of the room that depends on the room alone."""
-    other, own = max(LEAST_POST, int(room * POST_SHARE)), max(LEAST_POST, int(room * QUERY_SHARE))
-    least = min(other, own)  # most posts are below both, and need no look at what they hold
-    return [
-        post.tokens
-        if post.tokens <= least or not can_cut(post)
-        else min(post.tokens, own if post.seq == query else other)
-        for post in path
-    ]
+    """Give what each post takes in full: an oversized one a share of the room that depends on the room alone."""
+    most, own = int(room * POST_SHARE), int(room * QUERY_SHARE)
+    caps = [post.tokens for post in path]
+    for i, post in enumerate(path):
+        cap = own if post.seq == query else most
+        if post.tokens > cap and can_cut(post):
+            caps[i] = max(cap, least_of(post))
+    return caps
 
 
-def can_cut(post: PathPost) -> bool:
-    """Whether a post may be cut: its text may, its tool calls' arguments never."""
-    return post.tokens > LEAST_POST and (post.parts is None or not any(kind in post.parts for kind in _WHOLE))
-
-
-def _pinned(path: Sequence[PathPost], query: int) -> set[int]:
+def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
     """Say what must stay: the query, and the newest call with its results."""
-    last = len(path) - 1
-    start = last
-    while start > 0 and path[start].role == "tool":
+    if not path:
+        return frozenset()
+    last = start = len(path) - 1
+    while start > 0 and _answers(path[start]):
         start -= 1
-    pinned = set(range(start, last + 1))
-    if query:
-        pinned.update(islice((i for i in range(last, -1, -1) if path[i].seq == query), 1))
-    return pinned
+    return frozenset(range(start, last + 1)) | {i for i, post in enumerate(path) if query and post.seq == query}
 
 
-def _squeeze(path: Sequence[PathPost], caps: list[int], pinned: set[int], room: int) -> list[int]:
-    """Cut what must stay until it fits: the largest first, all to the same height."""
-    fixed = sum(caps[i] for i in pinned if not can_cut(path[i]))
-    loose = sorted((caps[i], i) for i in pinned if can_cut(path[i]))
-    left = room - fixed
-    squeezed = list(caps)
-    for position, (size, i) in enumerate(loose):
-        share = left // (len(loose) - position)
-        squeezed[i] = min(size, share)
-        left -= squeezed[i]
-    if any(squeezed[i] < min(LEAST_POST, caps[i]) for _, i in loose) or left < 0:
-        needed = fixed + LEAST_POST * len(loose)
-        msg = f"the posts that must stand in the window need at least {needed} tokens and it has room for {room}; allow more"
-        raise InvalidInput(msg, where="tokenBudget")
-    return squeezed
+def _squeeze(path: Sequence[PathPost], caps: list[int], pinned: frozenset[int], room: int) -> None:
+    """Cut what must stay until it fits: the largest to the same height, none below its least."""
+    least = {i: min(caps[i], least_of(path[i])) for i in pinned}
+    spare = max(0, room - sum(least.values()))
+    wanting = sorted(pinned, key=lambda i: caps[i] - least[i])
+    for position, i in enumerate(wanting):
+        given = min(caps[i] - least[i], spare // (len(wanting) - position))
+        caps[i] = least[i] + given
+        spare -= given
 
 
-def _first_full(
-    path: Sequence[PathPost], caps: list[int], pinned: set[int], room: int, limits: Limits, reserved: int
-) -> int:
-    """Index of the oldest post of the full part: exact by the sums, then moved on to the next step of the grid."""
-    used, first = reserved, len(path)
-    window_start = len(path) - limits.window_posts
-    for i in range(len(path) - 1, -1, -1):
-        used += 0 if i in pinned else caps[i]
-        share = limits.small_share if i >= window_start else limits.full_share
-        if used > room * share:
+def _answers(post: PathPost) -> bool:
+    calls = calls_of(post)
+    return calls is not None and bool(calls.answered)
+
+
+# ---- cut points -----------------------------------------------------------------------------------------------------
+
+
+def _first_full(lay: _Lay, limits: Limits, *, begins: bool) -> int:
+    """Index of the oldest post in full: up to a share of the room, a larger one for as many posts as limits name."""
+    older, newest = _fitting(lay, limits.full_share, begins=begins), _fitting(lay, limits.small_share, begins=begins)
+    return min(older, max(newest, _window_start(lay, limits.window_posts)))
+
+
+def _fitting(lay: _Lay, share: float, *, begins: bool) -> int:
+    """Index of the oldest post from which all later ones fit a share of the room, moved on to the grid."""
+    used = sum(lay.caps[i] for i in lay.pinned)
+    first = len(lay.path)
+    for i in range(len(lay.path) - 1, -1, -1):
+        used += 0 if i in lay.pinned else lay.caps[i]
+        if used > lay.room * share or lay.path[i].message is None:
             break
         first = i
-    if first == 0:
+    return first if first == 0 and begins else _on_grid(lay, first)
+
+
+def _window_start(lay: _Lay, posts: int) -> int:
+    """Index of the last place on the grid that leaves at least so many posts."""
+    start = len(lay.path) - posts
+    if start <= 0:
         return 0
-    snapped = _snap(path, first, max(1, int(room * limits.step_share)))
-    return snapped if first > window_start else min(snapped, window_start)
+    first = _search(lay, _before(lay, start) // lay.step * lay.step)
+    while first in lay.held:
+        first -= 1
+    return max(0, first)
 
 
-def _first_small(
-    path: Sequence[PathPost],
-    caps: list[int],
-    pinned: set[int],
-    room: int,
-    limits: Limits,
-    reserved: int,
-    full: int,
-) -> int:
-    """Index of the oldest post of the compressed part."""
-    used = reserved + sum(caps[i] for i in range(full, len(path)) if i not in pinned)
+def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
+    """Index of the oldest compressed post. It depends on the first full one alone, so that both move together."""
+    used = sum(lay.caps[i] for i in range(full, len(lay.path)))
+    used += sum(lay.caps[i] for i in lay.pinned if i < full)
+    room = lay.room * (limits.small_share - limits.full_share) if used <= lay.room * limits.full_share else 0
     first = full
     for i in range(full - 1, -1, -1):
-        used += 0 if i in pinned else _small_size(path[i], caps[i])
-        if used > room * limits.small_share:
+        room -= 0 if i in lay.pinned else _small(lay.path[i], lay.caps[i]).tokens
+        if room < 0:
             break
         first = i
-    if first:
-        first = min(full, _snap(path, first, max(1, int(room * limits.step_share))))
-    return _whole(path, first)
+    if first == 0 and begins:
+        return 0
+    return min(_on_grid(lay, first), full) if first < full else full
 
 
-def _snap(path: Sequence[PathPost], first: int, step: int) -> int:
-    """Move a cut point on to the first post behind the next multiple of `step` tokens of the path, at a round if one is near."""
-    if first >= len(path):
+def _small(post: PathPost, cap: int) -> Placed:
+    if post.small is not None:
+        return Placed(post, "compressed", post.small_tokens)
+    return Placed(post, "cut", cap) if cap < post.tokens else Placed(post, "full", post.tokens)
+
+
+def _on_grid(lay: _Lay, first: int) -> int:
+    """Move a cut point on to the next line of the grid."""
+    if first >= len(lay.path):
         return first
-    before = path[first].path_tokens - path[first].tokens
-    line = -(-before // step) * step
-    i = first
-    while i < len(path) - 1 and path[i].path_tokens - path[i].tokens < line:
-        i += 1
-    for j in range(i, len(path)):
-        if path[j].path_tokens - path[j].tokens >= line + step:
+    return _at_line(lay, -(-_before(lay, first) // lay.step) * lay.step)
+
+
+def _at_line(lay: _Lay, line: int) -> int:
+    """Give the cut point of a line: the first post behind it, the first round if one begins before the next line."""
+    path = lay.path
+    first = _search(lay, line)
+    for i in range(first, len(path)):
+        if _before(lay, i) >= line + lay.step:
             break
-        if path[j].round == path[j].seq:
-            return j
-    return _whole(path, i)
+        if path[i].round == path[i].seq and i not in lay.held:
+            return i
+    return _whole(lay, first)
 
 
-def _whole(path: Sequence[PathPost], first: int) -> int:
+def _search(lay: _Lay, line: int) -> int:
+    low, high = 0, len(lay.path)
+    while low < high:
+        middle = (low + high) // 2
+        if _before(lay, middle) < line:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _before(lay: _Lay, i: int) -> int:
+    """Tokens of the path before a post."""
+    return lay.path[i].path_tokens - lay.path[i].tokens
+
+
+def _whole(lay: _Lay, first: int) -> int:
     """Move a cut point behind the results of a call that is left out."""
-    while 0 < first < len(path) and path[first].role == "tool":
+    while first < len(lay.path) and first in lay.held:
         first += 1
     return first

@@ -1,4 +1,4 @@
-"""The OpenAI wire over a raw HTTP client: an upstream that requests are relayed to as they came, and a model on the same wire."""
+"""The OpenAI wire over a raw HTTP client: an upstream that requests are relayed to as they came, and a model on it."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -12,8 +12,8 @@ from cuebook.records.turn import Usage
 
 #: Headers of one hop (RFC 9110, 7.6.1), and those our own client sets anew.
 _HOP = frozenset({
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
-    "proxy-connection", "host", "content-length", "accept-encoding", "expect",
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
+    "upgrade", "proxy-connection", "host", "content-length", "accept-encoding", "expect",
 })  # fmt: skip
 #: Our own headers: they name conversations and keys of Cuebook and are nobody else's business.
 _OURS = (

@@ -3,6 +3,7 @@
 import os
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cuebook.errors import BackendError
@@ -32,7 +33,7 @@ class SystemDice:
 
 
 def book_key(path: Path | None) -> bytes:
-    """Give the book's key from its file, made once, readable by its owner alone; a fresh one where there is no file to keep it."""
+    """Give the book's key from its file, made once, readable by its owner alone; a fresh one where no file keeps it."""
     if path is None:
         return secrets.token_bytes(KEY_BYTES)
     try:
@@ -49,10 +50,8 @@ def book_key(path: Path | None) -> bytes:
             file.write(secrets.token_hex(KEY_BYTES).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        try:
+        with suppress(FileExistsError):
             os.link(temporary, path)  # the first of two processes wins
-        except FileExistsError:
-            pass
     except OSError as error:
         raise _unreadable(path, error) from error
     finally:

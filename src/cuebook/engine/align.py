@@ -1,108 +1,199 @@
-"""Where a resent history continues what is stored: by its longest common run (DESIGN §3)."""
+"""Where a resent history continues what is stored: by its longest common run (DESIGN §3).
 
-from collections.abc import Sequence
+A run is messages that lie one behind another in the tree. The longest one says which line of the tree a history is
+about, and new is what follows it, but for two things. A history with its middle cut out goes on with a run further
+down the same line. And where in front of a run, or between two, no fewer messages stand than posts lie there, these
+posts were edited: the history continues in front of them, and becomes a branch. Fewer messages than posts mean that
+posts were left out, or that the client put a summary of its own in their place: that edits nothing.
+"""
+
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from cuebook.ports.store import Alignment
+from cuebook.ports.store import Alignment, Spot
+
+#: A run further down counts only from this length on: a single "ok" says nothing about where it stands.
+TAIL = 2
 
 
 class Continuation(Struct, frozen=True):
-    """The stored post new messages follow, and which of the messages are stored (message number -> seq)."""
+    """Where new messages go, and which of the others are stored.
 
-    parent: int
-    first_new: int
-    seqs: dict[int, int]
-    length: int  # messages of the run
-    whole: bool  # the run begins at a root with the first message
+    The stored post they follow is `parent` (0: they begin at the root); `seqs` says by message number which post it is.
+    What is on the `side` is stored apart and moves no head. `matched` messages lie on the line the history is about, an
+    answer among them if `answered`; those behind an edit are new all the same.
+    """
+
     alignment: Alignment
+    parent: int = 0
+    first_new: int = 0
+    seqs: dict[int, int] = {}
+    side: bool = False
+    matched: int = 0
+    answered: bool = False
 
 
-def continue_at(alignment: Alignment) -> Continuation | None:
-    """Give the longest run of messages that lie one behind another in the tree; None where none lies there at all.
+class _Run(Struct, frozen=True):
+    """Messages `last - length + 1` to `last`, the last of them stored as `seq`."""
 
-    An edit in the middle (every later message resent in its place) continues before the edit, so that it becomes a branch; a
-    history that was trimmed or replaced in front continues at its longest run. Of equal runs the one that ends later wins, then
-    the one nearest the head.
+    length: int
+    last: int
+    seq: int
+
+    @property
+    def first(self) -> int:
+        return self.last - self.length + 1
+
+
+def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, sure: bool = False) -> Continuation:
+    """Say where a history continues; `answers` are the numbers of its messages that are answers.
+
+    A history continues a line where at least half of it lies there (with `sure` more than half), an answer among it, or
+    where it begins that line. Anything else continues nothing: it is stored on the side, at the root. So is a call that
+    was on the side before and that nothing has answered since.
     """
-    best = _longest(alignment)
-    if best is None:
-        return None
-    length, last, seq = best
-    prefix, root_end = _prefix(alignment)
-    if _edited_in_place(alignment, prefix, root_end):
-        length, last, seq = prefix, prefix - 1, root_end
-    if last < 0:
-        return Continuation(parent=0, first_new=0, seqs={}, length=0, whole=False, alignment=alignment)
-    seqs = {}
-    for number in range(last, last - length, -1):
-        seqs[number] = seq
-        seq = alignment.parents[seq]
-    return Continuation(
-        parent=seqs[last],
-        first_new=last + 1,
-        seqs=seqs,
-        length=length,
-        whole=last - length + 1 == 0 and seq == 0,
-        alignment=alignment,
-    )
+    tree = _Tree(alignment)
+    run = tree.longest(alignment.places)
+    if run is None:
+        return Continuation(alignment, side=True)
+    runs = [*tree.in_front(run), run, *tree.behind(run, answers)]
+    seqs = {number: seq for each in runs for number, seq in tree.members(each)}
+    end, matched = max(seqs), len(seqs)
+    answered = bool(answers & seqs.keys())
+    if 2 * matched < end + 1 + sure or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
+        return Continuation(alignment, side=True)
+    side = not answered and not tree.leads_to(seqs[end], tree.head)
+    kept = tree.unedited(runs)
+    last = max(kept, default=-1)
+    return Continuation(alignment, kept.get(last, 0), last + 1, kept, side=side, matched=matched, answered=answered)
 
 
-def _longest(alignment: Alignment) -> tuple[int, int, int] | None:
-    """(length, last message, its seq) of the best run."""
-    head = alignment.conversation.head
-    before: dict[int, int] = {}
-    best: tuple[int, int, bool, int] | None = None
-    for number, seqs in enumerate(alignment.places):
-        here = {seq: before.get(alignment.parents[seq], 0) + 1 for seq in seqs}
-        for seq, length in here.items():
-            rank = (length, number, seq == head, seq)
-            if best is None or rank > best:
-                best = rank
-        before = here
-    return (best[0], best[1], best[3]) if best else None
+def same_conversation(found: Sequence[Alignment], answers: frozenset[int]) -> Continuation | None:
+    """Of several conversations the one a history without an id continues; None where it continues none of them.
 
-
-def _prefix(alignment: Alignment) -> tuple[int, int]:
-    """How many first messages lie one behind another from a root on, and the last one's seq; (0, 0) for none."""
-    heads = {0}
-    count = last = 0
-    for seqs in alignment.places:
-        heads = {seq for seq in seqs if alignment.parents[seq] in heads}
-        if not heads:
-            break
-        count, last = count + 1, max(heads)
-    return count, last
-
-
-def _edited_in_place(alignment: Alignment, prefix: int, root_end: int) -> bool:
-    """Whether, behind one changed message, the next one lies just where it would without the change: an edit, not a trim."""
-    places = alignment.places
-    if prefix + 1 >= len(places) or places[prefix]:
-        return False
-    return any(alignment.parents[seq] == root_end + 1 for seq in places[prefix + 1])
-
-
-def same_conversation(found: Sequence[Alignment], *, new_from: int) -> Continuation | None:
-    """Of several conversations the one a history without an id continues: the longest run, one that ends at a leaf, the newest.
-
-    A run counts only if it holds an answer, so that two users' "hi" stay two conversations; the caller sends digests of answers as
-    anchors. `new_from` is the first message behind the newest answer.
+    An answer must lie there, so that two users' "hi" stay two conversations. The one that holds the most of the history
+    wins, then one that is continued at its head, then the one that was used last.
     """
-    best: tuple[tuple[int, int, float], Continuation] | None = None
+    best: tuple[tuple[int, bool, float], Continuation] | None = None
     for alignment in found:
-        continuation = continue_at(alignment)
-        if continuation is None or continuation.first_new < min(1, new_from):
+        each = continue_at(alignment, answers, sure=True)
+        if not each.answered:
             continue
-        leaf = int(continuation.parent in alignment.leaves)
-        rank = (continuation.length, leaf, alignment.conversation.updated_at)
+        conversation = alignment.conversation
+        rank = (each.matched, each.parent == conversation.head, conversation.updated_at)
         if best is None or rank > best[0]:
-            best = (rank, continuation)
+            best = (rank, each)
     return best[1] if best else None
 
 
-def digest_list(digests: Sequence[bytes], roles: Sequence[str], *, most: int) -> list[bytes]:
-    """Digests of the newest answers, newest first: what a conversation is looked for by."""
-    return [digest for digest, role in zip(reversed(digests), reversed(roles), strict=True) if role == "assistant"][
-        :most
-    ]
+class _Tree:
+    """An alignment as a tree to walk in."""
+
+    def __init__(self, alignment: Alignment) -> None:
+        self._places = alignment.places
+        self._posts = alignment.posts
+        self._runs = alignment.runs
+        self.head = alignment.conversation.head
+        self._children: dict[int, list[int]] = {}
+        for seq, spot in alignment.posts.items():
+            self._children.setdefault(spot.parent, []).append(seq)
+
+    def longest(self, places: Sequence[Sequence[int]], start: int = 0) -> _Run | None:
+        """Give the longest run.
+
+        Of equal ones: one that begins at a root with the first message, then the one that ends later, then one on the
+        head's path, then the newest.
+        """
+        best: tuple[tuple[int, bool, int, bool, int], _Run] | None = None
+        before: dict[int, int] = {}  # seq -> length of the run that ends there, where longer than 1
+        last: frozenset[int] = frozenset()
+        for number, seqs in enumerate(places, start):
+            here = frozenset(seqs)
+            before = {seq: before.get(self._parent(seq), 1) + 1 for seq in self._following(here, last)}
+            last = here
+            top = max(before.values(), default=1 if here else 0)
+            if not top or (best is not None and top < best[0][0]):
+                continue
+            for seq in (each for each, length in before.items() if length == top) if before else here:
+                rooted = number + 1 == top == self._posts[seq].depth
+                rank = (top, rooted, number, self.leads_to(seq, self.head), seq)
+                if best is None or rank > best[0]:
+                    best = (rank, _Run(top, number, seq))
+        return best[1] if best else None
+
+    def _following(self, here: frozenset[int], last: frozenset[int]) -> Iterable[int]:
+        """Give the posts among `here` that follow one among `last`, by looking at the fewer."""
+        if len(here) <= len(last):
+            return [seq for seq in here if self._parent(seq) in last]
+        return [child for seq in last for child in self._children.get(seq, ()) if child in here]
+
+    def _parent(self, seq: int) -> int:
+        return self._posts[seq].parent
+
+    def members(self, run: _Run) -> list[tuple[int, int]]:
+        """Give a run's messages with their posts, the last first."""
+        members, seq = [], run.seq
+        for number in range(run.last, run.first - 1, -1):
+            members.append((number, seq))
+            seq = self._parent(seq)
+        return members
+
+    def leads_to(self, seq: int, below: int) -> bool:
+        """Whether a post lies on the path that ends at another (0: at none)."""
+        if not below or not seq:
+            return not seq
+        end, start = below, self._posts[below].run
+        while end >= seq:
+            if start <= seq:
+                return True
+            end, start = self._runs[start]
+        return False
+
+    def begins(self, seqs: dict[int, int]) -> bool:
+        """Whether a history begins at a root with its first message."""
+        return 0 in seqs and self._posts[seqs[0]].depth == 1
+
+    def in_front(self, run: _Run) -> list[_Run]:
+        """Give the run from the root on that lies in front of another on its line, if there is one."""
+        top = self.members(run)[-1][1]
+        seq = length = 0
+        for number in range(run.first):
+            follows = [each for each in self._places[number] if self._parent(each) == seq and self.leads_to(each, top)]
+            if not follows or follows[0] == top:
+                break
+            seq, length = follows[0], number + 1
+        return [_Run(length, length - 1, seq)] if length else []
+
+    def behind(self, run: _Run, answers: frozenset[int]) -> list[_Run]:
+        """Give the runs further down the line of another that the history goes on with, in order."""
+        found: list[_Run] = []
+        while True:
+            below = [
+                tuple(seq for seq in seqs if seq > run.seq and self.leads_to(run.seq, seq))
+                for seqs in self._places[run.last + 1 :]
+            ]
+            tail = self.longest(below, run.last + 1)
+            if tail is None or tail.length < TAIL or not answers & set(range(tail.first, tail.last + 1)):
+                return found
+            found.append(tail)
+            run = tail
+
+    def unedited(self, runs: Sequence[_Run]) -> dict[int, int]:
+        """Give the messages that stand unchanged in their places: those of the runs in front of the first edit."""
+        kept: dict[int, int] = {}
+        number, depth = 0, 0
+        for run in runs:
+            members = self.members(run)
+            first: Spot = self._posts[members[-1][1]]
+            between, posts = run.first - number, first.depth - 1 - depth
+            if between and between >= posts:
+                return kept
+            kept.update(members)
+            number, depth = run.last + 1, first.depth - 1 + run.length
+        return kept
+
+
+def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
+    """Give the digests of the newest answers, newest first: what a conversation is looked for by."""
+    return [digests[number] for number in sorted(answers, reverse=True)[:most]]

@@ -1,16 +1,19 @@
-"""How a chat completion is answered without an upstream: by the book's own model, or by what was recalled, in the form of the wire."""
+"""How a chat completion is answered without an upstream, in the form of the wire.
 
-from collections.abc import AsyncIterator, Mapping
+By the book's own model, or by what was recalled where there is none.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.engine.desk import Desk
+from cuebook.engine.opening import Opened
+from cuebook.engine.speak import speak
 from cuebook.engine.step import Step
-from cuebook.engine.turn import Opened
-from cuebook.ports.model import ModelRequest
-from cuebook.records.memory import NO_MODEL_LABEL
 
 _encode = msgspec.json.Encoder().encode
 
@@ -24,36 +27,33 @@ class Head(Struct, frozen=True, kw_only=True):
     turn: int = 0
 
 
-async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> AsyncIterator[Head | bytes]:
-    """Answer by the book's own model, or by what was recalled where there is none, in the form of the wire."""
+async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> AsyncGenerator[Head | bytes, None]:
+    """Answer by the book's own model, or by what was recalled where there is none."""
+    lease = step.lease
     created = int(desk.clock.now())
-    frame = {"id": f"chatcmpl-{step.lease.fence}-{step.lease.turn}", "created": created, "model": desk.model.name}
-    where = {"conversation": opened.lease.conversation, "turn": opened.lease.turn}
-    model_request = ModelRequest(
-        messages=opened.planned.messages, conversation=opened.lease.conversation, recalled=opened.planned.hits
-    )
-    pieces = desk.model.stream(model_request)
+    frame = {"id": f"chatcmpl-{lease.turn}-{lease.fence}", "created": created, "model": desk.model.name}
+    head = Head(status=200, headers={"content-type": _kind(stream)}, conversation=lease.conversation, turn=lease.turn)
     if stream:
-        yield Head(status=200, headers={"content-type": "text/event-stream; charset=utf-8"}, **where)  # type: ignore[arg-type]
+        yield head
         yield _event(frame, {"role": "assistant", "content": ""})
-    usage = None
-    async for piece in pieces:
-        usage = piece.usage or usage
-        if piece.text:
-            step.hear(piece.text)
+    async with aclosing(speak(desk, opened, step)) as texts:
+        async for text in texts:
             if stream:
-                yield _event(frame, {"content": piece.text})
-    text = "".join(step.text)
-    await step.finish(usage=usage, silent=text.startswith(NO_MODEL_LABEL))
-    counted = {"prompt_tokens": opened.planned.window.tokens, "completion_tokens": desk.count(text)}
-    counted["total_tokens"] = sum(counted.values())
+                yield _event(frame, {"content": text})
     if stream:
         yield _event(frame, {}, finish="stop")
         yield b"data: [DONE]\n\n"
         return
-    yield Head(status=200, headers={"content-type": "application/json"}, **where)  # type: ignore[arg-type]
+    text = "".join(step.text)
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "logprobs": None}
-    yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": counted})
+    usage = {"prompt_tokens": opened.planned.window.tokens, "completion_tokens": desk.count(text)}
+    usage["total_tokens"] = sum(usage.values())
+    yield head
+    yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def _kind(stream: bool) -> str:  # noqa: FBT001  # a content type in one of two forms
+    return "text/event-stream; charset=utf-8" if stream else "application/json"
 
 
 def _event(frame: Mapping[str, Any], delta: Mapping[str, Any], *, finish: str | None = None) -> bytes:

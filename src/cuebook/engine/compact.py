@@ -1,13 +1,16 @@
-"""One compaction pass: reads, derives (by rules, or by a model held to the schema), and stores it if nothing moved meanwhile (R1-R5)."""
+"""One compaction pass (R1-R5): it reads, derives by rules or by a model held to the schema, and stores what holds."""
 
+import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import unlearned
+from cuebook.engine.speak import closing
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.digest import write
 from cuebook.memory.extract import extract
@@ -15,16 +18,20 @@ from cuebook.memory.merge import Merged, merge
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.rolling import COMPACTOR, LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
+from cuebook.memory.steps import Calls, held_together
 from cuebook.ports.model import ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
-from cuebook.records.conversation import ERROR, Post
+from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
-from cuebook.records.memory import CATEGORIES, NO_MODEL_LABEL, Item, Line, Scope, Summary
+from cuebook.records.memory import CATEGORIES, Line, Scope, Summary
 
 #: A model that failed so often in a row is passed over: the rules do the pass, so that memory keeps up.
 FAILURES = 3
 #: Of what it covers, a summary may take at most this much, else the pass is refused (a summary must shrink).
 SHRINK = 0.9
+#: What a pass came to: a new summary; a failure that is tried again later; one that would not be smaller than what it
+#: covers; or nothing to do any more.
+Outcome = Literal["stored", "failed", "refused", "nothing"]
 _EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
 
 
@@ -38,26 +45,26 @@ class Derived(Struct, frozen=True, kw_only=True):
     made_by: str
 
 
-async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> bool:
-    """Do one pass; True if a new summary stands. Failures and refusals postpone the next try, and change nothing else."""
+async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
+    """Do one pass. A failure or a refusal puts the next try off, and changes nothing else."""
     read = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
     if read is None:
-        return False
+        return "nothing"
     desk.failpoint("compact.read")
     lines = [line_of(post) for post in read.posts]
-    end = covered(lines, profile, backlog=read.conversation.backlog)
+    end = covered(lines, profile, backlog=read.conversation.backlog, held=_held(read.posts))
     if end == 0:
-        return await _postpone(desk, read, profile, failed=False)
+        return await _postpone(desk, read, profile, "refused")
     posts, lines = read.posts[:end], lines[:end]
     size = sum(post.tokens for post in posts) + (read.previous.tokens if read.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
     try:
         derived = await _derive(desk, read, lines, most)
     except (InvalidInput, BackendError):
-        return await _postpone(desk, read, profile, failed=True)
+        return await _postpone(desk, read, profile, "failed")
     summary = _summary(desk, read, posts, derived, profile)
     if summary.tokens > size * SHRINK:
-        return await _postpone(desk, read, profile, failed=True)
+        return await _postpone(desk, read, profile, "refused")
     desk.failpoint("compact.made")
     held = {item.id: item for item in read.items}
     repeated = tuple(item for item in derived.merged.kept if item.id in held and item != held[item.id])
@@ -69,15 +76,16 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         ended=tuple(derived.merged.ended),
         repeated=repeated,
         now=desk.clock.now(),
+        no=read.conversation.no,
     )
-    return await desk.store.save_summary(scope, compacted)
+    return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
 
 
-async def _postpone(desk: Desk, read: CompactionInput, profile: CompactionProfile, *, failed: bool) -> bool:
+async def _postpone(desk: Desk, read: CompactionInput, profile: CompactionProfile, outcome: Outcome) -> Outcome:
     until = desk.clock.now() + backoff_s(read.failures, profile.cooldown_ms)
-    mark = read.conversation.mark
+    failed, mark = outcome == "failed", read.conversation.mark
     await desk.store.postpone(read.scope, read.conversation.id, until=until, failed=failed, mark=mark)
-    return False
+    return outcome
 
 
 def line_of(post: Post) -> Line:
@@ -85,9 +93,9 @@ def line_of(post: Post) -> Line:
     return Line(
         id=post.id,
         seq=post.seq,
-        role=post.role,
+        role=TOOL if post.role != ASSISTANT and post.result_of else post.role,
         speaker=post.sender,
-        text="" if post.message.startswith(NO_MODEL_LABEL) else post.message,
+        text="" if unlearned(post.role, post.message) else post.message,
         when=post.created_at,
         round=post.round,
         tokens=post.tokens,
@@ -96,10 +104,26 @@ def line_of(post: Post) -> Line:
     )
 
 
+def _held(posts: Sequence[Post]) -> frozenset[int]:
+    """Give the places between a call and its results."""
+    calls = {}
+    for number, post in enumerate(posts):
+        made = [_id(part) for part in post.parts if part.type == CALL]
+        answers = post.role == TOOL or (post.role != ASSISTANT and post.result_of is not None)
+        answered = [_id(part) for part in post.parts if part.type in (RESULT, ERROR)] or [""] if answers else []
+        if made or answered:
+            calls[number] = Calls([each for each in made if each], answered)
+    return held_together(calls)
+
+
+def _id(part: Part) -> str:
+    return str(part.extra.get("callId") or "") if isinstance(part.extra, dict) else ""
+
+
 async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
     if desk.work_model is not None and read.failures < FAILURES:
         return await _by_model(desk, read, lines, most)
-    return _by_rules(desk, read, lines, most)
+    return await asyncio.to_thread(_by_rules, desk, read, lines, most)  # large posts take their time
 
 
 def _by_rules(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
@@ -123,7 +147,8 @@ async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], mo
     )
     failure: InvalidInput | None = None
     for _ in range(2):
-        text = "".join([piece.text async for piece in model.stream(request)])
+        async with closing(model.stream(request)) as pieces:
+            text = "".join([piece.text async for piece in pieces])
         try:
             answer = parse_answer(text, known=known, max_tokens=most, count=desk.count)
         except InvalidInput as error:
@@ -134,27 +159,24 @@ async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], mo
 
 
 def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: Answer, name: str) -> Derived:
-    """Give a model's items are merged as found ones: what it dropped stays remembered, what it changed supersedes."""
-    when = lines[-1].when
-    merged = merge(read.items, items_of(answer, when=when, lines=lines, held=read.items))
-    tainted = [item.text for item in (*merged.kept, *merged.added) if item.trust != "user"]
-    markdown = answer.summary_markdown
-    if any(
-        line.role == "tool" for line in lines
-    ):  # a page may have spoken through the model: not for the system prompt
-        own = write(
-            [*merged.kept, *merged.added],
-            previous="",
-            lines=lines,
-            max_tokens=desk.count(markdown) + 200,
-            count=desk.count,
-        )
-        return Derived(
-            markdown=own.markdown, memory_json=answer.memory_json, tainted=markdown, merged=merged, made_by=name
-        )
-    return Derived(
-        markdown=markdown, memory_json=answer.memory_json, tainted="\n".join(tainted[:8]), merged=merged, made_by=name
-    )
+    """Merge a model's items as found ones: what it dropped stays remembered, what it changed supersedes.
+
+    Where a tool has spoken, a page may have spoken through the model: then its own words are for the fenced block, and
+    the system prompt gets what the user said, by rules.
+    """
+    merged = merge(read.items, items_of(answer, when=lines[-1].when, lines=lines, held=read.items))
+    items = [*merged.kept, *merged.added]
+    markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
+    if _tools_spoke(read, lines):
+        room = desk.count(markdown) + 200
+        tainted = markdown
+        markdown = write(items, previous="", lines=lines, max_tokens=room, count=desk.count).markdown
+    return Derived(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
+
+
+def _tools_spoke(read: CompactionInput, lines: Sequence[Line]) -> bool:
+    """Say whether a tool's words may be in what a pass reads, now or by way of an earlier one."""
+    return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in read.items)
 
 
 def _messages(read: CompactionInput, lines: Sequence[Line]) -> tuple[bytes, ...]:
@@ -196,13 +218,11 @@ def _summary(
     )
 
 
-def current_items(items: Sequence[Item]) -> list[Item]:
-    """Items that hold now."""
-    return [item for item in items if item.valid_to is None]
-
-
 async def compress_by_hand(desk: Desk, scope: Scope, conversation: str, *, older_than: str, text: str) -> bool:
-    """Store a caller's own summary of everything before a post. Raises NotFound, InvalidInput, Conflict while a turn runs."""
+    """Store a caller's own summary of everything before a post.
+
+    Raises NotFound, InvalidInput, and Conflict while a turn runs.
+    """
     found = await desk.store.conversation(scope, conversation)
     read = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
     if read is None:
@@ -213,7 +233,7 @@ async def compress_by_hand(desk: Desk, scope: Scope, conversation: str, *, older
     if end < 0:
         msg = f"no post {older_than!r} behind the last summary of conversation {conversation!r}"
         raise NotFound(msg)
-    if end == 0 or not between_steps(lines, end):
+    if end == 0 or not between_steps(lines, end) or end in _held(read.posts):
         msg = f"older_than: {older_than!r} would part a tool call from its result, or leaves nothing; name another post"
         raise InvalidInput(msg, where="olderThan")
     derived = Derived(
@@ -231,5 +251,6 @@ async def compress_by_hand(desk: Desk, scope: Scope, conversation: str, *, older
         ended=(),
         repeated=(),
         now=desk.clock.now(),
+        no=read.conversation.no,
     )
     return await desk.store.save_summary(scope, compacted)

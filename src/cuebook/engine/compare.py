@@ -12,13 +12,13 @@ from cuebook.engine.plan import Planned
 from cuebook.errors import NotFound
 from cuebook.ports.store import Scene
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Window
+from cuebook.records.turn import Manifest, Turn, Window
 
 
 async def compare(
     desk: Desk, scope: Scope, scene: Scene, planned: Planned, conversation: str
 ) -> tuple[Window, dict[str, Any], Last]:
-    """Hold a window against the last one: the share of stable bytes, and what the provider's cache would make of it."""
+    """Give the window with its share of stable bytes and its cache's use, and what to hold the next one against."""
     last = await last_window(desk, scope, scene, conversation)
     window = planned.window
     ratio = prefix_ratio(last.messages if last else None, window.messages)
@@ -26,14 +26,13 @@ async def compare(
     use = None
     if simulator is not None:
         simulator = simulator.copy()
-        use = simulator.request(chunks_of(window, tools=planned_tools(planned)), desk.clock.now())
+        use = simulator.request(chunks_of(window, tools=_tools(planned)), desk.clock.now())
     cache = cache_metadata(desk.cache_rule, use)
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache)
-    return window, cache, Last((0, 0), window.messages, simulator)
+    return window, cache, Last(planned.remembered.manifest.digest, window.messages, simulator)
 
 
-def planned_tools(planned: Planned) -> str:
-    """Give the tools' text of a plan."""
+def _tools(planned: Planned) -> str:
     digest = planned.remembered.manifest.tools_digest
     return planned.remembered.texts.get(digest, "") if digest else ""
 
@@ -43,28 +42,31 @@ async def last_window(desk: Desk, scope: Scope, scene: Scene, conversation: str)
     if scene.conversation is None or scene.previous is None:
         return None
     known = desk.last.get((scope.tenant, conversation))
-    if known is not None and known.turn[0] == scene.conversation.turns:
+    if known is not None and known.digest == scene.previous.digest:
         return known
-    manifest = scene.previous
+    window = await render_again(desk, scope, conversation, scene.previous, owner=scene.conversation.user)
+    return Last(scene.previous.digest, window.messages) if window else None
+
+
+async def render_again(
+    desk: Desk, scope: Scope, conversation: str, manifest: Manifest, *, owner: str | None
+) -> Window | None:
+    """Give a window again from its manifest; None where something of it was erased."""
     posts = await desk.store.posts_in(scope, conversation, ranges_of(manifest))
     texts = await desk.store.texts(scope, digests_of(manifest))
     try:
-        sheet = restore(manifest, posts, texts, user=scene.conversation.user)
+        sheet = restore(manifest, posts, texts, user=owner)
     except NotFound:
         return None
-    window = render(sheet, (), budget=manifest.budget, tools_tokens=manifest.tools_tokens, count=desk.count)
-    return Last((scene.conversation.turns, 0), window.messages)
+    return render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
 
 
-async def frozen_volatile(desk: Desk, scope: Scope, scene: Scene) -> tuple[Text, ...]:
-    """Give the volatile block of the open round's first step: recalled once, the same through all its steps."""
-    turn = scene.open_turn
-    if turn is None or not turn.steps:
-        return ()
-    manifest = turn.steps[0].manifest
-    texts = await desk.store.texts(scope, [text.digest for text in manifest.volatile])
+async def frozen_volatile(desk: Desk, scope: Scope, turn: Turn) -> tuple[Text, ...]:
+    """Give the volatile block of a round's first step: recalled once, the same through all its steps."""
+    volatile = turn.steps[0].manifest.volatile if turn.steps else ()
+    texts = await desk.store.texts(scope, [text.digest for text in volatile])
     return tuple(
         Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
-        for text in manifest.volatile
+        for text in volatile
         if text.digest in texts
     )

@@ -22,16 +22,22 @@ from cuebook.records.digest import digest_of
 from cuebook.records.persona import Persona
 from cuebook.records.turn import Window
 
-#: Windows remembered to compare the next with: beyond this many conversations the oldest is rendered again from its manifest.
+#: Windows remembered to compare the next with; of other conversations the last one is rendered again.
 REMEMBERED = 64
+#: Messages of clients whose reading is remembered: they come again with every call.
+HEARD = 20_000
 
 
-class Last(Struct):
-    """The last window of a conversation as it was sent, and the provider's cache as simulated."""
+class Last(Struct, frozen=True):
+    """A conversation's last window, and the provider's cache as simulated. `digest` names it as its manifest does."""
 
-    turn: tuple[int, int]
+    digest: str
     messages: tuple[bytes, ...]
     simulator: CacheSimulator | None = None
+
+
+#: What is known of a client's message by its bytes: role, digest, and whether secrets are in it.
+Known = tuple[str, bytes, bool]
 
 
 class Desk(Struct, kw_only=True):
@@ -59,6 +65,7 @@ class Desk(Struct, kw_only=True):
     failpoint: Callable[[str], None] = lambda _: None
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
+    heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
 
     def persona(self, name: str | None) -> Persona:
         """Give the named persona, or the default one."""
@@ -75,6 +82,13 @@ class Desk(Struct, kw_only=True):
         self.last.move_to_end(place)
         while len(self.last) > REMEMBERED:
             self.last.popitem(last=False)
+
+    def keep_heard(self, name: bytes, known: Known) -> Known:
+        """Keep how a message was read, by the digest of its bytes."""
+        self.heard[name] = known
+        while len(self.heard) > HEARD:
+            self.heard.popitem(last=False)
+        return known
 
 
 def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:

@@ -1,4 +1,7 @@
-"""How what was said becomes a draft: secrets replaced, tokens counted, the compressed form and the search key made, before the first write."""
+"""How what was said becomes a draft, before the first write.
+
+Secrets are replaced, tokens counted, the compressed form and the search key made.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -6,18 +9,20 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, Counter
+from cuebook.assembly.forms import decode, short, weigh, whole
+from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
 from cuebook.records import openai_messages
-from cuebook.records.conversation import ASSISTANT, CALL, SYSTEM, TOOL, Draft, Part, PostState, Role
+from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
+from cuebook.records.memory import NO_MODEL_LABEL
 from cuebook.records.openai_messages import Said, read_message
 
-#: Part types counted as an image, whatever their length in bytes.
-_MEDIA = frozenset({"image_url", "file", "audio", "input_audio"})
-#: Tokens of a call's frame: id, type and name keys.
-_CALL_TOKENS = 8
+#: Part types whose content is data, not text: no secrets are looked for in it.
+_DATA = frozenset({"image_url", "file", "audio", "input_audio"})
+#: Parts a post may have that its compressed text can stand for.
+_COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status", "text"})
 
 
 class Redactor(Protocol):
@@ -57,24 +62,42 @@ class Writer(Struct, frozen=True):
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
         """Give a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
         role = posted.role or role_of(posted.sender, persona)
+        for part in posted.parts:
+            check_text(part.content, "attachments")
+        name = posted.sender if role == "user" and posted.sender != user else None
         return self.draft(
-            Said(
-                role, posted.sender if role == "user" and posted.sender != user else None, posted.message, posted.parts
-            ),
+            Said(role, name, posted.message, posted.parts),
             id=posted.id or id,
             sender=posted.sender,
             recipient=posted.recipient or ("" if role == "user" else "user"),
             now=now if posted.created_at is None else posted.created_at,
         )
 
-    def message(self, raw: bytes, said: Said, *, id: str, sender: str, now: float) -> Draft:  # noqa: A002
-        """Give a draft of a message of the OpenAI wire, its verbatim form kept where the plain one would lose something."""
+    def message(
+        self,
+        raw: bytes,
+        said: Said,
+        *,
+        id: str,  # noqa: A002
+        sender: str,
+        now: float,
+        owner: str | None = None,
+    ) -> Draft:
+        """Give a draft of a message of the OpenAI wire, its own bytes kept where writing it anew would lose something.
+
+        It takes the tokens of what goes to the model now: the live message where that is the larger one. `owner` is
+        whose posts are written without a name.
+        """
         clean = self.clean_json(raw)
         if clean is not raw:
             said = read_message(clean)
-        draft = self.draft(said, id=id, sender=sender, recipient="", now=now, size=len(raw))
-        plain = not said.parts and said.name is None and _is_plain(clean)
-        return draft if plain else msgspec.structs.replace(draft, wire=bytes(clean))
+        plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(clean)
+        draft = self.draft(
+            said, id=id, sender=sender, recipient="", now=now, size=len(raw), wire=None if plain else bytes(clean)
+        )
+        if clean is raw:
+            return draft
+        return msgspec.structs.replace(draft, tokens=max(draft.tokens, weigh(decode(raw), self.count)))
 
     def draft(
         self,
@@ -88,20 +111,18 @@ class Writer(Struct, frozen=True):
         state: PostState = "complete",
         wire: bytes | None = None,
     ) -> Draft:
-        """Give a draft of what was said."""
+        """Give a draft of what was said. `size` in bytes, where the caller knows it."""
         check_text(said.message, "message")
-        size = size or len(said.message.encode()) + sum(len(part.content.encode()) for part in said.parts)
-        if size > self.max_post:
-            msg = f"a post of {size:,} bytes is over the limit of {self.max_post:,}; split it or raise server.max_post"
-            raise TooLarge(msg, where="message")
+        self._check_size(size or len(said.message.encode()) + sum(len(part.content.encode()) for part in said.parts))
         message = self.clean(said.message)
         parts = tuple(self._clean_part(part) for part in said.parts)
-        said = Said(said.role, said.name, message, parts)
-        tokens = self.tokens(message, parts)
-        small = compress(message, role=said.role) if _may_shrink(parts) else None
-        small_tokens = self.tokens(small, ()) if small else tokens
-        if small_tokens >= tokens:
-            small, small_tokens = None, tokens
+        wire = self.clean_json(wire) if wire else None
+        post = PathPost(
+            0, id, 0, said.role, sender, message, 0, None, 0, 0, now,
+            msgspec.json.encode(parts) if parts else None, wire, state,
+        )  # fmt: skip
+        tokens = self.tokens(post)
+        small, small_tokens = self._compressed(post, tokens, parts)
         return Draft(
             id=id,
             sender=sender,
@@ -110,19 +131,40 @@ class Writer(Struct, frozen=True):
             message=message,
             created_at=now,
             tokens=tokens,
-            digest=openai_messages.digest(said),
+            digest=openai_messages.digest(Said(said.role, said.name, message, parts)),
             parts=parts,
-            wire=self.clean_json(wire) if wire else None,
+            wire=wire,
             small=small,
             small_tokens=small_tokens,
-            key=key_text(sender, now, message) if message else "",
+            key="" if not message or unlearned(said.role, message) else key_text(sender, now, message),
             state=state,
         )
+
+    def tokens(self, post: PathPost) -> int:
+        """Tokens of a whole post as it goes on the wire, its speaker named."""
+        if post.wire is None and post.parts is None and post.state == "complete" and post.role in (ASSISTANT, SYSTEM):
+            return MESSAGE_OVERHEAD + self.count(post.message or "")
+        return weigh(decode(whole(post, None)), self.count)
+
+    def _compressed(self, post: PathPost, tokens: int, parts: Sequence[Part]) -> tuple[str | None, int]:
+        """Give the compressed form and what it takes; none where it would not be smaller, or lose a part."""
+        if any(part.type not in _COMPRESSIBLE or part.content not in ("", post.message) for part in parts):
+            return None, tokens
+        small = compress(post.message or "", role=post.role)
+        if small is None:
+            return None, tokens
+        small_tokens = weigh(decode(short(post, small, None)), self.count)
+        return (small, small_tokens) if small_tokens < tokens else (None, tokens)
+
+    def _check_size(self, size: int) -> None:
+        if size > self.max_post:
+            msg = f"a post of {size:,} bytes is over the limit of {self.max_post:,}; split it or raise server.max_post"
+            raise TooLarge(msg, where="message")
 
     def _clean_part(self, part: Part) -> Part:
         if self.redactor is None:
             return part
-        content = part.content if part.type in _MEDIA else self.clean(part.content)
+        content = part.content if part.type in _DATA else self.clean(part.content)
         extra = part.extra
         if extra is not None:
             raw = msgspec.json.encode(extra)
@@ -132,21 +174,10 @@ class Writer(Struct, frozen=True):
             return part
         return Part(part.type, content, extra, part.id)
 
-    def tokens(self, message: str, parts: Sequence[Part]) -> int:
-        """Tokens of a whole message: its text, its parts, its frame."""
-        total = MESSAGE_OVERHEAD + self.count(message)
-        for part in parts:
-            if part.type in _MEDIA:
-                total += IMAGE_TOKENS
-            elif part.type == CALL:
-                total += self.count(part.content) + _CALL_TOKENS
-            elif part.content != message:
-                total += self.count(part.content) + 1
-        return total
 
-
-def _may_shrink(parts: Sequence[Part]) -> bool:
-    return all(part.type in ("execution_result", "code_error", "execution_status", "text") for part in parts)
+def unlearned(role: str, message: str) -> bool:
+    """Say whether memory passes a post over: an answer that was itself recalled."""
+    return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
 
 
 def _is_plain(raw: bytes) -> bool:

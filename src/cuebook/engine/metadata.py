@@ -10,10 +10,11 @@ from cuebook.ports.store import Scene
 
 
 def metadata_of(
-    desk: Desk, scene: Scene, planned: Planned, cache: dict[str, Any], turn: int, mode: str | None
+    desk: Desk, scene: Scene, planned: Planned, *, cache: dict[str, Any], turn: int, mode: str | None
 ) -> dict[str, Any]:
     """A's `metadata` of a reply."""
-    profile = choose(desk.compaction, mode)
+    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
+    profile = choose(desk.compaction, mode or kept)
     retrieval = {
         "didRetrieve": bool(planned.hits),
         "reviewReason": "query",

@@ -1,6 +1,6 @@
-"""What a step will say to the model: from one scene, purely, the window, its manifest, and what is stored when it opens."""
+"""What a step will say to the model: from one scene, purely, the window, its manifest, and what opening stores."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,18 +8,32 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.assembly.budget import Allotment, Limits, allot
+from cuebook.assembly.forms import LEAST_TEXT, Placed, cut_down
 from cuebook.assembly.manifest import Remembered, dropped_ranges, remember
-from cuebook.assembly.partition import Partition, partition
-from cuebook.assembly.tokens import Counter
-from cuebook.assembly.window import ClientSystem, Sheet, Text, front_tokens, render, volatile_overhead
+from cuebook.assembly.partition import Partition, least, partition
+from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter, cut
+from cuebook.assembly.window import (
+    ClientSystem,
+    Sheet,
+    Text,
+    render,
+    volatile_overhead,
+    weigh_front,
+    weigh_text,
+    weigh_volatile,
+)
+from cuebook.engine.found import rank_found, shown_of
 from cuebook.errors import InvalidInput
-from cuebook.memory.recall import Candidate, Corpus, Query, excerpt, rank
+from cuebook.memory.recall import Query
 from cuebook.ports.store import Scene
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
-from cuebook.records.memory import NO_MODEL_LABEL, Found, Hit, Summary
+from cuebook.records.memory import Hit, Summary
 from cuebook.records.persona import Persona
-from cuebook.records.turn import Dropped, Manifest, Window
+from cuebook.records.turn import Dropped, Window
+
+#: Why posts of a path are not in its window.
+TOO_OLD = "older than what the budget holds"
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -33,11 +47,11 @@ class Wish(Struct, frozen=True, kw_only=True):
     recall_hits: int = 12
     token_budget: int | None = None
     client: tuple[ClientSystem, ...] = ()
-    live_client: tuple[ClientSystem, ...] = ()
+    live_client: tuple[ClientSystem, ...] = ()  # where secrets were replaced in `client`: the same as they came
     tools: str = ""
-    live: Mapping[int, bytes] = {}  # stored seq -> live message; drafts by their number below 0: -1 the first
-    live_drafts: Mapping[int, bytes] = {}  # number of a draft -> its live message
-    frozen: tuple[Text, ...] | None = None  # the volatile block of the round's first step
+    live: Mapping[int, bytes] = {}  # by seq: the live message of a stored post
+    live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
+    frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
     query_seq: int | None = None  # the open round's query; None = the newest user post
 
 
@@ -55,47 +69,69 @@ class Planned(Struct, frozen=True, kw_only=True):
 
 
 def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes) -> Planned:
-    """Decide a step's window. Raises InvalidInput when the budget cannot hold what must stand in it."""
-    path = _path(scene, wish.drafts)
-    query_seq = _query(path) if wish.query_seq is None else wish.query_seq
-    front = _front(wish.persona)
-    summary = _summary_text(scene.summary)
-    dropped: list[Dropped] = []
-    tools_tokens = count(wish.tools) if wish.tools else 0
-    summary, allotment = _fit_front(
-        front, wish, summary, limits=limits, count=count, tools_tokens=tools_tokens, dropped=dropped
+    """Decide a step's window. Raises InvalidInput, naming the least budget, when what must stand in it does not fit."""
+    path = path_of(scene, wish.drafts)
+    query = _query(path) if wish.query_seq is None else wish.query_seq
+    room = _Room(scene, wish, fence_of(key, wish.conversation, turn), limits, count)
+    fitted = _fit_front(room, least(path, query))
+    owner = scene.conversation.user if scene.conversation else wish.user
+    parted = _cut_down(
+        partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
     )
-    parted = partition(path, allotment.posts, limits, query=query_seq)
-    kept = {placed.post.seq for placed in parted.kept if placed.form == "full"}
-    hits, volatile = _volatile(scene, wish, kept, allotment, count=count, dropped=dropped)
-    conversation = wish.conversation
+    shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} | {query}
+    hits, volatile, no_room = _volatile(room, fitted.allotment.memory, shown) if query else ((), (), [])
     sheet = Sheet(
-        front=front,
-        client=wish.client,
-        summary=summary,
+        front=fitted.front,
+        client=fitted.client,
+        summary=fitted.summary,
         partition=parted,
-        volatile=volatile if query_seq else (),
-        fence=fence_of(key, conversation, turn),
-        query=query_seq,
+        volatile=volatile,
+        fence=room.fence,
+        query=query,
+        owner=owner,
         previous_query=scene.previous.query if scene.previous else 0,
-        user=wish.user,
+        frozen=wish.frozen is not None,
     )
-    left = _left_out(scene, parted)
-    window = render(sheet, [*left, *dropped], budget=allotment.budget, tools_tokens=tools_tokens, count=count)
-    version = scene.summary.version if scene.summary and summary else 0
+    dropped = [*_left_out(scene, parted), *fitted.dropped, *no_room]
+    window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
+    summary = scene.summary if fitted.summary else None
     return Planned(
         window=window,
-        messages=_live(sheet, wish, scene, window, count),
-        remembered=remember(window, sheet, summary_version=version, tools=wish.tools),
-        query_seq=query_seq,
+        messages=_live(sheet, wish, scene, window),
+        remembered=remember(window, sheet, summary_version=summary.version if summary else 0, tools=wish.tools),
+        query_seq=query,
         hits=hits,
-        allotment=allotment,
-        summary=scene.summary if summary else None,
+        allotment=fitted.allotment,
+        summary=summary,
         sheet=sheet,
     )
 
 
-def _path(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
+class _Room(Struct, frozen=True):
+    """What a window is fitted from."""
+
+    scene: Scene
+    wish: Wish
+    fence: str
+    limits: Limits
+    count: Counter
+
+
+class _Fitted(Struct, frozen=True, kw_only=True):
+    """What stands in front of the path, and what it leaves."""
+
+    front: tuple[Text, ...]
+    client: tuple[ClientSystem, ...]
+    summary: Text | None
+    tools: int
+    allotment: Allotment
+    dropped: tuple[Dropped, ...] = ()
+
+
+# ---- the path -------------------------------------------------------------------------------------------------------
+
+
+def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
     """Give the stored path with the new posts behind it, under the seqs they will get."""
     path = list(scene.path)
     last = scene.conversation.last_seq if scene.conversation else 0
@@ -131,6 +167,27 @@ def _query(path: Sequence[PathPost]) -> int:
     return next((post.seq for post in reversed(path) if post.role == "user"), 0)
 
 
+def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition:
+    kept = tuple(_cut_one(placed, owner, count) for placed in parted.kept)
+    return Partition(kept=kept, dropped=parted.dropped, tokens=sum(placed.tokens for placed in kept))
+
+
+def _cut_one(placed: Placed, owner: str | None, count: Counter) -> Placed:
+    return cut_down(placed, owner, count) if placed.form == "cut" else placed
+
+
+def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
+    """Give posts of the path that are neither in the window nor under the summary, oldest first."""
+    unread = [
+        Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
+        for each in scene.unread
+    ]
+    return sorted([*unread, *dropped_ranges(parted.dropped, TOO_OLD)], key=lambda each: each.first)
+
+
+# ---- the front ------------------------------------------------------------------------------------------------------
+
+
 def _front(persona: Persona) -> tuple[Text, ...]:
     if not persona.base_system_prompt:
         return ()
@@ -145,137 +202,103 @@ def _summary_text(summary: Summary | None) -> Text | None:
     return Text(kind="summary", source=f"summary:{summary.version}", text=text)
 
 
-def _fit_front(
-    front: tuple[Text, ...],
-    wish: Wish,
-    summary: Text | None,
-    *,
-    limits: Limits,
-    count: Counter,
-    tools_tokens: int,
-    dropped: list[Dropped],
-) -> tuple[Text | None, Allotment]:
-    """Divide the budget; a summary that would take more than half of it is left out, and still covers its posts."""
-    own = front_tokens(front, wish.client, None, count)
-    if summary is not None:
-        size = front_tokens(front, wish.client, summary, count)
-        try:
-            allotment = allot(limits, front=size, token_budget=wish.token_budget, tools=tools_tokens)
-            if size - own <= allotment.budget // 2:
-                return summary, allotment
-        except InvalidInput:
-            pass
-        dropped.append(
-            Dropped(kind="summary", source=summary.source, tokens=size - own, reason="the budget does not hold it")
-        )
-    return None, allot(limits, front=own, token_budget=wish.token_budget, tools=tools_tokens)
+def _fit_front(room: _Room, least: int) -> _Fitted:
+    """Divide the budget. A summary that would take more than half of it is left out, and still covers its posts."""
+    wish, count = room.wish, room.count
+    front, client = weigh_front(_front(wish.persona), wish.client, count)
+    if wish.live_client:  # what goes to the model now counts where it is the larger
+        live = weigh_front((), wish.live_client, count)[1]
+        sizes = [max(own.tokens, other.tokens) for own, other in zip(client, live, strict=True)]
+        client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
+    own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
+    tools = count(wish.tools) if wish.tools else 0
+    frozen = sum(text.tokens for text in weigh_volatile(wish.frozen or (), room.fence, count))
+
+    def allotted(size: int) -> Allotment:
+        return allot(room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=wish.token_budget)
+
+    summary = _summary_text(room.scene.summary)
+    if summary is None:
+        return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
+    summary = weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD)
+    try:
+        allotment = allotted(own + summary.tokens)
+        if summary.tokens <= allotment.budget // 2:
+            return _Fitted(front=front, client=client, summary=summary, tools=tools, allotment=allotment)
+    except InvalidInput:
+        pass
+    reason = "the budget does not hold it"
+    dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
+    return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own), dropped=dropped)
 
 
-def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
-    """Give posts of the path that are neither in the window nor under the summary, oldest first."""
-    reason = "older than what the budget holds"
-    unread = [
-        Dropped(kind="post", reason=reason, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
-        for each in scene.unread
-    ]
-    return [*unread, *dropped_ranges(parted.dropped, reason)]
+# ---- the volatile block ---------------------------------------------------------------------------------------------
 
 
-def _volatile(
-    scene: Scene, wish: Wish, kept: set[int], allotment: Allotment, *, count: Counter, dropped: list[Dropped]
-) -> tuple[tuple[Hit, ...], tuple[Text, ...]]:
-    """Say what is recalled beside the query: the best posts that the window does not hold, within their allotment."""
+def _volatile(room: _Room, tokens: int, shown: set[int]) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
+    """Say what is recalled beside the query: the best posts that the window does not show, within their allotment."""
+    scene, wish, count = room.scene, room.wish, room.count
     if wish.frozen is not None:
-        return (), wish.frozen
+        return _frozen(wish.frozen, room, tokens)
+    left = tokens - volatile_overhead(count)
     texts: list[Text] = []
-    room = allotment.memory - volatile_overhead(count)
-    if scene.summary and scene.summary.tainted and count(scene.summary.tainted) + 1 <= room // 2:
-        source = f"summary:{scene.summary.version}:tools"
-        texts.append(Text(kind="memory", source=source, text=scene.summary.tainted, role="user"))
-        room -= count(scene.summary.tainted) + 1
-    hits = rank_found(scene.found.found, wish.query, posts=scene.found.posts, frequencies=scene.found.frequencies,
-                      limit=wish.recall_hits, skip=kept) if wish.query else []  # fmt: skip
+    if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
+        source, told = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
+        texts.append(Text(kind="memory", source=source, text=told, role="user"))
+        left -= count(told) + 1
     used: list[Hit] = []
-    for hit in hits:
-        shown = _shown(hit, wish.query, room, count)
-        size = count(shown) + 1 if shown else 0
-        if not shown or size > room:
-            dropped.append(
-                Dropped(kind="memory", source=hit.memory_id, tokens=hit.tokens, reason="no room beside the query")
-            )
+    dropped: list[Dropped] = []
+    for hit in _hits(scene, wish, shown):
+        text = shown_of(hit, wish.query, left, count)
+        size = count(text) + 1
+        if not text or size > left:
+            dropped.append(_no_room(hit.memory_id, hit.tokens))
             continue
-        room -= size
-        texts.append(Text(kind="memory", source=hit.memory_id, text=shown, role="user"))
+        left -= size
+        texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))
         used.append(hit)
-    return tuple(used), tuple(texts)
+    weighed = weigh_volatile(texts, room.fence, count)
+    while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
+        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens))
+        used = [hit for hit in used if hit.memory_id != weighed[-1].source]
+        weighed = weigh_volatile(weighed[:-1], room.fence, count)
+    return tuple(used), weighed, dropped
 
 
-#: A recalled post longer than this is quoted by its best passage.
-_QUOTE_TOKENS = 160
+def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:
+    if wish.query is None:
+        return []
+    found = scene.found
+    return rank_found(
+        found.found, wish.query, posts=found.posts, frequencies=found.frequencies, limit=wish.recall_hits, skip=shown
+    )
 
 
-def _shown(hit: Hit, query: Query | None, room: int, count: Counter) -> str:
-    day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
-    most = min(room, _QUOTE_TOKENS)
-    text = hit.text
-    if hit.tokens > most and query is not None:
-        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
-    return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""
+def _frozen(
+    texts: tuple[Text, ...], room: _Room, tokens: int
+) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
+    """Give the block an earlier step chose: whole, or not at all where nothing holds it any more."""
+    weighed = weigh_volatile(texts, room.fence, room.count)
+    if sum(text.tokens for text in weighed) <= tokens:
+        return (), weighed, []
+    return (), (), [_no_room(text.source, text.tokens) for text in weighed]
 
 
-def rank_found(
-    found: Sequence[Found],
-    query: Query,
-    *,
-    posts: int,
-    frequencies: Mapping[str, int],
-    limit: int,
-    skip: Collection[int] = (),
-) -> list[Hit]:
-    """Order what full text search brought, best first, as hits of kind `post`."""
-    by_place = {(each.no << 32) | each.seq: each for each in found}
-    candidates = [
-        Candidate(
-            place,
-            each.sender,
-            each.created_at,
-            each.key,
-            (each.no << 32) | each.previous if each.previous else None,
-            each.no,
-        )
-        for place, each in by_place.items()
-    ]
-    hits: list[Hit] = []
-    for ranked in rank(query, candidates, Corpus(posts, frequencies), limit=limit + len(skip)):
-        each = by_place[ranked.seq]
-        if each.seq in skip or len(hits) >= limit or each.text.startswith(NO_MODEL_LABEL):
-            continue
-        hits.append(
-            Hit(
-                memory_id=f"post:{each.id}",
-                kind="post",
-                text=each.text,
-                score=round(ranked.score, 6),
-                scope="conversation",
-                sources=(each.id,),
-                tokens=each.tokens,
-                timestamp=each.created_at,
-                seq=each.seq,
-                speaker=each.sender,
-                why=ranked.why,
-            )
-        )
-    return hits
+def _no_room(source: str, tokens: int) -> Dropped:
+    return Dropped(kind="memory", source=source, tokens=tokens, reason="no room beside the query")
 
 
-def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window, count: Counter) -> tuple[bytes, ...]:
-    """Give the messages as they go to the model: the client's own bytes where secrets were replaced in what is stored."""
+# ---- as sent, and as told -------------------------------------------------------------------------------------------
+
+
+def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
+    """Give what goes to the model: the caller's own words where secrets are replaced in what is stored."""
     last = scene.conversation.last_seq if scene.conversation else 0
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
     if not live and not wish.live_client:
         return window.messages
     own = msgspec.structs.replace(sheet, live=live, client=wish.live_client or sheet.client)
-    return render(own, (), budget=window.budget, tools_tokens=0, count=count).messages
+    return render(own, (), budget=window.budget, tools_tokens=0).messages
 
 
 def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any]:
@@ -295,8 +318,3 @@ def dropped_to_wire(each: Dropped) -> dict[str, Any]:
     """Give a left-out thing as INTERFACE writes it."""
     place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
     return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}
-
-
-def replace_manifest(planned: Planned, ratio: float) -> Manifest:
-    """Give the manifest with what only the engine knows."""
-    return msgspec.structs.replace(planned.remembered.manifest, stable_prefix_ratio=ratio)

@@ -6,17 +6,20 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.assembly.window import ClientSystem
-from cuebook.engine.align import Continuation, continue_at, digest_list, same_conversation
+from cuebook.assembly.window import ClientSystem, client_system
+from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation
 from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.records import openai_messages
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
+from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import Said, read_message
 
 #: Answers looked for when a history comes without a conversation id, from the newest on.
 ANCHORS = 32
+#: Fields of a request beside its messages that a provider charges as input.
+_CHARGED = ("tools", "functions", "response_format")
 
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _raws = msgspec.json.Decoder(list[Raw])
@@ -34,12 +37,17 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Spoken(Struct, frozen=True):
-    """A message of a request: as it came, as we read it, and the digest of what of it would be stored."""
+    """A message of a request: as it came, its role, the digest of what would be stored, whether it holds secrets."""
 
     raw: bytes
-    said: Said
+    role: str
     digest: bytes
     secret: bool
+
+    @property
+    def said(self) -> Said:
+        """What it says."""
+        return read_message(self.raw)
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -55,6 +63,11 @@ class Request(Struct, frozen=True, kw_only=True):
     stream: bool
     tools: str
 
+    @property
+    def query(self) -> str:
+        """The newest user message's text."""
+        return next((each.said.message for each in reversed(self.history) if each.role == "user"), "")
+
 
 def read_request(desk: Desk, call: Call) -> Request:
     """Read a request. Raises InvalidInput naming the field; whatever is not ours to judge is left to the upstream."""
@@ -64,42 +77,39 @@ def read_request(desk: Desk, call: Call) -> Request:
     except KeyError:
         msg = "messages: missing; a chat completion needs a list of messages"
         raise InvalidInput(msg, where="messages") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"the request body is no JSON object with a list of messages ({error})"
         raise InvalidInput(msg, where="body") from None
     spoken = [_spoken(desk, bytes(raw), number) for number, raw in enumerate(raws)]
     if not spoken:
         msg = "messages: empty; send at least one message"
         raise InvalidInput(msg, where="messages")
-    lead = next((n for n, each in enumerate(spoken) if each.said.role != SYSTEM), len(spoken))
+    lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
     front = spoken[:lead]
-    clean = tuple(_system(each, desk.writer.clean_json(each.raw)) for each in front)
     metadata = _value(fields, "metadata")
-    named = metadata.get("conversation_id") if isinstance(metadata, dict) else None
+    named = _text(metadata.get("conversation_id")) if isinstance(metadata, dict) else ""
     return Request(
         fields=fields,
-        client=clean,
-        live_client=tuple(_system(each, each.raw) for each in front) if any(each.secret for each in front) else (),
+        client=tuple(client_system(desk.writer.clean_json(each.raw)) for each in front),
+        live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
         history=tuple(spoken[lead:]),
         model=_text(_value(fields, "model")),
-        conversation=call.conversation or (named if isinstance(named, str) and named else None),
+        conversation=call.conversation or named or None,
         user=call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None,
         stream=_value(fields, "stream") is True,
-        tools=bytes(fields["tools"]).decode() if "tools" in fields and _value(fields, "tools") else "",
+        tools="\n".join(bytes(fields[name]).decode() for name in _CHARGED if _value(fields, name)),
     )
 
 
 def _spoken(desk: Desk, raw: bytes, number: int) -> Spoken:
-    clean = desk.writer.clean_json(raw)
-    said = read_message(clean, index=number)
-    return Spoken(raw, said, openai_messages.digest(said), clean is not raw)
-
-
-def _system(spoken: Spoken, raw: bytes) -> ClientSystem:
-    said = read_message(raw)
-    role = _text(msgspec.json.decode(raw).get("role")) or SYSTEM
-    text = said.message or "\n".join(part.content for part in said.parts)
-    return ClientSystem(role=role, text=text, wire=raw)
+    """Read a message; one that came before, byte for byte, is known by its digest."""
+    name = digest_of(raw)
+    known = desk.heard.get(name)
+    if known is None:
+        clean = desk.writer.clean_json(raw)
+        said = read_message(clean, index=number)
+        known = desk.keep_heard(name, (said.role, openai_messages.digest(said), clean is not raw))
+    return Spoken(raw, *known)
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
@@ -124,35 +134,39 @@ class Place(Struct, frozen=True, kw_only=True):
     """Where a request's new messages go."""
 
     conversation: str
-    parent: int | None  # None: the head of a conversation, or its beginning
-    first_new: int
-    seqs: dict[int, int]
+    parent: int | None = None  # None: the head of a conversation, or its beginning
+    first_new: int = 0
+    seqs: Mapping[int, int] = {}  # message number -> the stored post that says the same
     side: bool = False  # continues no path: stored apart, teaches nothing
+    owner: str | None = None  # of the conversation, where it exists
 
 
 async def place_of(desk: Desk, scope: Scope, request: Request, *, server_history: bool) -> Place:
     """Find the stored path a resent history continues."""
     history = request.history
+    named = request.conversation
     if server_history:
-        return Place(conversation=request.conversation or desk.dice.new_id("conv"), parent=None, first_new=0, seqs={})
+        return Place(conversation=named or desk.dice.new_id("conv"), owner=request.user or scope.user)
     digests = [each.digest for each in history]
-    if request.conversation is not None:
-        found = await desk.store.align(scope, digests, conversation=request.conversation)
-        if not found or not found[0].conversation.last_seq:
-            return Place(conversation=request.conversation, parent=None, first_new=0, seqs={})
-        return _place(request.conversation, continue_at(found[0]))
-    anchors = digest_list(digests, [each.said.role for each in history], most=ANCHORS)
-    answers = [n for n, each in enumerate(history) if each.said.role == ASSISTANT]
-    found = await desk.store.align(scope, digests, conversation=None, anchors=anchors) if anchors else []
-    continuation = same_conversation(found, new_from=answers[0] + 1 if answers else 0)
-    if continuation is None:
-        return Place(conversation=desk.dice.new_id("conv"), parent=None, first_new=0, seqs={})
-    return _place(continuation.alignment.conversation.id, continuation)
+    answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
+    if named is not None:
+        found = await desk.store.align(scope, digests, conversation=named)
+        if found and found[0].conversation.last_seq:
+            return _place(continue_at(found[0], answers))
+        return Place(conversation=named, owner=request.user or scope.user)
+    sought = anchors(digests, answers, most=ANCHORS)
+    found = await desk.store.align(scope, digests, conversation=None, anchors=sought) if sought else []
+    if continuation := same_conversation(found, answers):
+        return _place(continuation)
+    return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user)
 
 
-def _place(conversation: str, continuation: Continuation | None) -> Place:
-    if continuation is None:
-        return Place(conversation=conversation, parent=0, first_new=0, seqs={}, side=True)
+def _place(continuation: Continuation) -> Place:
     return Place(
-        conversation=conversation, parent=continuation.parent, first_new=continuation.first_new, seqs=continuation.seqs
+        conversation=continuation.alignment.conversation.id,
+        parent=continuation.parent,
+        first_new=continuation.first_new,
+        seqs=continuation.seqs,
+        side=continuation.side,
+        owner=continuation.alignment.conversation.user,
     )

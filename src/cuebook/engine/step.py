@@ -1,33 +1,42 @@
 """An open step: it keeps what comes, renews its lease while it speaks, and closes exactly once however it ends."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from cuebook.engine.desk import Desk
-from cuebook.errors import BackendError, LeaseLost
+from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.ports.store import Closing, Lease
-from cuebook.records.conversation import ASSISTANT, Draft, Part
+from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.openai_messages import Said, read_message
 from cuebook.records.turn import TurnState, Usage
 
+T = TypeVar("T")
+
+
+class BrokenOffError(BackendError):
+    """An answer ended before it was whole."""
+
 
 class Step:
-    """A step between `open` and `close`. Leaving the context without `finish` closes it as failed or interrupted, with what had come."""
+    """A step between `open` and `close`.
 
-    def __init__(self, desk: Desk, lease: Lease, *, reply_id: str, speaker: str = ASSISTANT) -> None:
-        self._desk = desk
+    Leaving the context without `finish` closes it with what had come: as failed when an error ended it, as interrupted
+    when the caller went away or the answer broke off.
+    """
+
+    def __init__(self, desk: Desk, lease: Lease) -> None:
         self.lease = lease
-        self._reply_id = reply_id
-        self._speaker = speaker
         self.text: list[str] = []
-        self.parts: tuple[Part, ...] = ()
+        #: What has come so far, where that is more than text.
+        self.so_far: Callable[[], Said | None] | None = None
+        self._desk = desk
+        self._reply_id = desk.dice.new_id("post")
         self._beat: asyncio.Task[None] | None = None
         self._closed = False
-        self.lost: LeaseLost | None = None
-        self.on_lost: Callable[[], None] = lambda: None
+        self._lost: LeaseLost | None = None
 
     async def __aenter__(self) -> Self:
         self._beat = asyncio.create_task(self._renew())
@@ -36,104 +45,84 @@ class Step:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stop_beat()
         if self._closed:
             return
-        state: TurnState = "failed" if isinstance(error, Exception) else "interrupted"
-        closing = asyncio.ensure_future(self._close(state, error=_say(error)))
+        failed = isinstance(error, Exception) and not isinstance(error, BrokenOffError)
         with suppress(LeaseLost):
-            try:
-                await asyncio.shield(closing)
-            except asyncio.CancelledError:
-                await closing
-                raise
+            await to_the_end(self._close("failed" if failed else "interrupted", error=_say(error)))
 
     def hear(self, text: str) -> None:
-        """Take a piece of the answer."""
+        """Take a piece of the answer. Raises LeaseLost once another process has taken the turn over."""
+        self.check()
         self.text.append(text)
         self._desk.failpoint("stream.piece")
+
+    def check(self) -> None:
+        """Raise LeaseLost once another process has taken the turn over."""
+        if self._lost is not None:
+            raise self._lost
 
     async def finish(
         self,
         *,
         wire: bytes | None = None,
-        said: Said | None = None,
         usage: Usage | None = None,
         waiting: bool = False,
-        metadata: dict[str, Any] | None = None,
         state: TurnState = "finished",
         error: str = "",
-        silent: bool = False,
         others: tuple[bytes, ...] = (),
     ) -> int:
         """Store the whole answer; from here on it is durable. Answers with the reply's seq. Raises LeaseLost."""
-        await self._stop_beat()
         self._desk.failpoint("stream.ended")
-        return await self._close(
-            state, wire=wire, said=said, usage=usage, waiting=waiting, metadata=metadata, error=error, silent=silent,
-            others=others,
-        )  # fmt: skip
-
-    def draft(self, state: TurnState, *, wire: bytes | None = None, said: Said | None = None) -> Draft | None:
-        """Give the reply as it stands, None where nothing was said."""
-        said = said or Said(ASSISTANT, None, "".join(self.text), self.parts)
-        if not said.message and not said.parts:
-            return None
-        text = "".join(character for character in said.message if character != "\x00")
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        return self._desk.writer.draft(
-            Said(said.role, said.name, text, said.parts),
-            id=self._reply_id,
-            sender=self._speaker,
-            recipient="user",
-            now=self._desk.clock.now(),
-            state="complete" if state == "finished" else "interrupted",
-            wire=wire,
-            size=1,
-        )
+        closing = self._close(state, wire=wire, usage=usage, waiting=waiting, error=error, others=others)
+        return await to_the_end(closing)
 
     async def _close(
         self,
         state: TurnState,
         *,
         wire: bytes | None = None,
-        said: Said | None = None,
         usage: Usage | None = None,
         waiting: bool = False,
-        metadata: dict[str, Any] | None = None,
         error: str = "",
-        silent: bool = False,
         others: tuple[bytes, ...] = (),
     ) -> int:
         self._closed = True
-        reply = self.draft(state, wire=wire, said=said)
-        if silent and reply is not None:
-            reply = _unsearchable(reply)
+        await self._stop_beat()
         closing = Closing(
             state=state,
             now=self._desk.clock.now(),
-            reply=reply,
+            reply=self._whole(wire, self._reply_id) if wire else self._partial(state),
             waiting=waiting,
             usage=usage,
-            error=error,
-            metadata=metadata or {},
-            others=tuple(self._other(each, number) for number, each in enumerate(others, 1)),
+            error=self._desk.writer.clean(error),
+            others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
         )
         seq = await self._desk.store.close(self.lease, closing)
         self._desk.stirred()
         return seq
 
-    def _other(self, wire: bytes, number: int) -> Draft:
-        """Give a further choice the model gave (`n`): kept beside the reply, found by nothing until a client goes on with it."""
-        said = read_message(wire)
+    def _whole(self, wire: bytes, id_: str) -> Draft:
+        """Give a whole message as it came, the reply or a further choice (`n`)."""
+        return self._draft(read_message(wire), id_, "finished", wire)
+
+    def _partial(self, state: TurnState) -> Draft | None:
+        """Give what has come so far, None where nothing has."""
+        said = self.so_far() if self.so_far else None
+        said = said or Said(ASSISTANT, None, "".join(self.text))
+        return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
+
+    def _draft(self, said: Said, id_: str, state: TurnState, wire: bytes | None) -> Draft:
+        text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         return self._desk.writer.draft(
-            said,
-            id=f"{self._reply_id}-{number + 1}",
-            sender=self._speaker,
+            Said(said.role, said.name, text, said.parts),
+            id=id_,
+            sender=ASSISTANT,
             recipient="user",
             now=self._desk.clock.now(),
+            state="complete" if state == "finished" else "interrupted",
             wire=wire,
-            size=1,
+            size=1,  # what a model said is kept, however long
         )
 
     async def _renew(self) -> None:
@@ -141,27 +130,31 @@ class Step:
         while True:
             await asyncio.sleep(min(desk.checkpoint_s, desk.lease_s / 3))
             try:
-                await desk.store.checkpoint(
-                    self.lease, self.draft("interrupted"), now=desk.clock.now(), lease_s=desk.lease_s
-                )
+                partial = self._partial("interrupted")
+                await desk.store.checkpoint(self.lease, partial, now=desk.clock.now(), lease_s=desk.lease_s)
             except LeaseLost as lost:
-                self.lost = lost
-                self.on_lost()
+                self._lost = lost
                 return
-            except BackendError:
+            except (BackendError, InvalidInput):
                 continue  # the next beat tries again; the lease outlasts several
 
     async def _stop_beat(self) -> None:
         if self._beat is not None:
             self._beat.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._beat
+            await asyncio.wait((self._beat,))
             self._beat = None
 
 
-def _unsearchable(reply: Draft) -> Draft:
-    fields = {name: getattr(reply, name) for name in reply.__struct_fields__}
-    return Draft(**(fields | {"key": ""}))
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what must not be left half done, also when the caller goes away meanwhile; then let it go."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # told to nobody: who asked has gone
+        raise
 
 
 def _say(error: BaseException | None) -> str:

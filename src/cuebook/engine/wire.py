@@ -1,4 +1,4 @@
-"""How a streamed answer of the OpenAI wire is read while it is relayed: bytes go on as they came, a copy becomes a message."""
+"""How an answer of the OpenAI wire is read while it is relayed: bytes go on as they came, a copy becomes a message."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,62 +16,91 @@ LONGEST_LINE = 4 * 1024 * 1024
 _decode = msgspec.json.Decoder().decode
 
 
-class Heard(Struct):
-    """What a stream has said so far."""
-
-    messages: dict[int, dict[str, Any]]
-    finish: dict[int, str]
-    usage: Usage | None = None
-    done: bool = False
-
-    def text(self, choice: int = 0) -> str:
-        """Give the text of a choice so far."""
-        content = self.messages.get(choice, {}).get("content")
-        return content if isinstance(content, str) else ""
-
-
 class Lines:
     """Cuts a byte stream into lines without changing a byte."""
 
     def __init__(self) -> None:
-        self._tail = b""
+        self._pieces: list[bytes] = []
+        self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Give the lines that are complete, each with its end."""
-        lines = (self._tail + data).splitlines(keepends=True)
-        self._tail = b""
-        if lines and not lines[-1].endswith(b"\n"):
-            last = lines.pop()
-            if len(last) > LONGEST_LINE:
-                lines.append(last)
-            else:
-                self._tail = last
-        yield from lines
+        if self._pieces and self._pieces[-1].endswith(b"\r"):
+            data = self.rest() + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a "\r" at the end may be half a line end
+        if end:
+            yield from (b"".join(self._pieces) + data[:end]).splitlines(keepends=True)
+            self._pieces, self._size, data = [], 0, data[end:]
+        if data:
+            self._pieces.append(data)
+            self._size += len(data)
+        if self._size > LONGEST_LINE:
+            yield self.rest()
 
     def rest(self) -> bytes:
-        """Say what came behind the last line end."""
-        tail, self._tail = self._tail, b""
-        return tail
+        """Give what came behind the last line end."""
+        rest = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return rest
 
 
-def hear(heard: Heard, line: bytes) -> None:
-    """Take in one line of a server-sent-event stream; what is no event of this wire is passed over."""
+class Text:
+    """A text that grows by pieces, joined when it is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self._pieces = [text]
+
+    def add(self, text: str) -> None:
+        """Add a piece."""
+        self._pieces.append(text)
+
+    def __str__(self) -> str:
+        self._pieces = ["".join(self._pieces)]
+        return self._pieces[0]
+
+
+class Heard(Struct):
+    """What an answer has said so far, by choice; grown in place."""
+
+    messages: dict[int, dict[str, Any]] = {}
+    finish: dict[int, str] = {}
+    usage: Usage | None = None
+    error: str = ""
+    done: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether every choice was said to its end."""
+        return bool(self.messages) and all(self.finish.get(choice) for choice in self.messages)
+
+
+def hear(heard: Heard, line: bytes) -> str:
+    """Take in a line of a server-sent-event stream; answers with what it adds to the first choice's text.
+
+    What is no event of this wire is passed over.
+    """
     if not line.startswith(b"data:"):
-        return
+        return ""
     body = line[5:].strip()
     if body == b"[DONE]":
         heard.done = True
-        return
+        return ""
     try:
         event = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return
-    if isinstance(event, dict):
-        take(heard, event, "delta")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return take(heard, event, "delta")
 
 
-def take(heard: Heard, event: dict[str, Any], field: str) -> None:
-    """Take in a chunk (`delta`) or a whole answer (`message`)."""
+def take(heard: Heard, event: object, field: str) -> str:
+    """Take in a chunk (`delta`) or a whole answer (`message`); answers with what it adds to the first choice's text."""
+    if not isinstance(event, dict):
+        return ""
+    if event.get("error"):
+        heard.error = _reason(event["error"])
+    if isinstance(event.get("usage"), dict):
+        heard.usage = read_usage(event["usage"])
+    added = ""
     choices = event.get("choices")
     for number, choice in enumerate(choices if isinstance(choices, list) else ()):
         if not isinstance(choice, dict):
@@ -80,43 +109,54 @@ def take(heard: Heard, event: dict[str, Any], field: str) -> None:
         index = index if isinstance(index, int) else number
         said = choice.get(field)
         if isinstance(said, dict):
-            heard.messages[index] = merge(heard.messages.get(index, {}), said)
+            _merge(heard.messages.setdefault(index, {}), said)
+            content = said.get("content")
+            added += content if index == 0 and isinstance(content, str) else ""
         if isinstance(choice.get("finish_reason"), str):
             heard.finish[index] = choice["finish_reason"]
-    if isinstance(event.get("usage"), dict):
-        heard.usage = read_usage(event["usage"])
+    return added
 
 
-def merge(held: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
-    """Give a message with a delta added: text grows, lists merge by index, what comes whole replaces."""
-    merged = dict(held)
+def _reason(error: object) -> str:
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) and message else "it reports an error"
+
+
+def _merge(held: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add a delta to a message: text grows, lists merge by index, what comes whole replaces."""
     for name, value in delta.items():
-        old = merged.get(name)
-        if isinstance(value, str) and isinstance(old, str) and name not in _WHOLE:
-            merged[name] = old + value
-        elif isinstance(value, dict) and isinstance(old, dict):
-            merged[name] = merge(old, value)
-        elif isinstance(value, list) and isinstance(old, list):
-            merged[name] = _merge_lists(old, value)
+        old = held.get(name)
+        if isinstance(value, str) and name not in _WHOLE:
+            if isinstance(old, Text):
+                old.add(value)
+            elif value or old is None:
+                held[name] = Text(value)
+        elif isinstance(value, dict):
+            if not isinstance(old, dict):
+                held[name] = old = {}
+            _merge(old, value)
         elif isinstance(value, list):
-            merged[name] = _merge_lists([], value)
-        elif (value is not None and value != "") or name not in merged:
-            merged[name] = value
-    return merged
+            if not isinstance(old, list):
+                held[name] = old = []
+            _merge_list(old, value)
+        elif (value is not None and value != "") or name not in held:
+            held[name] = value
 
 
-def _merge_lists(held: list[Any], delta: list[Any]) -> list[Any]:
-    merged = list(held)
-    places = {item.get("index"): place for place, item in enumerate(merged) if isinstance(item, dict)}
+def _merge_list(held: list[Any], delta: list[Any]) -> None:
+    places = {item["index"]: item for item in held if isinstance(item, dict) and isinstance(item.get("index"), int)}
     for item in delta:
-        index = item.get("index") if isinstance(item, dict) else None
-        if index is not None and index in places:
-            merged[places[index]] = merge(merged[places[index]], item)
-        else:
-            if index is not None:
-                places[index] = len(merged)
-            merged.append(item)
-    return merged
+        if not isinstance(item, dict):
+            held.append(item)
+            continue
+        index = item.get("index")
+        place = places.get(index) if isinstance(index, int) else None
+        if place is None:
+            place = {}
+            held.append(place)
+            if isinstance(index, int):
+                places[index] = place
+        _merge(place, item)
 
 
 def message_of(heard: Heard, choice: int = 0) -> bytes | None:
@@ -131,7 +171,7 @@ def message_of(heard: Heard, choice: int = 0) -> bytes | None:
             {name: value for name, value in call.items() if name != "index"} if isinstance(call, dict) else call
             for call in calls
         ]
-    return msgspec.json.encode(message)
+    return msgspec.json.encode(message, enc_hook=str)
 
 
 def read_usage(usage: dict[str, Any]) -> Usage:

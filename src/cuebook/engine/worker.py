@@ -3,21 +3,29 @@
 import asyncio
 import contextlib
 import logging
-import time
+from typing import NamedTuple
 
 from cuebook.assembly.budget import allot
-from cuebook.engine.compact import compact_once
+from cuebook.engine.compact import FAILURES, Outcome, compact_once
 from cuebook.engine.desk import Desk
 from cuebook.errors import CuebookError
 from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.memory.rolling import backoff_s, least_backlog
 from cuebook.memory.rolling import due as due_for
 from cuebook.ports.store import Due
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.worker")
 
-#: Conversations looked at in one round of work.
+#: Conversations read at once of those that may be due.
 BATCH = 100
+
+
+class Place(NamedTuple):
+    """A conversation."""
+
+    tenant: str
+    conversation: str
 
 
 class Worker:
@@ -27,6 +35,7 @@ class Worker:
         self._desk = desk
         self._interval = interval_s
         self._stirred = asyncio.Event()
+        self._working = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         desk.stirred = self._stirred.set
 
@@ -45,40 +54,84 @@ class Worker:
 
     async def _run(self) -> None:
         while True:
+            self._stirred.clear()
             try:
-                while await self.work(hurry=False):
-                    await asyncio.sleep(0)
+                await self._until_idle()
             except Exception:  # the outermost loop of the work behind: it records and goes on
                 log.exception("work behind failed; it is found again")
-            self._stirred.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stirred.wait(), self._interval)
 
+    async def _until_idle(self) -> None:
+        done = 1
+        while done:
+            done = await self.work(hurry=False)
+
     async def work(self, *, hurry: bool, conversation: str | None = None) -> int:
         """Do what is due, one pass a conversation; answers with how much was done. `hurry` ignores cool-downs."""
-        done = await self._desk.store.expire(now=self._desk.clock.now())
-        for due in await self._desk.store.due(limit=BATCH):
-            if conversation is not None and due.conversation != conversation:
-                continue
-            profile = self.profile_if_due(due, hurry=hurry)
-            if profile is None:
-                continue
-            try:
-                done += await compact_once(self._desk, Scope(due.tenant), due.conversation, profile)
-            except CuebookError as error:
-                log.warning("compaction of %s: %s", due.conversation, error)
+        async with self._working:
+            done = await self._desk.store.expire(now=self._desk.clock.now())
+            for due, profile in await self._due(hurry=hurry, conversation=conversation):
+                done += await self._pass(due, profile) == "stored"
         return done
+
+    async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
+        """Work until nothing is due, or the time is over; answers with what is still due by kind, empty when settled.
+
+        A pass that fails is tried again at once, by rules in the end; one that has nothing to win is left alone.
+        """
+        tries: dict[Place, int] = {}
+        refused: set[Place] = set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self._working:
+                await self._desk.store.expire(now=self._desk.clock.now())
+                while dues := [
+                    each
+                    for each in await self._due(hurry=True, conversation=conversation)
+                    if place_of(each[0]) not in refused and tries.get(place_of(each[0]), 0) <= FAILURES
+                ]:
+                    for due, profile in dues:
+                        outcome = await self._pass(due, profile)
+                        place = place_of(due)
+                        tries[place] = 0 if outcome == "stored" else tries.get(place, 0) + 1
+                        refused |= {place} if outcome == "refused" else set()
+        found = await self._due(hurry=True, conversation=conversation)
+        left = [due for due, _ in found if place_of(due) not in refused]
+        return {"compaction": len(left)} if left else {}
+
+    async def _pass(self, due: Due, profile: CompactionProfile) -> Outcome:
+        """Do one pass. Whatever it fails with puts this conversation off, and no other."""
+        desk, scope = self._desk, Scope(due.tenant)
+        try:
+            return await compact_once(desk, scope, due.conversation, profile)
+        except CuebookError as error:
+            log.warning("compaction of %s: %s", due.conversation, error)
+        except Exception:
+            log.exception("compaction of %s failed; it is tried again later", due.conversation)
+        until = desk.clock.now() + backoff_s(due.failures, profile.cooldown_ms)
+        await desk.store.postpone(scope, due.conversation, until=until, failed=True, mark=due.mark)
+        return "failed"
+
+    async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[Due, CompactionProfile]]:
+        """Find what is due now, the largest backlog first."""
+        least = least_backlog(self._desk.compaction)
+        found: list[tuple[Due, CompactionProfile]] = []
+        last: Due | None = None
+        while page := await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation):
+            last = page[-1]
+            profiles = ((due, self.profile_if_due(due, hurry=hurry)) for due in page)
+            found += [(due, profile) for due, profile in profiles if profile is not None]
+        return found
 
     def profile_if_due(self, due: Due, *, hurry: bool) -> CompactionProfile | None:
         """Give the profile of a conversation whose pass is due now."""
         desk = self._desk
         profile = choose(desk.compaction, due.mode or None)
-        room = allot(desk.limits, front=0).posts
         verdict = due_for(
             profile,
             backlog=due.backlog,
             backlog_tokens=due.backlog_tokens,
-            room=room,
+            room=allot(desk.limits, front=0).posts,
             trigger_ratio=desk.limits.trigger_ratio,
             now=desk.clock.now(),
             last_at=due.last_at,
@@ -87,20 +140,7 @@ class Worker:
         )
         return profile if verdict.reason == "due" else None
 
-    async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
-        """Work until nothing is due, or the time is over; answers with what is still due by kind, empty when settled."""
-        until = time.monotonic() + timeout_s
-        while True:
-            done = await self.work(hurry=True, conversation=conversation)
-            if not done:
-                return await self._left(conversation)
-            if time.monotonic() >= until:
-                return await self._left(conversation)
 
-    async def _left(self, conversation: str | None) -> dict[str, int]:
-        dues = [
-            due
-            for due in await self._desk.store.due(limit=BATCH)
-            if (conversation is None or due.conversation == conversation) and self.profile_if_due(due, hurry=True)
-        ]
-        return {"compaction": len(dues)} if dues else {}
+def place_of(due: Due) -> Place:
+    """Give the conversation that is due."""
+    return Place(due.tenant, due.conversation)

@@ -18,7 +18,9 @@ class CompactionProfile(Struct, frozen=True, kw_only=True):
     least: int = 12
     most: int = 48
     max_summary_tokens: int = 900
-    trigger: Literal["posts", "budget"] = "posts"  # posts: as soon as enough lie behind the tail; budget: when the window fills
+    trigger: Literal["posts", "budget"] = (
+        "posts"  # posts: as soon as enough lie behind the tail; budget: when the window fills
+    )
     prompt_key: str = "memory_compactor_v2_json"
     model_id: str = "openai/gpt-4o-mini"
 
@@ -87,7 +89,10 @@ def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
     default = section.get("defaultProfile", "standard")
     by_mode = section.get("defaultProfileByMode", {})
     _expect(isinstance(by_mode, Mapping), file, "memoryCompaction.defaultProfileByMode", "an object")
-    for place, name in [("defaultProfile", default), *((f"defaultProfileByMode.{mode}", name) for mode, name in by_mode.items())]:
+    for place, name in [
+        ("defaultProfile", default),
+        *((f"defaultProfileByMode.{mode}", name) for mode, name in by_mode.items()),
+    ]:
         known = isinstance(name, str) and name in profiles
         _expect(known, file, f"memoryCompaction.{place}", f"one of {', '.join(sorted(profiles))}, not {name!r}")
     return Compaction(profiles=profiles, default=default, by_mode=dict(by_mode))
@@ -96,14 +101,15 @@ def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
 def _read_profile(name: str, body: object, base: CompactionProfile, file: str) -> CompactionProfile:
     place = f"memoryCompaction.profiles.{name}"
     if not isinstance(body, Mapping):
-        _expect(False, file, place, "an object")
-        raise AssertionError
+        raise _wrong(file, place, "an object")
     values: dict[str, Any] = {each: getattr(base, each) for each in CompactionProfile.__struct_fields__}
     for key, value in body.items():
         if key in _FIELDS:
             target, kind = _FIELDS[key]
             fits = type(value) is kind and not (isinstance(value, int) and value < 0)
-            _expect(fits, file, f"{place}.{key}", {bool: "true or false", int: "a whole number >= 0", str: "a string"}[kind])
+            _expect(
+                fits, file, f"{place}.{key}", {bool: "true or false", int: "a whole number >= 0", str: "a string"}[kind]
+            )
             values[target] = value
     values["id"] = name
     _expect(values["trigger"] in ("posts", "budget"), file, f"{place}.trigger", '"posts" or "budget"')
@@ -112,7 +118,7 @@ def _read_profile(name: str, body: object, base: CompactionProfile, file: str) -
 
 
 def override(compaction: Compaction, environment: Mapping[str, str]) -> Compaction:
-    """Apply MEMORY_COMPACTION_* to every profile (R8); ENABLED=false switches all off, true none on that is named `off`."""
+    """Apply MEMORY_COMPACTION_* to every profile (R8). ENABLED=false switches all off; true leaves off what is off."""
     values: dict[str, Any] = {}
     for name, text in environment.items():
         key = _ENVIRONMENT.get(name)
@@ -140,7 +146,10 @@ def _parse(name: str, text: str, kind: type) -> Any:
     raise InvalidInput(msg, where=name)
 
 
-def _expect(fits: bool, file: str, place: str, wanted: str) -> None:  # noqa: FBT001
+def _expect(fits: bool, file: str, place: str, wanted: str) -> None:  # noqa: FBT001  # an assertion
     if not fits:
-        msg = f"{file}: {place}: expected {wanted}"
-        raise InvalidInput(msg, where=place)
+        raise _wrong(file, place, wanted)
+
+
+def _wrong(file: str, place: str, wanted: str) -> InvalidInput:
+    return InvalidInput(f"{file}: {place}: expected {wanted}", where=place)

@@ -1,7 +1,8 @@
 """What keeps everything: one coarse method for each thing a turn, a door or the work behind needs.
 
-Every method takes the Scope of who asks; another scope's object is NotFound. Writes are durable when they return. A method that writes
-what was decided on an earlier read compares and sets: it raises Conflict (or LeaseLost) when the state has moved on, and changes nothing.
+Every method takes the Scope of who asks; another scope's object is NotFound. Writes are durable when they return. A
+method that writes what was decided on an earlier read compares and sets: it raises Conflict (or LeaseLost) when the
+state has moved on, and changes nothing.
 """
 
 from collections.abc import Sequence
@@ -9,13 +10,32 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from cuebook.records.conversation import Conversation, Draft, Post, RoundState
-from cuebook.records.conversation import PathPost as PathPost
-from cuebook.records.conversation import Stretch as Stretch
-from cuebook.records.memory import Found as Found
-from cuebook.records.memory import Item, Scope, Summary
-from cuebook.records.memory import SearchResult as SearchResult
+from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
+from cuebook.records.memory import Found, Item, Scope, SearchResult, Summary
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
+
+__all__ = [
+    "Alignment",
+    "Answered",
+    "Appended",
+    "Batch",
+    "Closing",
+    "Compacted",
+    "CompactionInput",
+    "Due",
+    "Found",
+    "Lease",
+    "Look",
+    "Opening",
+    "Page",
+    "PathPost",
+    "Scene",
+    "SearchLook",
+    "SearchResult",
+    "Spot",
+    "Store",
+    "Stretch",
+]
 
 
 class SearchLook(Struct, frozen=True, kw_only=True):
@@ -26,14 +46,16 @@ class SearchLook(Struct, frozen=True, kw_only=True):
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """What a turn wants to read. Caps bound what is read of the path: all newer posts full, then compressed forms."""
+    """What a turn wants to read. Caps bound what is read of the path: newer posts in full, then compressed forms."""
 
     conversation: str
     parent: int | None = None  # continue after this post; None = the head
     full_tokens: int = 0
     small_tokens: int = 0
+    post_tokens: int = 0  # a larger post counts as this much of `full_tokens`: no window shows more of it; 0 = as it is
     search: SearchLook | None = None
     use_summary: bool = True
+    summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
 
 
 class Scene(Struct, frozen=True, kw_only=True):
@@ -118,13 +140,25 @@ class Closing(Struct, frozen=True, kw_only=True):
     others: tuple[Draft, ...] = ()  # further choices: siblings of the reply
 
 
+class Spot(Struct, frozen=True, array_like=True):
+    """Where a post stands in its tree: the post it follows, its number on its path from 1, the first of its run."""
+
+    parent: int
+    depth: int
+    run: int
+
+
 class Alignment(Struct, frozen=True):
-    """Where a resent history lies in a stored tree: message number -> seqs, with each seq's parent."""
+    """Where a resent history lies in a stored tree: by message number the seqs of the posts that say the same.
+
+    `posts` places each of them and the head; `runs` says of the first post of each run on their ways to the root which
+    post the run follows, and the first of that post's run: (0, 0) at a root.
+    """
 
     conversation: Conversation
     places: tuple[tuple[int, ...], ...]
-    parents: dict[int, int]
-    leaves: frozenset[int] = frozenset()
+    posts: dict[int, Spot]
+    runs: dict[int, tuple[int, int]]
 
 
 class CompactionInput(Struct, frozen=True, kw_only=True):
@@ -154,7 +188,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
 
 
 class Due(Struct, frozen=True):
-    """A conversation with work behind."""
+    """A conversation with posts behind no summary."""
 
     tenant: str
     conversation: str
@@ -166,6 +200,7 @@ class Due(Struct, frozen=True):
     failures: int
     updated_at: float
     mode: str = ""
+    no: int = 0  # the store's own number
 
 
 class Answered(Struct, frozen=True):
@@ -219,7 +254,9 @@ class Store(Protocol):
 
     # the work behind
     async def expire(self, *, now: float, limit: int = 100) -> int: ...
-    async def due(self, *, limit: int = 100) -> list[Due]: ...
+    async def due(
+        self, *, limit: int = 100, least: int = 1, after: Due | None = None, conversation: str | None = None
+    ) -> list[Due]: ...
     async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None: ...
     async def save_summary(self, scope: Scope, compacted: Compacted) -> bool: ...
     async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None: ...

@@ -63,7 +63,7 @@ class Anchor(Struct, frozen=True):
     After message number `after` (0 = the first) of the rendered messages.
     """
 
-    name: Literal["system", "summary", "previous", "last"]
+    name: Literal["system", "summary", "previous", "last", "step"]
     after: int
 
 
@@ -100,6 +100,15 @@ class ManifestText(Struct, frozen=True, array_like=True):
     digest: str
 
 
+class Cut(Struct, frozen=True, array_like=True):
+    """How a post was cut: so many characters of its text's front, a marker, so many of its end; what that weighs."""
+
+    tokens: int
+    head: int
+    marker: str
+    tail: int
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Enough to render a window again: O(what changed), not O(window).
 
@@ -118,7 +127,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     anchors: tuple[Anchor, ...]
     digest: str
     stable_prefix_ratio: float = 1.0
-    cut: dict[int, int] = field(default_factory=dict)  # seq -> tokens a cut post was cut to
+    cut: dict[int, Cut] = field(default_factory=dict)  # by seq
     tools_digest: str = ""
     tools_tokens: int = 0
     summary_version: int = 0

@@ -195,6 +195,15 @@ class SummaryContract:
         assert (found.tainted, found.profile, found.made_by) == (made.tainted, made.profile, made.made_by)
         assert (found.path_digest, found.tokens, found.upto_at) == (made.path_digest, made.tokens, made.upto_at)
 
+    async def test_a_scene_before_the_head_stands_on_the_summary_of_its_own_path(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcdef"))
+        assert await store.save_summary(OWNER, result(0, 2))
+        assert await store.save_summary(OWNER, result(1, 5))
+        for parent, mark in ((6, 5), (4, 2), (1, 0)):
+            scene = await store.scene(OWNER, Look(conversation="c", parent=parent, full_tokens=99))
+            assert (scene.summary.upto_seq if scene.summary else 0) == mark
+            assert [post.seq for post in scene.path] == list(range(mark + 1, parent + 1))
+
     async def test_a_scene_can_leave_the_summary_out(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         assert await store.save_summary(OWNER, result(0, 3))
@@ -262,6 +271,18 @@ class DueContract:
         assert await store.save_summary(OWNER, result(0, 4))
         assert [due.conversation for due in await store.due()] == ["small"]
         assert len(await store.due(limit=1)) == 1
+        assert await store.due(conversation="c") == []
+
+    async def test_what_is_due_is_read_page_by_page_from_so_many_posts_on(self, store: Store) -> None:
+        for number, name in enumerate("abcde"):
+            await say(store, name, *drafts(*"wxyz"[: 1 + number % 3]))
+        read, last = [], None
+        while page := await store.due(limit=2, least=2, after=last):
+            read += [(due.conversation, due.backlog) for due in page]
+            last = page[-1]
+        assert sorted(read) == [("b", 2), ("c", 3), ("e", 2)]
+        assert [backlog for _, backlog in read] == [3, 2, 2]
+        assert [due.conversation for due in await store.due(conversation="a")] == ["a"]
 
     async def test_an_open_round_is_not_due(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))

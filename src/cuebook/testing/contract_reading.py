@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.ports.store import Batch, Look, Scene, SearchLook, Store
+from cuebook.ports.store import Batch, Look, Scene, SearchLook, Spot, Store
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope, SearchResult
 from cuebook.testing.compare import State, state_of
@@ -111,8 +111,8 @@ class AlignContract:
         asked = [post.digest for post in (*said, draft("new", "never said"))]
         (found,) = await store.align(OWNER, asked, conversation="c")
         assert found.places == ((1,), (2, 4), (3,), ())
-        assert found.parents == {1: 0, 2: 1, 3: 2, 4: 3}
-        assert found.leaves == frozenset({4})
+        assert found.posts == {1: Spot(0, 1, 1), 2: Spot(1, 2, 1), 3: Spot(2, 3, 1), 4: Spot(3, 4, 1)}
+        assert found.runs == {1: (0, 0)}
         assert found.conversation.id == "c"
         assert await store.align(OWNER, asked, conversation="unknown") == []
 
@@ -125,7 +125,7 @@ class AlignContract:
         assert [each.conversation.id for each in found] == ["new", "old"], "hers alone, the newest first"
         assert [each.places for each in found] == [((1,), ()), ((1,), (2,))]
         found = await store.align(ann, [hello, old], conversation=None, anchors=[old, hello])
-        assert [each.conversation.id for each in found] == ["old"], "the first anchor that is found decides"
+        assert [each.conversation.id for each in found] == ["old", "new"], "who holds most of the anchors comes first"
         assert await store.align(ann, [hello], conversation=None, anchors=[bytes(16)]) == []
 
     async def test_what_many_others_said_too_hides_nobodys_history(self, store: Store) -> None:

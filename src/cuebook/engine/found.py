@@ -1,0 +1,67 @@
+"""What full text found, as hits: ordered by the query, and shown in a line each."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+
+from cuebook.assembly.tokens import Counter
+from cuebook.engine.drafts import unlearned
+from cuebook.memory.recall import Candidate, Corpus, Query, excerpt, rank
+from cuebook.records.memory import Found, Hit
+
+#: A recalled post longer than this many tokens is quoted by its best passage.
+QUOTE = 160
+
+
+def rank_found(
+    found: Sequence[Found],
+    query: Query,
+    *,
+    posts: int,
+    frequencies: Mapping[str, int],
+    limit: int,
+    skip: Collection[int] = (),
+) -> list[Hit]:
+    """Order what full text search brought, best first, as hits of kind `post`."""
+    by_place = {(each.no << 32) | each.seq: each for each in found}
+    candidates = [
+        Candidate(
+            place,
+            each.sender,
+            each.created_at,
+            each.key,
+            (each.no << 32) | each.previous if each.previous else None,
+            each.no,
+        )
+        for place, each in by_place.items()
+    ]
+    hits: list[Hit] = []
+    for ranked in rank(query, candidates, Corpus(posts, frequencies), limit=limit + len(skip)):
+        each = by_place[ranked.seq]
+        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
+            continue
+        hits.append(
+            Hit(
+                memory_id=f"post:{each.id}",
+                kind="post",
+                text=each.text,
+                score=round(ranked.score, 6),
+                scope="conversation",
+                sources=(each.id,),
+                tokens=each.tokens,
+                timestamp=each.created_at,
+                seq=each.seq,
+                speaker=each.sender,
+                why=ranked.why,
+            )
+        )
+    return hits
+
+
+def shown_of(hit: Hit, query: Query | None, room: int, count: Counter) -> str:
+    """Give a hit's line in the volatile block: day, speaker, and the text or its best passage; empty for no room."""
+    day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
+    most = min(room, QUOTE)
+    text = hit.text
+    if hit.tokens > most and query is not None:
+        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
+    return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""

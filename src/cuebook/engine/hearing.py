@@ -1,0 +1,138 @@
+"""How an upstream's answer is relayed as it came, and kept."""
+
+from collections.abc import AsyncGenerator
+
+import msgspec
+
+from cuebook.engine.answer import Head
+from cuebook.engine.speak import closing
+from cuebook.engine.step import Step
+from cuebook.engine.wire import Heard, Lines, hear, message_of, take
+from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.ports.model import RelayAnswer
+from cuebook.records.conversation import CALL
+from cuebook.records.openai_messages import Said, read_message
+
+
+async def relay_answer(reply: RelayAnswer, step: Step) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer's head and its body's bytes; the last of them come when it is durable."""
+    lease = step.lease
+    head = Head(status=reply.status, headers=reply.headers, conversation=lease.conversation, turn=lease.turn)
+    try:
+        if reply.status < 400 and reply.headers.get("content-type", "").startswith("text/event-stream"):
+            yield head
+            ear = Ear(step)
+            async with closing(ear.relay(reply)) as lines:
+                async for line in lines:
+                    yield line
+            return
+        body = b"".join([chunk async for chunk in reply.chunks()])
+        await _keep_whole(step, reply.status, body)
+        yield head
+        yield body
+    finally:
+        await reply.aclose()
+
+
+async def _keep_whole(step: Step, status: int, body: bytes) -> None:
+    """Keep an answer that came in one piece; an error ends the turn as failed, its query stays."""
+    heard = Heard()
+    try:
+        event = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        event = None
+    if status < 400:
+        take(heard, event, "message")
+    await keep(step, heard, nothing=f"the upstream answered {status}" + (" with no message" if status < 400 else ""))
+
+
+class Ear:
+    """Relays a stream and hears what it says."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._heard = Heard()
+        self._kept = False
+        step.so_far = lambda: partly(self._heard)
+
+    async def relay(self, reply: RelayAnswer) -> AsyncGenerator[bytes, None]:
+        """Pass lines on as they come; the end of the stream waits until the turn is durable."""
+        lines = Lines()
+        try:
+            async with closing(reply.chunks()) as chunks:
+                async for data in chunks:
+                    async for piece in self._pass(lines, data):
+                        yield piece
+        except UpstreamError as error:
+            if self._kept:
+                return  # the connection broke behind the end
+            await self._keep(str(error))
+            raise
+        finally:
+            if self._heard.whole:  # nobody reads on, but all was said
+                await self._keep("")
+        rest = lines.rest()
+        self._hear(rest)
+        await self._keep("the upstream's stream ended before its answer did")
+        if rest:
+            yield rest
+
+    async def _pass(self, lines: Lines, data: bytes) -> AsyncGenerator[bytes, None]:
+        ready: list[bytes] = []
+        for line in lines.feed(data):
+            self._hear(line)
+            if self._heard.done and not self._kept:
+                if ready:
+                    yield b"".join(ready)
+                    ready = []
+                await self._keep("")
+            ready.append(line)
+        if ready:
+            yield b"".join(ready)
+
+    def _hear(self, line: bytes) -> None:
+        added = hear(self._heard, line)
+        if not self._kept:
+            if added:
+                self._step.hear(added)
+            else:
+                self._step.check()
+
+    async def _keep(self, broken: str) -> None:
+        """Keep the answer, once. `broken` is why it is not whole, if it should be."""
+        if not self._kept:
+            self._kept = True
+            await keep(self._step, self._heard, broken=broken)
+
+
+async def keep(step: Step, heard: Heard, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
+    """End a step by what was heard: the whole answer, or what came of it."""
+    wire = message_of(heard)
+    said = _read(wire)
+    if heard.error:
+        await step.finish(state="failed", error=f"the upstream: {heard.error}", usage=heard.usage)
+    elif broken and not heard.whole:
+        await step.finish(state="interrupted", error=broken, usage=heard.usage)
+    elif wire is None or said is None:
+        await step.finish(state="failed", error=nothing if wire is None else "the answer cannot be read")
+    else:
+        others = [message_of(heard, choice) for choice in sorted(heard.messages) if choice]
+        calls = any(part.type == CALL for part in said.parts)
+        await step.finish(
+            wire=wire,
+            usage=heard.usage,
+            waiting=calls and heard.finish.get(0) != "stop",
+            others=tuple(other for other in others if other and _read(other)),
+        )
+
+
+def partly(heard: Heard) -> Said | None:
+    """Give what came of an answer; None where that says nothing, or cannot be read."""
+    return _read(message_of(heard))
+
+
+def _read(wire: bytes | None) -> Said | None:
+    try:
+        return read_message(wire) if wire else None
+    except InvalidInput:
+        return None

@@ -1,0 +1,175 @@
+"""How a step opens: it reads once, decides purely, and writes what it decided, anew when another writer was first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.partition import largest_post
+from cuebook.engine.compare import compare
+from cuebook.engine.desk import Desk
+from cuebook.engine.metadata import metadata_of
+from cuebook.engine.plan import Planned, Wish, plan
+from cuebook.errors import Busy, Conflict, CuebookError
+from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Ask, Turn
+
+#: How often a decision is made anew when another writer was first, before the caller is told.
+RETRIES = 50
+#: Seconds between looks at what another process holds.
+POLL_S = 0.05
+#: Posts full text gives a turn; their neighbours come with them.
+CANDIDATES = 64
+#: Of the tokens read in full, the part read once more in compressed form: older posts at a fifth of their size.
+SMALL_PART = 5
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """A step as it is meant, before the state it will be decided on is read."""
+
+    ask: Ask
+    drafts: tuple[Draft, ...]
+    wish: Callable[[Scene], Wish]
+    parent: int | None = None  # the post it continues; None = the head
+    moves_head: bool = True
+    goes_on: Turn | None = None  # the waiting turn whose next step this is
+    idempotency: tuple[str, bytes] | None = None
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """A step that may speak."""
+
+    lease: Lease
+    planned: Planned
+    scene: Scene
+    metadata: dict[str, Any]
+
+
+async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
+    """Decide and open; from here on the query is safe. None: its Idempotency-Key was another request's meanwhile.
+
+    A turn that runs in another process is waited for, one whose process went away is ended. Raises InvalidInput, and
+    Conflict where others write faster than this can decide.
+    """
+    for _ in range(RETRIES):
+        intent = await intend()
+        scene, planned, number = await decide(desk, scope, intent)
+        window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
+        planned = msgspec.structs.replace(planned, window=window)
+        metadata = metadata_of(desk, scene, planned, cache=cache, turn=number, mode=intent.ask.mode)
+        try:
+            lease = await _open(desk, scope, _opening(desk, intent, scene, planned, metadata))
+        except Busy:
+            await _until_free(desk, scope, intent.ask.conversation)
+        except Conflict:
+            if intent.idempotency and await desk.store.answered(scope, intent.idempotency[0]):
+                return None
+        else:
+            desk.remember((scope.tenant, intent.ask.conversation), last)
+            return Opened(lease=lease, planned=planned, scene=scene, metadata=metadata)
+    msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
+    raise Conflict(msg)
+
+
+async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, int]:
+    """Read once and decide. Answers with the scene, the plan and the number of the turn."""
+    scene = await desk.store.scene(scope, _look(desk, intent))
+    turn = intent.goes_on
+    if turn is not None:
+        scene = await _with_query(desk, scope, scene, turn.query_seq)
+    number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
+    planned = plan(scene, intent.wish(scene), turn=number, limits=desk.limits, count=desk.count, key=desk.key)
+    return scene, planned, number
+
+
+def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
+    """Say what a turn reads: as much of the path as could fit, and what full text finds for the query."""
+    most = min(budget or desk.limits.context_tokens, desk.limits.context_tokens)
+    return Look(
+        conversation=conversation,
+        parent=parent,
+        full_tokens=most,
+        small_tokens=most // SMALL_PART,
+        post_tokens=largest_post(most),
+        search=SearchLook(text=text, limit=CANDIDATES) if desk.recall and text else None,
+    )
+
+
+def _look(desk: Desk, intent: Intent) -> Look:
+    """Say what a step reads: a later one of a round what its first one did, so that what it said stays as it was."""
+    ask, turn = intent.ask, intent.goes_on
+    look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
+    if turn is None:
+        return look
+    return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
+
+
+async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
+    """Give a scene whose path holds the open round's query, however long the round has become."""
+    gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
+    if gap is None or scene.conversation is None:
+        return scene
+    found = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
+    if not found:
+        return scene  # it was forgotten meanwhile
+    post = found[0]
+    newer = sum(each.tokens for each in scene.unread if each.first > query)
+    behind = scene.path[0].path_tokens - scene.path[0].tokens - newer - post.path_tokens
+    before = gap.tokens - post.tokens - behind
+    halves = [
+        Stretch(gap.first, query - 1, query - gap.first, before),
+        Stretch(query + 1, gap.last, gap.last - query, behind),
+    ]
+    unread = [half for each in scene.unread for half in (halves if each is gap else [each]) if half.count]
+    return msgspec.structs.replace(scene, path=(post, *scene.path), unread=tuple(unread))
+
+
+def _opening(desk: Desk, intent: Intent, scene: Scene, planned: Planned, metadata: dict[str, Any]) -> Opening:
+    """Say what is written when a step opens."""
+    remembered, ask = planned.remembered, intent.ask
+    ratio = planned.window.stable_prefix_ratio
+    return Opening(
+        conversation=ask.conversation,
+        expected_head=scene.conversation.head if scene.conversation else 0,
+        expected_last_seq=scene.conversation.last_seq if scene.conversation else 0,
+        parent=scene.parent,
+        drafts=intent.drafts,
+        manifest=msgspec.structs.replace(remembered.manifest, stable_prefix_ratio=ratio),
+        texts=remembered.texts,
+        now=desk.clock.now(),
+        lease_s=desk.lease_s,
+        user=ask.user,
+        persona=ask.persona,
+        turn=intent.goes_on.n if intent.goes_on else 0,
+        query_seq=planned.query_seq,
+        moves_head=intent.moves_head,
+        metadata=metadata,
+        mode=ask.mode,
+        idempotency=intent.idempotency,
+    )
+
+
+async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:
+    """Open; a caller who goes away meanwhile leaves an interrupted turn, and no lease nobody holds."""
+    task = asyncio.ensure_future(desk.store.open(scope, opening))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(CuebookError):
+            lease = await task
+            closing = Closing(state="interrupted", now=desk.clock.now(), error="the caller went away")
+            await desk.store.close(lease, closing)
+        raise
+
+
+async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
+    """Wait until nobody holds a conversation's lease; one that ran out is ended."""
+    while (until := (await desk.store.conversation(scope, conversation)).lease_until) > 0:
+        if until < desk.clock.now():
+            await desk.store.expire(now=desk.clock.now())
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,40 @@
+"""How the book's own model answers in an open step: each piece is kept before it is given on."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from cuebook.engine.desk import Desk
+from cuebook.engine.opening import Opened
+from cuebook.engine.step import BrokenOffError, Step
+from cuebook.ports.model import ModelRequest
+
+T = TypeVar("T")
+
+
+async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
+    """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
+    request = ModelRequest(
+        messages=opened.planned.messages, conversation=opened.lease.conversation, recalled=opened.planned.hits
+    )
+    usage, finish = None, ""
+    async with closing(desk.model.stream(request)) as pieces:
+        async for piece in pieces:
+            usage, finish = piece.usage or usage, piece.finish or finish
+            if piece.text:
+                step.hear(piece.text)
+                yield piece.text
+    if not finish:
+        msg = f"the answer of {desk.model.name} broke off; what had come is kept"
+        raise BrokenOffError(msg, retryable=True)
+    await step.finish(usage=usage)
+
+
+@asynccontextmanager
+async def closing(pieces: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T], None]:
+    """Close what gives pieces however reading it ends, so that its connection is free at once."""
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
