@@ -98,7 +98,7 @@ def test_an_error_at_each_place_harms_nobody_else(nursery, tmp_path):
     fate = Fate(tmp_path / "cuebook.db")
     for place in HERE:
         fate.checker.failures_stand = place == "commit.after"
-        nursery.order(fate.path, run=fate.run, failpoint=f"{place}:raise@3", writes=80)
+        nursery.order(fate.path, run=fate.run, failpoint=f"{place}:raise@2", writes=100)
         failed = fate.checker.counts["failed"]
         assert nursery.listen(fate.checker.hear) == 0
         assert fate.checker.counts["failed"] > failed, f"{place} was not passed"

@@ -76,6 +76,14 @@ class OpeningContract:
         assert await path_of(store, "c") == ["p1", "p2"]
         assert (await store.conversation(OWNER, "c")).turns == 0
 
+    async def test_open_conflicts_when_a_side_branch_grew(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"))
+        scene = await store.scene(OWNER, Look(conversation="c"))
+        await end(store, await begin(store, draft("side", "a title, please"), moves_head=False), answer("title"))
+        with pytest.raises(Conflict):
+            await store.open(OWNER, opening_at(scene, "c", draft("q", "ask")))
+        assert (await store.conversation(OWNER, "c")).last_seq == 3
+
     async def test_open_conflicts_when_the_head_moved(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         scene = await store.scene(OWNER, Look(conversation="c"))

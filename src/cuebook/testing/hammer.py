@@ -26,7 +26,7 @@ from cuebook.testing.operations import (
     outcome_in,
 )
 
-#: Seconds of the workers' clock between one run and the next; a worker's lease lasts to the end of its run.
+#: Seconds of the workers' clock between one run and the next; a lease lasts half of it, unless it is abandoned.
 RUN = 1_000_000.0
 #: A conversation longer than this is deleted and begun again.
 LONG = 120
@@ -81,9 +81,10 @@ class Task:
     async def _append(self) -> None:
         conversation = self._own()
         posts = await self._ids(conversation)
-        if len(posts) > LONG:
+        if posts and (len(posts) > LONG or self._dice.random() < 0.08):
+            posts = []
             await self._do(Delete(scope=OWNER, name=conversation))
-        parent = self._dice.choice(posts) if len(posts) in range(1, LONG) and self._dice.random() < 0.3 else None
+        parent = self._dice.choice(posts) if posts and self._dice.random() < 0.3 else None
         batch = Batch(conversation=conversation, drafts=self._drafts(8), now=self._now, parent=parent)
         await self._do(Append(scope=OWNER, batch=batch))
 
@@ -99,12 +100,12 @@ class Task:
 
     async def _turn(self) -> None:
         """Ask, keep some of the answer, answer; now and then something is posted in between, or tools are asked for."""
-        lease = await self._open(self._own(), lease_s=RUN)
+        lease = await self._open(self._own(), lease_s=RUN / 2)
         if lease is None:
             return
         reply = self._draft("assistant")
         if self._dice.random() < 0.5:
-            await self._do(Checkpoint(lease=lease, partial=reply, now=self._now, lease_s=RUN))
+            await self._do(Checkpoint(lease=lease, partial=reply, now=self._now, lease_s=RUN / 2))
         if self._dice.random() < 0.2:
             batch = Batch(conversation=lease.conversation, drafts=self._drafts(2), now=self._now)
             await self._do(Append(scope=OWNER, batch=batch))
@@ -125,7 +126,7 @@ class Task:
         if self._dice.random() < 0.7:
             await self._do(Expire(now=self._now + 1))
         else:
-            later = await self._open(conversation, lease_s=RUN)
+            later = await self._open(conversation, lease_s=RUN / 2)
         for each in (lease, later) if later else (lease,):
             closing = Closing(state="finished", now=self._now, reply=self._draft("assistant"))
             await self._do(Close(lease=each, closing=closing))
