@@ -29,7 +29,7 @@ from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.ports.store import Appended
-from cuebook.records.memory import Scope
+from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Window
 
 __all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
@@ -256,7 +256,7 @@ class Cuebook:
         return {
             "store": store,
             "model": self.desk.model.name,
-            "hasModel": self.desk.model.name != "cuebook-recall" or self._upstream is not None,
+            "hasModel": self.desk.model.name != NO_MODEL or self._upstream is not None,
             "upstream": self.upstream_url,
             "personas": self.personas,
         }

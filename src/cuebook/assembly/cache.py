@@ -106,7 +106,9 @@ class CacheSimulator:
     def copy(self) -> "CacheSimulator":
         """Return a simulator of the same state: what one would do must not change the other."""
         twin = CacheSimulator(self.rule)
-        twin.__dict__.update({name: dict(value) if isinstance(value, dict) else value for name, value in self.__dict__.items()})
+        twin.__dict__.update(
+            {name: dict(value) if isinstance(value, dict) else value for name, value in self.__dict__.items()}
+        )
         return twin
 
     def request(self, chunks: Sequence[Chunk], now: float, *, explicit: bool = True) -> CacheUse:

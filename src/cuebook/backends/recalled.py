@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 from cuebook.ports.model import ModelRequest, Piece
-from cuebook.records.memory import NO_MODEL_LABEL, Hit
+from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Hit
 
 #: Memories quoted in an answer.
 QUOTED = 5
@@ -15,7 +15,7 @@ QUOTE = 280
 class RecalledModel:
     """Answers with what memory holds for the query and where it was said."""
 
-    name = "cuebook-recall"
+    name = NO_MODEL
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer line by line."""

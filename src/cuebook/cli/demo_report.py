@@ -51,7 +51,8 @@ def _memory_lines(report: ReplayReport) -> Iterator[str]:
     kept = report.survival
     if kept is not None:
         share = _percent(kept.held / kept.current)
-        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({share}), {kept.in_summary} in the summary"
+        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({share})"
+        yield f"  of them in the summary that stands in every prompt: {kept.in_summary}"
         yield f"  superseded facts shown as current: {kept.shown} of {kept.superseded}"
     if report.asked:
         found = sum(each.rank > 0 for each in report.asked)

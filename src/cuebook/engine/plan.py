@@ -45,6 +45,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     user: str | None
     query: Query | None  # None: nothing is recalled
     recall_hits: int = 12
+    quotes: bool = False  # no model answers: what memory holds for the query is wanted, in the window or not
     token_budget: int | None = None
     client: tuple[ClientSystem, ...] = ()
     live_client: tuple[ClientSystem, ...] = ()  # where secrets were replaced in `client`: the same as they came
@@ -63,6 +64,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     remembered: Remembered
     query_seq: int
     hits: tuple[Hit, ...]
+    quotes: tuple[Hit, ...]
     allotment: Allotment
     summary: Summary | None
     sheet: Sheet
@@ -101,6 +103,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
         remembered=remember(window, sheet, summary_version=summary.version if summary else 0, tools=wish.tools),
         query_seq=query,
         hits=hits,
+        quotes=tuple(_hits(scene, wish, {query})) if wish.quotes else (),
         allotment=fitted.allotment,
         summary=summary,
         sheet=sheet,

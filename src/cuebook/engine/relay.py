@@ -25,7 +25,7 @@ from cuebook.memory.recall import read_query
 from cuebook.ports.model import RelayRequest, Upstream
 from cuebook.ports.store import Look, Scene
 from cuebook.records.conversation import TOOL, Draft
-from cuebook.records.memory import Scope
+from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Turn
 
 _encode = msgspec.json.Encoder().encode
@@ -46,7 +46,8 @@ async def relay(
         request = msgspec.structs.replace(request, conversation=place.conversation)
     conversation = request.conversation or ""
     async with desk.lines.hold(scope.tenant, conversation):
-        opened = await open_step(desk, scope, meaning(desk, scope, request, call, conversation))
+        quotes = upstream is None and desk.model.name == NO_MODEL
+        opened = await open_step(desk, scope, meaning(desk, scope, request, call, conversation, quotes=quotes))
         if opened is None:
             raise Conflict(f"conversation {conversation!r} was taken by another request; try again")
         async with Step(desk, opened.lease) as step:
@@ -64,7 +65,7 @@ async def relay(
 
 
 def meaning(
-    desk: Desk, scope: Scope, request: Request, call: Call, conversation: str
+    desk: Desk, scope: Scope, request: Request, call: Call, conversation: str, *, quotes: bool = False
 ) -> Callable[[], Awaitable[Intent]]:
     """Give a request as what a step intends: what is new of its history, behind the post it continues.
 
@@ -75,10 +76,11 @@ def meaning(
         place = await place_of(desk, scope, request, server_history=call.server_history)
         drafts = _drafts(desk, request, place)
         turn = await _waiting(desk, scope, place, drafts)
+        frozen = await frozen_volatile(desk, scope, turn) if turn else None
         return Intent(
             ask=Ask("" if place.side else request.query, conversation, user=request.user or scope.user),
             drafts=drafts,
-            wish=_wish(desk, request, place, drafts, await frozen_volatile(desk, scope, turn) if turn else None),
+            wish=_wish(desk, request, place, drafts, frozen, quotes=quotes),
             parent=place.parent,
             moves_head=not place.side,
             goes_on=turn,
@@ -108,7 +110,13 @@ async def _waiting(desk: Desk, scope: Scope, place: Place, drafts: Sequence[Draf
 
 
 def _wish(
-    desk: Desk, request: Request, place: Place, drafts: tuple[Draft, ...], frozen: tuple[Text, ...] | None
+    desk: Desk,
+    request: Request,
+    place: Place,
+    drafts: tuple[Draft, ...],
+    frozen: tuple[Text, ...] | None,
+    *,
+    quotes: bool,
 ) -> Callable[[Scene], Wish]:
     live = {seq: request.history[n].raw for n, seq in place.seqs.items() if request.history[n].secret}
     live_drafts = {n: each.raw for n, each in enumerate(request.history[place.first_new :]) if each.secret}
@@ -122,6 +130,7 @@ def _wish(
             user=place.owner,
             query=read_query(asked, speakers=scene.speakers, now=desk.clock.now()) if asked else None,
             recall_hits=desk.recall_hits,
+            quotes=quotes,
             client=request.client,
             live_client=request.live_client,
             tools=request.tools,

@@ -21,7 +21,7 @@ from cuebook.errors import BackendError, KeyReused
 from cuebook.memory.recall import read_query
 from cuebook.ports.store import Answered, Scene
 from cuebook.records.conversation import Draft
-from cuebook.records.memory import Scope
+from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.plain import plain
 from cuebook.records.turn import Ask, Turn, Window
 
@@ -104,6 +104,7 @@ def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, li
         user=owner,
         query=read_query(ask.text, speakers=scene.speakers, now=desk.clock.now()) if desk.recall and ask.text else None,
         recall_hits=desk.recall_hits,
+        quotes=desk.model.name == NO_MODEL,
         token_budget=ask.token_budget,
         live_drafts={0: whole(path_of(scene, (live,))[-1], owner)} if live else {},
     )

@@ -126,14 +126,12 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
 def match_expression(query: Query, scope_token: str | None) -> str | None:
     """FTS5's MATCH string over the columns `scope` and `key`, safe for any query; None where nothing can be looked for.
 
-    Names of speakers stand in every second post: they are looked for only where the query holds nothing else. Without a
-    token the caller bounds the rows itself: bm25 would go through all posts of a scope to count its token.
+    Names of speakers stand in every second post: they are looked for only where there is nothing else. Without a token
+    the caller bounds the rows itself: bm25 would go through all posts of a scope to count it.
     """
     wanted = " OR ".join(f'"{term}"' for term in _topic(query))
-    if scope_token is None:
-        return f"key : ({wanted})" if wanted else None
-    scope = scope_token.replace('"', '""').replace("\0", "")
-    return f'scope : "{scope}" AND key : ({wanted})' if wanted else None
+    scope = "" if scope_token is None else scope_token.replace('"', '""').replace("\0", "")
+    return (f'scope : "{scope}" AND ' * (scope_token is not None) + f"key : ({wanted})") if wanted else None
 
 
 def _topic(query: Query) -> Sequence[str]:

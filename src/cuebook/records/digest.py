@@ -36,4 +36,6 @@ def messages_digest(messages: Iterable[bytes]) -> str:
 
 def fence_of(key: bytes, conversation: str, turn: int) -> str:
     """Give the fence of a turn's volatile block: keyed, so that no stored text can guess it (DESIGN §6)."""
-    return hashlib.blake2b(f"{conversation}\x00{turn}".encode("utf-8", "surrogatepass"), key=key[:64], digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        f"{conversation}\x00{turn}".encode("utf-8", "surrogatepass"), key=key[:64], digest_size=8
+    ).hexdigest()

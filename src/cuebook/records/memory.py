@@ -7,6 +7,8 @@ from msgspec import Struct
 from cuebook.records.conversation import Role
 
 DEFAULT_TENANT = "default"
+#: The name of what answers where no model is configured.
+NO_MODEL = "cuebook-recall"
 #: What an answer made without a model says first, so that nobody takes it for one, and memory never takes it in again.
 NO_MODEL_LABEL = "[no model configured · recalled]"
 

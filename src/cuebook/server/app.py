@@ -107,7 +107,7 @@ def _opened(book: Cuebook) -> Any:
     return lifespan
 
 
-async def refuse_unknown_query(request: AnyRequest) -> None:  # noqa: RUF029  (sync ones go through a thread)
+async def refuse_unknown_query(request: AnyRequest) -> None:
     """Refuse query parameters a route does not know, by name."""
     if not request.scope["query_string"] or request.scope["state"].get("place") is not None:
         return

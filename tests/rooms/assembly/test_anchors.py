@@ -34,7 +34,12 @@ def marks(message: bytes) -> list[bool]:
     return [FIELD in part for part in content] if isinstance(content, list) else [False]
 
 
-@given(system=st.text(min_size=1), summary=st.text(), query=st.text(min_size=1), recalled=st.lists(st.text(min_size=1), max_size=3))
+@given(
+    system=st.text(min_size=1),
+    summary=st.text(),
+    query=st.text(min_size=1),
+    recalled=st.lists(st.text(min_size=1), max_size=3),
+)
 def test_marking_changes_no_text(system: str, summary: str, query: str, recalled: list[str]) -> None:
     page = sheet(summary=summary, volatile=tuple(recalled))
     front = msgspec.json.encode({"role": "system", "content": system + summary})
@@ -54,7 +59,9 @@ def test_volatile_text_is_never_marked() -> None:
 
 def test_summary_and_what_stands_before_it_are_marked_apart() -> None:
     page = sheet(summary="what was")
-    [marked] = with_breakpoints((b'{"role":"system","content":"be kind\\n\\nwhat was"}',), (Anchor("summary", 0),), page)
+    [marked] = with_breakpoints(
+        (b'{"role":"system","content":"be kind\\n\\nwhat was"}',), (Anchor("summary", 0),), page
+    )
     assert marks(marked) == [True, True]
 
 
