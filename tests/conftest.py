@@ -7,6 +7,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+# Assertions of the shipped contract say what they compared, as those of a test do.
+for module in ("contract_memory", "contract_posts", "contract_reading", "contract_scopes", "contract_turns", "compare"):
+    pytest.register_assert_rewrite(f"cuebook.testing.{module}")
+
 # "ci" is the default: the same examples every time, so that a failure is about the change and not about luck.
 # Deeper, with new examples each time: scripts/test --hypothesis-profile=deep
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)

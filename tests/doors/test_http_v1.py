@@ -183,7 +183,7 @@ def test_server_history_sends_what_is_stored(client: httpx.Client, upstream: Ups
         (b"{", "body"),
         (b'{"model": "plain"}', "messages"),
         (b'{"messages": []}', "messages"),
-        (b'{"messages": "Hi"}', "body"),
+        (b'{"messages": "Hi"}', "messages"),
         (b'{"messages": [{"role": "user", "content": "a\\u0000"}]}', "messages[0].content"),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "messages[0].content"),
         (b'{"messages": [{"role": "wizard", "content": "x"}]}', "messages[0].role"),

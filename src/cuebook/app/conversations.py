@@ -1,5 +1,6 @@
 """Transcripts of a book: stored, listed, read as posts and rounds, exported, moved and deleted."""
 
+import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import read_message
 from cuebook.records.views import role_rounds, rounds_of, shared_entries
 
+#: Posts larger than so many characters, or more than MANY of them, are read in a thread: streams must not wait.
+LARGE, MANY = 100_000, 64
 #: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
 CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
 #: Seconds between posts that come without a time, so that their order is their time's.
@@ -63,7 +66,12 @@ class Conversations:
             msg = "posts: empty; send at least one"
             raise InvalidInput(msg, where="posts")
         now = self._desk.clock.now()
-        drafts = [self._draft(each, number, user, persona, now) for number, each in enumerate(posts)]
+
+        def draft_all() -> list[Draft]:
+            return [self._draft(each, number, user, persona, now) for number, each in enumerate(posts)]
+
+        large = len(posts) > MANY or any(_size(each) > LARGE for each in posts)
+        drafts = await asyncio.to_thread(draft_all) if large else draft_all()
         key = None
         if idempotency_key:
             key = (idempotency_key, _digest(conversation, drafts, parent))
@@ -202,6 +210,11 @@ class Conversations:
         """Forget a conversation and everything derived from it. Counts of what went, by kind."""
         self._desk.last.clear()
         return await self._desk.store.delete(Scope(user=user), conversation)
+
+
+def _size(given: Posted | Mapping[str, Any]) -> int:
+    """Give about how many characters a post has."""
+    return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
 
 
 def _digest(conversation: str, drafts: Sequence[Draft], parent: str | None) -> bytes:

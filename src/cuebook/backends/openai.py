@@ -48,7 +48,10 @@ class HttpAnswer:
         import httpx2
 
         try:
-            async for chunk in self._response.aiter_raw():
+            packed = (
+                self._response.headers.get("content-encoding", "identity") != "identity"
+            )  # though we asked for it plain
+            async for chunk in self._response.aiter_bytes() if packed else self._response.aiter_raw():
                 yield chunk
         except httpx2.HTTPError as error:
             msg = f"the upstream's answer broke off ({type(error).__name__}: {error})"
@@ -108,7 +111,7 @@ class HttpUpstream:
             self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
         return self._client
 
-    def _headers(self, given: Mapping[str, str]) -> dict[str, str]:
+    def _headers(self, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
         headers = {
             name: value
             for name, value in given.items()
@@ -120,7 +123,10 @@ class HttpUpstream:
         key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
         if key and "authorization" not in {name.lower() for name in headers}:
             headers["authorization"] = f"Bearer {key}"
-        return headers
+        # as they came: a header's bytes are read as Latin-1 and need not be ASCII
+        return [
+            (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()
+        ]
 
     async def aclose(self) -> None:
         """Give back connections."""

@@ -73,13 +73,17 @@ def read_request(desk: Desk, call: Call) -> Request:
     """Read a request. Raises InvalidInput naming the field; whatever is not ours to judge is left to the upstream."""
     try:
         fields = _fields.decode(call.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"the request body is no JSON object ({error})"
+        raise InvalidInput(msg, where="body") from None
+    try:
         raws = _raws.decode(fields["messages"])
     except KeyError:
         msg = "messages: missing; a chat completion needs a list of messages"
         raise InvalidInput(msg, where="messages") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"the request body is no JSON object with a list of messages ({error})"
-        raise InvalidInput(msg, where="body") from None
+        msg = f"messages: expected a list of messages ({error})"
+        raise InvalidInput(msg, where="messages") from None
     spoken = [_spoken(desk, bytes(raw), number) for number, raw in enumerate(raws)]
     if not spoken:
         msg = "messages: empty; send at least one message"
