@@ -84,7 +84,7 @@ def test_one_process_is_killed_while_another_goes_on(nurseries, tmp_path):
 
 
 def test_processes_that_begin_a_store_at_the_same_time(nurseries, tmp_path):
-    for n in range(6):
+    for n in range(12):
         path = tmp_path / f"cuebook-{n}.db"
         endings, checker = together(nurseries, path, [{"name": name, "tasks": 1, "writes": 3} for name in "abcd"])
         assert endings == [[0]] * 4

@@ -1,6 +1,7 @@
 """How a SQLite file is opened: the check that it is ours and of a schema we know, pragmas, creation and migration."""
 
 import sqlite3
+import time
 from pathlib import Path
 
 from cuebook.backends.failpoints import Failpoints
@@ -15,6 +16,8 @@ APPLICATION_ID = 0x63756562
 MEMORY = ":memory:"
 #: How long a write waits for another process's, in milliseconds.
 PATIENCE = 30000
+#: Seconds between two tries at what SQLite does not wait for itself.
+PAUSE = 0.02
 
 
 def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> sqlite3.Connection:
@@ -57,10 +60,24 @@ def _set_up(connection: sqlite3.Connection, path: str, synchronous: str) -> None
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA page_size = 8192")
     connection.execute("PRAGMA secure_delete = ON")
-    if path != MEMORY:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA journal_size_limit = 67108864")
     connection.execute(f"PRAGMA synchronous = {synchronous}")
+    if path != MEMORY:
+        _log_ahead(connection)
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Use the write-ahead log. When several processes begin at once, SQLite refuses this instead of waiting."""
+    end = time.monotonic() + PATIENCE / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
 
 
 def _check_folder(path: Path) -> None:
