@@ -420,6 +420,58 @@ async def test_a_turn_on_a_full_disk_can_be_closed_when_there_is_room(store):
     assert await end(store, lease, answer(message="word " * 100_000)) == 2
 
 
+# ---------------------------------------------------------------- a disk that fails
+
+FAILING = """
+import asyncio, sys
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.errors import BackendError
+from cuebook.ports.store import Batch
+from cuebook.records.memory import Scope
+from cuebook.testing import draft
+
+async def main():
+    store = SqliteStore(sys.argv[1])
+    for n in range(40):
+        try:
+            await store.append(Scope(), Batch(conversation="c", drafts=(draft(f"x{n}", "hello"),), now=1.0))
+        except BackendError as error:
+            print("failed", f"x{n}", error, flush=True)
+        else:
+            print("stored", f"x{n}", flush=True)
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_a_disk_that_fails_to_sync_is_told_and_nothing_acknowledged_is_lost(path):
+    inject = ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=15..20"]
+    command = ["strace", "-f", "-qq", "-o", "/dev/null", *inject, sys.executable, "-c", FAILING, str(path)]
+    if shutil.which("strace") is None:
+        pytest.skip("LOUDLY: there is no strace here; a failing disk was not tested")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    if "PTRACE" in done.stderr or "not permitted" in done.stderr:
+        pytest.skip("LOUDLY: no process can be traced here; a failing disk was not tested")
+    lines = done.stdout.splitlines()
+    stored = [line.split()[1] for line in lines if line.startswith("stored")]
+    failed = [line.split()[1] for line in lines if line.startswith("failed")]
+    assert len(stored) + len(failed) == 40
+    assert failed
+    assert stored[-1] == "x39", "it goes on when the disk does"
+    posts = asyncio.run(read_ids(path))
+    assert [id_ for id_ in posts if id_ in set(stored)] == stored
+    assert audit(str(path), integrity=True) == []
+
+
+async def read_ids(path):
+    store = SqliteStore(str(path))
+    try:
+        return [post.id for post in await store.posts(OWNER, "c")]
+    finally:
+        await store.aclose()
+
+
 # ---------------------------------------------------------------- forgetting
 
 CANARY = "xyzzyplugh"
