@@ -1,0 +1,141 @@
+"""A double of the port Upstream: answers of the OpenAI wire as they were written down, whole, cut in pieces, or broken."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+
+from cuebook.ports.model import RelayRequest
+
+EVENTS = "text/event-stream; charset=utf-8"
+DONE = b"data: [DONE]\n\n"
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """One answer: its head, its body's pieces with `delay` seconds before each, and how it ends.
+
+    `error` is raised behind the pieces. `waits` is called before each piece but the first.
+    """
+
+    pieces: Sequence[bytes] = ()
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
+    delay: float = 0.0
+    error: Exception | None = None
+    waits: Callable[[], Any] | None = None
+
+
+def call(id_: str, name: str = "look", arguments: Any = None) -> dict[str, Any]:
+    """Give a tool call of the wire."""
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments or {})}}
+
+
+def result(id_: str, text: str = "found") -> dict[str, Any]:
+    """Give a tool's message."""
+    return {"role": "tool", "tool_call_id": id_, "content": text}
+
+
+def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> Answer:
+    """Give a whole answer, a choice for each text."""
+    choices = []
+    for index, text in enumerate(texts or ("",)):
+        message: dict[str, Any] = {"role": "assistant", "content": text or None, **fields}
+        if calls:
+            message["tool_calls"] = list(calls)
+        choices.append({"index": index, "message": message, "finish_reason": "tool_calls" if calls else "stop"})
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": choices} | ({"usage": usage} if usage else {})
+    return Answer(pieces=(json.dumps(body).encode(),))
+
+
+def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, index: int = 0, **fields: Any) -> bytes:
+    """Give one event of a stream."""
+    choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish}]
+    return b"data: " + json.dumps({"object": "chat.completion.chunk", "choices": choices, **fields}).encode() + b"\n\n"
+
+
+def streamed(
+    text: str = "", *, calls: Sequence[Mapping[str, Any]] = (), size: int = 8, done: bool = True, **fields: Any
+) -> Answer:
+    """Give a streamed answer, its text in events of `size` characters. `fields` are the Answer's."""
+    pieces = [event({"role": "assistant", "content": ""})]
+    pieces += [event({"content": text[start : start + size]}) for start in range(0, len(text), size)]
+    for index, each in enumerate(calls):
+        opened = {**each, "index": index, "function": {"name": each["function"]["name"], "arguments": ""}}
+        pieces.append(event({"tool_calls": [opened]}))
+        grown = {"index": index, "function": {"arguments": each["function"]["arguments"]}}
+        pieces.append(event({"tool_calls": [grown]}))
+    if done:
+        pieces += [event({}, finish="tool_calls" if calls else "stop"), DONE]
+    return Answer(pieces=pieces, headers={"content-type": EVENTS}, **fields)
+
+
+class ScriptedUpstream:
+    """Gives its answers in order and keeps the requests; when none is left it says `default`, or fails without one."""
+
+    base_url = "scripted:/v1"
+
+    def __init__(self, *answers: Answer | Exception, default: Answer | None = None) -> None:
+        self.requests: list[RelayRequest] = []
+        self.closed = 0  # answers given back, read to the end or not
+        self._answers = list(answers)
+        self._default = default
+
+    def say(self, *answers: Answer | Exception) -> None:
+        """Add answers behind those it has."""
+        self._answers.extend(answers)
+
+    async def send(self, request: RelayRequest) -> "_Given":
+        """Answer with the next answer."""
+        self.requests.append(request)
+        answer = self._answers.pop(0) if self._answers else self._default
+        if answer is None:
+            msg = f"the scripted upstream has no answer left for request {len(self.requests)}"
+            raise AssertionError(msg)
+        if isinstance(answer, Exception):
+            raise answer
+        return _Given(self, answer)
+
+    def sent(self, number: int = -1) -> dict[str, Any]:
+        """Give a request's body."""
+        body: dict[str, Any] = json.loads(self.requests[number].body)
+        return body
+
+    def messages(self, number: int = -1) -> list[dict[str, Any]]:
+        """Give the messages of a request."""
+        messages: list[dict[str, Any]] = self.sent(number)["messages"]
+        return messages
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+class _Given:
+    """An answer on its way."""
+
+    def __init__(self, upstream: ScriptedUpstream, answer: Answer) -> None:
+        self.status = answer.status
+        self.headers: Mapping[str, str] = answer.headers
+        self._upstream = upstream
+        self._answer = answer
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give the body's pieces."""
+        for number, piece in enumerate(self._answer.pieces):
+            if number and self._answer.waits:
+                self._answer.waits()
+            await asyncio.sleep(self._answer.delay)
+            yield piece
+        if self._answer.error is not None:
+            raise self._answer.error
+
+    async def aclose(self) -> None:
+        """Note that it was given back."""
+        self._upstream.closed += 1
+
+
+def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
+    """Give a body in pieces, cut at these places."""
+    marks = [0, *sorted({min(place, len(body)) for place in places}), len(body)]
+    return [body[start:end] for start, end in zip(marks, marks[1:], strict=False)]

@@ -1,0 +1,52 @@
+"""A process that talks to a book and says on stdout what is durable; a failpoint in its environment ends it."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+from cuebook import Ask, Cuebook, Posted
+from cuebook.config import build
+from cuebook.ports.model import ModelRequest, Piece
+
+PIECES = [f"piece {n} " for n in range(40)]
+
+
+class Slow:
+    """Answers piece by piece, a hundredth of a second apart, so that checkpoints fall between."""
+
+    name = "slow"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        del request
+        for text in PIECES:
+            await asyncio.sleep(0.01)
+            yield Piece(text=text)
+        yield Piece(finish="stop")
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def talk(folder: str) -> None:
+    config = build(arguments={"store.url": "book.db", "work.lease_s": 1.0, "work.checkpoint_s": 0.05}, folder=folder)
+    async with Cuebook.open(config, model=Slow(), worker=False) as book:
+        for n in range(30):
+            sender = "assistant" if n % 2 else "mara"
+            await book.append("c", [Posted(id=f"p{n}", sender=sender, message=f"The key {n} hangs in room {n}.")])
+            say(f"post p{n}")
+        async for chunk in book.stream(Ask("Where does key 7 hang?", "c")):
+            if chunk.type == "METADATA_UPDATE":
+                say(f"query {chunk.turn}")
+            elif chunk.type == "final_response":
+                say(f"reply {chunk.turn}")
+        await book.settle()
+        say("summary")
+
+
+if __name__ == "__main__":
+    asyncio.run(talk(sys.argv[1]))

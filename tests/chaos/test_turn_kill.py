@@ -1,0 +1,107 @@
+"""kill -9 in the middle of a stream, a write or a compaction.
+
+What was said to be durable is there, and nothing else happened.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from talker import PIECES
+
+from cuebook import Ask, Cuebook
+from cuebook.config import Config, build
+
+TALKER = Path(__file__).with_name("talker.py")
+
+PLACES = [
+    "append.stored:kill@20",
+    "open.begin:kill",
+    "open.stored:kill",
+    "checkpoint.stored:kill@2",
+    "stream.piece:kill@30",
+    "stream.ended:kill",
+    "close.begin:kill",
+    "close.stored:kill",
+    "compact.read:kill",
+    "compact.made:kill",
+    "summary.begin:kill",
+    "summary.stored:kill",
+    "commit.before:kill@31",
+    "commit.after:kill@31",
+]
+
+
+class Later:
+    """A clock ahead of every lease the dead process held."""
+
+    def now(self) -> float:
+        return time.time() + 120
+
+
+def talk_until_killed(folder: Path, failpoint: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(TALKER), str(folder)],
+        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.parametrize("failpoint", PLACES)
+async def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, failpoint: str) -> None:
+    log = talk_until_killed(tmp_path, failpoint)
+    config: Config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, clock=Later(), worker=False) as book:
+        before = await book.memory.summary("c")
+        await book.work()
+        posts = await book.conversations.posts("c", branches=True)
+        assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
+        told = [line.removeprefix("post ") for line in log if line.startswith("post ")]
+        assert [post.id for post in posts][: len(told)] == told
+        await check_turn(book, log)
+        path = await book.conversations.posts("c")
+        assert before is None or before.upto_seq in [post.seq for post in path]
+        assert "summary" not in log
+        await book.settle()
+        after = await book.memory.summary("c")
+        assert (after is not None) == (len(path) >= 24), "a pass that died is found again"
+        ids = {post.id for post in posts}
+        assert all(ids.issuperset(item.sources) for item in await book.memory.items("c"))
+        reply = await book.ask(Ask("And key 9?", "c"))
+        assert "room 9" in reply.text
+
+
+async def check_turn(book: Cuebook, log: list[str]) -> None:
+    """A query said to be durable is there; its answer is whole if it was said to be, else what had come of it."""
+    turns = (await book.conversations.get("c")).turns
+    assert turns == int("query 1" in log) or turns == 1
+    if not turns:
+        return
+    shown = await book.turns.show("c", 1)
+    assert shown["query"] == "Where does key 7 hang?"
+    whole = "".join(PIECES)
+    if "reply 1" in log:
+        assert (shown["state"], shown["reply"]) == ("finished", whole)
+    assert shown["state"] in ("finished", "interrupted")
+    assert whole.startswith(shown["reply"])
+    assert (await book.turns.replay("c", 1)).verdict == "identical"
+
+
+async def test_what_had_come_of_an_answer_is_kept(tmp_path: Path) -> None:
+    talk_until_killed(tmp_path, "stream.piece:kill@35")
+    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, clock=Later(), worker=False) as book:
+        await book.work()
+        shown = await book.turns.show("c", 1)
+        assert shown["state"] == "interrupted"
+        assert shown["reply"].startswith(PIECES[0])
+        [last] = [post for post in await book.conversations.posts("c") if post.state == "interrupted"]
+        assert last.message == shown["reply"]

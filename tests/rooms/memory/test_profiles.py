@@ -1,0 +1,119 @@
+"""Compaction profiles: A's file, what holds without one, the environment over it, and errors that name their place."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput
+from cuebook.memory.profiles import BUDGET, OFF, SHIPPED, STANDARD, choose, override, read_compaction
+
+FILE = "config/metaprompt-presets.json"
+
+
+def read(**section):
+    return read_compaction({"memoryCompaction": section}, file=FILE)
+
+
+def test_what_ships_are_the_seeds_numbers():
+    assert (STANDARD.cooldown_ms, STANDARD.tail, STANDARD.least, STANDARD.most) == (60_000, 12, 12, 48)
+    assert (STANDARD.max_summary_tokens, STANDARD.trigger, STANDARD.enabled) == (900, "posts", True)
+    assert (BUDGET.trigger, BUDGET.enabled, OFF.enabled) == ("budget", True, False)
+    assert read_compaction({}, file=FILE) == SHIPPED
+    assert choose(SHIPPED, None) is STANDARD
+
+
+def test_a_file_adds_profiles_and_changes_those_that_ship():
+    found = read(
+        profiles={"standard": {"tailTurnsToKeep": 4, "_note": "ignored"}, "brief": {"maxSummaryTokens": 100}},
+        defaultProfile="brief",
+    )
+    assert found.profiles["standard"].tail == 4
+    assert found.profiles["standard"].most == 48
+    assert choose(found, "any").id == "brief"
+    assert choose(found, None).max_summary_tokens == 100
+
+
+def test_modes_choose_by_their_key_then_by_the_longest_part():
+    found = read(defaultProfileByMode={"code": "budget", "code-review": "off", "chat": "standard"})
+    assert choose(found, "code").id == "budget"
+    assert choose(found, "my-code-review-mode").id == "off"
+    assert choose(found, "decode").id == "budget"
+    assert choose(found, "nothing").id == "standard"
+
+
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ([], "memoryCompaction"),
+        ({"profiles": 1}, "memoryCompaction.profiles"),
+        ({"profiles": {"x": 1}}, "memoryCompaction.profiles.x"),
+        ({"profiles": {"x": {"enabled": 1}}}, "memoryCompaction.profiles.x.enabled"),
+        ({"profiles": {"x": {"cooldownMs": "60"}}}, "memoryCompaction.profiles.x.cooldownMs"),
+        ({"profiles": {"x": {"cooldownMs": True}}}, "memoryCompaction.profiles.x.cooldownMs"),
+        ({"profiles": {"x": {"tailTurnsToKeep": -1}}}, "memoryCompaction.profiles.x.tailTurnsToKeep"),
+        ({"profiles": {"x": {"trigger": "often"}}}, "memoryCompaction.profiles.x.trigger"),
+        ({"profiles": {"x": {"maxTurnsToSummarizePerPass": 0}}}, "memoryCompaction.profiles.x.maxTurnsToSummarizePerPass"),
+        ({"defaultProfile": "gone"}, "memoryCompaction.defaultProfile"),
+        ({"defaultProfile": ["standard"]}, "memoryCompaction.defaultProfile"),
+        ({"defaultProfileByMode": {"chat": "gone"}}, "memoryCompaction.defaultProfileByMode.chat"),
+        ({"defaultProfileByMode": 3}, "memoryCompaction.defaultProfileByMode"),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_place_in_the_file(section, place):
+    with pytest.raises(InvalidInput) as refused:
+        read_compaction({"memoryCompaction": section}, file=FILE)
+    assert refused.value.where == place
+    assert f"{FILE}: {place}: expected" in str(refused.value)
+
+
+def test_the_environment_overrides_every_profile():
+    found = override(
+        SHIPPED,
+        {"MEMORY_COMPACTION_TAIL_TURNS": "3", "MEMORY_COMPACTION_COOLDOWN_MS": " 10 ", "MEMORY_COMPACTION_MODEL_ID": "m"},
+    )  # fmt: skip
+    assert {profile.tail for profile in found.profiles.values()} == {3}
+    assert found.profiles["budget"].cooldown_ms == 10
+    assert found.profiles["budget"].model_id == "m"
+    assert override(SHIPPED, {}) is SHIPPED
+
+
+def test_the_environment_switches_off_but_not_on_what_is_off():
+    assert not any(each.enabled for each in override(SHIPPED, {"MEMORY_COMPACTION_ENABLED": "false"}).profiles.values())
+    found = override(SHIPPED, {"MEMORY_COMPACTION_ENABLED": "1"})
+    assert (found.profiles["off"].enabled, found.profiles["standard"].enabled) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MEMORY_COMPACTION_ENABLED", "yes please"),
+        ("MEMORY_COMPACTION_TAIL_TURNS", "-1"),
+        ("MEMORY_COMPACTION_TAIL_TURNS", "1.5"),
+        ("MEMORY_COMPACTION_WHATEVER", "1"),
+        ("MEMORY_COMPACTION_MAX_TURNS_PER_PASS", "0"),
+    ],
+)
+def test_the_environments_errors_name_the_variable_or_the_setting(name, value):
+    with pytest.raises(InvalidInput) as refused:
+        override(SHIPPED, {name: value})
+    assert name in str(refused.value) or "maxTurnsToSummarizePerPass" in str(refused.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["profiles", "defaultProfile", "defaultProfileByMode", "standard", "enabled", "trigger", "x"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(json_values)
+def test_any_document_is_read_or_refused(section):
+    try:
+        found = read_compaction({"memoryCompaction": section}, file=FILE)
+    except InvalidInput as refused:
+        assert refused.where
+        return
+    assert choose(found, "x") in found.profiles.values()

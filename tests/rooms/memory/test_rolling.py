@@ -1,0 +1,123 @@
+"""When a pass is due and what it covers: A's numbers, boundaries between rounds, calls with their results."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.memory.profiles import BUDGET, OFF, SHIPPED, STANDARD, Compaction, CompactionProfile
+from cuebook.memory.rolling import LONGEST_S, backoff_s, covered, due, least_backlog
+from cuebook.memory.steps import Calls, held_together
+from cuebook.records.memory import Line
+
+NOW = 1_700_000_000.0
+
+
+def asked(profile=STANDARD, *, backlog=24, tokens=0, now=NOW, last_at=0.0, not_before=0.0, hurry=False):
+    return due(
+        profile, backlog=backlog, backlog_tokens=tokens, room=1000, trigger_ratio=0.7, now=now, last_at=last_at,
+        not_before=not_before, hurry=hurry,
+    )  # fmt: skip
+
+
+def test_a_pass_is_due_when_enough_lies_behind_the_tail():
+    assert asked(backlog=0).reason == "no_messages"
+    assert asked(backlog=23).reason == "below_threshold"
+    assert asked(backlog=24).reason == "due"
+    assert asked(OFF, backlog=999).reason == "disabled"
+
+
+def test_the_budget_profile_waits_until_the_window_fills():
+    assert asked(BUDGET, backlog=200, tokens=700).reason == "below_threshold"
+    assert asked(BUDGET, backlog=200, tokens=701).reason == "due"
+    assert asked(BUDGET, backlog=41, tokens=10_000).reason == "below_threshold", "the tail and the least stay"
+
+
+def test_the_cool_down_separates_passes_that_keep_up():
+    verdict = asked(last_at=NOW - 59)
+    assert (verdict.reason, verdict.not_before) == ("cooldown", NOW + 1)
+    assert asked(last_at=NOW - 60).reason == "due"
+    assert asked(backlog=12 + 48, last_at=NOW - 1).reason == "cooldown"
+    assert asked(backlog=12 + 49, last_at=NOW - 1).reason == "due", "more than a pass goes on at once"
+    assert asked(last_at=NOW + 500).reason == "due", "a clock set back stops nothing"
+    assert asked(last_at=NOW - 1, hurry=True).reason == "due"
+
+
+def test_a_failure_puts_the_next_try_off_whatever_waits():
+    verdict = asked(backlog=999, not_before=NOW + 30)
+    assert (verdict.reason, verdict.not_before) == ("cooldown", NOW + 30)
+    assert asked(not_before=NOW + 30, hurry=True).reason == "due"
+    assert [backoff_s(n, 60_000) for n in range(4)] == [60, 120, 240, 480]
+    assert backoff_s(0, 0) == 1
+    assert backoff_s(10_000, 60_000) == LONGEST_S
+
+
+def test_the_keenest_profile_says_what_to_look_at():
+    assert least_backlog(SHIPPED) == 24
+    assert least_backlog(Compaction(profiles={"off": OFF})) == 1
+    eager = CompactionProfile(id="eager", tail=0, least=0)
+    assert least_backlog(Compaction(profiles={"eager": eager, "off": OFF})) == 1
+
+
+def lines_of(*kinds):
+    """u user, a assistant, c assistant that calls, t tool's result."""
+    roles = {"u": "user", "a": "assistant", "c": "assistant", "t": "tool"}
+    lines, round_ = [], 0
+    for seq, kind in enumerate("".join(kinds), 1):
+        round_ = seq if kind == "u" else round_
+        lines.append(
+            Line(
+                id=f"p{seq}", seq=seq, role=roles[kind], speaker="", text="x", when=0.0, round=round_, calls=kind == "c"
+            )  # fmt: skip
+        )
+    return lines
+
+
+def profile(most=48, tail=12):
+    return msgspec.structs.replace(STANDARD, most=most, tail=tail)
+
+
+def test_a_pass_ends_where_a_round_does():
+    lines = lines_of("uauauauaua")
+    assert covered(lines, profile(most=5, tail=2), backlog=10) == 4
+    assert covered(lines, profile(most=48, tail=2), backlog=10) == 8
+    assert covered(lines, profile(most=48, tail=12), backlog=10) == 0
+
+
+def test_inside_a_long_round_it_ends_between_steps():
+    lines = lines_of("u" + "ctt" * 10)
+    assert covered(lines, profile(most=9, tail=2), backlog=31) == 7
+    assert covered(lines, profile(most=2, tail=2), backlog=31) == 1, "the query alone"
+    assert covered(lines_of("ctttttttt"), profile(most=3, tail=2), backlog=9) == 9, "as little more as can be"
+
+
+kinds = st.lists(st.sampled_from(["u", "a", "ua", "uct", "uctt", "ucta", "uctcttta", "c"]), min_size=1, max_size=30)
+
+
+@given(kinds, st.integers(1, 60), st.integers(0, 20), st.integers(0, 10))
+def test_calls_and_results_stay_together(some, most, tail, unread):
+    lines = lines_of(*some)
+    end = covered(lines, profile(most=most, tail=tail), backlog=len(lines) + unread)
+    assert 0 <= end <= len(lines)
+    if 0 < end < len(lines):
+        assert lines[end].role != "tool"
+    if 0 < end <= most:
+        assert end <= len(lines) + unread - tail
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2)), max_size=12))
+def test_held_places_lie_between_a_call_and_its_results(posts):
+    """The same ids made and answered again and again: a result belongs to the newest call of its id before it."""
+    calls = {n: Calls(list(map(str, made)), list(map(str, answered))) for n, (made, answered) in enumerate(posts)}
+    expected = set()
+    for n, (_, answered) in enumerate(posts):
+        for call in answered:
+            start = next((m for m in range(n - 1, -1, -1) if call in posts[m][0]), n - 1)
+            expected |= set(range(start + 1, n + 1))
+    assert held_together(calls) == expected
+
+
+@pytest.mark.parametrize("held", [{4}, {4, 3}])
+def test_no_pass_ends_at_a_held_place(held):
+    lines = lines_of("uauauaua")
+    assert covered(lines, profile(most=5, tail=2), backlog=8, held=held) == 2

@@ -1,0 +1,127 @@
+"""What the tests of turns share: books on a real file, requests of the OpenAI wire, and what their windows account for."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from cuebook import Cuebook, Window
+from cuebook.app.book import Call, Head
+from cuebook.config import Config, build
+from cuebook.records.conversation import Post
+from cuebook.testing import FrozenClock, LoadedDice, ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream, completion
+
+NAME = "c"
+
+
+def config(path: Path | None = None, **settings: Any) -> Config:
+    """Settings by section__key, on a file or in memory."""
+    arguments = {name.replace("__", "."): value for name, value in settings.items()}
+    url = ":memory:" if path is None else str(path / "book.db")
+    return build(arguments={"store.url": url, "store.synchronous": "OFF", **arguments}, folder=str(path or "."))
+
+
+@asynccontextmanager
+async def book_on(
+    path: Path | None = None, *, model: Any = None, clock: Any = None, dice: Any = None, upstream: Any = None,
+    worker: bool = False, **settings: Any,
+) -> AsyncIterator[Cuebook]:  # fmt: skip
+    """Open a book, its work behind done when asked for unless `worker`."""
+    opened = Cuebook.open(
+        config(path, **settings),
+        model=model if model is not None else ScriptedModel(default="Noted."),
+        clock=clock if clock is not None else FrozenClock(),
+        dice=dice if dice is not None else LoadedDice(),
+        upstream=upstream,
+        worker=worker,
+    )
+    async with opened as book:
+        yield book
+
+
+def user(text: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **fields}
+
+
+def bot(text: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **fields}
+
+
+def system(text: Any, **fields: Any) -> dict[str, Any]:
+    return {"role": "system", "content": text, **fields}
+
+
+class Client:
+    """An OpenAI client before a book: it keeps its own history and resends it, or what a test makes of it."""
+
+    def __init__(self, book: Cuebook, upstream: ScriptedUpstream, *, conversation: str | None = NAME, who: str | None = None):
+        self.book, self.upstream = book, upstream
+        self.conversation, self.who = conversation, who
+        self.history: list[dict[str, Any]] = []
+        self.head: Head | None = None
+
+    async def send(self, messages: Any = None, *, server_history: bool = False, conversation: Any = ..., **fields: Any) -> bytes:
+        """Send messages as they are; answers with the body's bytes."""
+        body = {"model": "m", "messages": self.history if messages is None else messages, **fields}
+        call = Call(
+            body=json.dumps(body).encode(), headers={}, user=self.who, server_history=server_history,
+            conversation=self.conversation if conversation is ... else conversation,
+        )  # fmt: skip
+        pieces = [piece async for piece in self.book.relay(call)]
+        self.head = pieces[0]
+        return b"".join(pieces[1:])
+
+    async def say(self, text: Any, answer: str = "Noted.", **fields: Any) -> str:
+        """Add a message to the history, send it, and add the answer; gives the conversation it went to."""
+        self.history.append(user(text) if not isinstance(text, dict) else text)
+        self.upstream.say(completion(answer))
+        reply = json.loads(await self.send(**fields))
+        self.history.append(reply["choices"][0]["message"])
+        assert self.head is not None
+        return self.head.conversation
+
+
+async def path(book: Cuebook, name: str = NAME, who: str | None = None) -> list[str]:
+    """The head's path as texts."""
+    return [shown(post) for post in await book.conversations.posts(name, user=who)]
+
+
+async def everything(book: Cuebook, name: str = NAME, who: str | None = None) -> list[str]:
+    """All posts of all branches as texts."""
+    return [shown(post) for post in await book.conversations.posts(name, user=who, branches=True)]
+
+
+def shown(post: Post) -> str:
+    calls = "".join(f"<{part.extra['name']}>" for part in post.calls)
+    return f"{post.message}{calls}" + ("…" if post.state == "interrupted" else "")
+
+
+async def accounted(book: Cuebook, window: Window, name: str = NAME, head: int | None = None) -> None:
+    """Assert that each post of the path is in the window, under the summary or left out, exactly once."""
+    conversation = await book.conversations.get(name)
+    store, scope = book.desk.store, __import__("cuebook.records.memory", fromlist=["Scope"]).Scope()
+    posts = await store.posts(scope, name, head=conversation.head if head is None else head)
+    path_seqs = [post.seq for post in posts]
+    summary = await book.memory.summary(name)
+    reach = summary.upto_seq if summary and summary.upto_seq in path_seqs else 0
+    found = [seq for seq in path_seqs if seq <= reach]
+    found += [block.seq for block in window.blocks if block.seq]
+    for left in window.dropped:
+        found += range(left.first, left.last + 1) if left.first else []
+    extra = [seq for seq in found if seq > conversation.last_seq]  # the ask's own query, not stored by `assemble`
+    assert sorted(set(found) - set(extra)) == path_seqs
+    assert len(found) == len(set(found))
+
+
+def counted(window: Window, count: Any) -> int:
+    """Count a window's messages the simple way: every text and name there is, and a frame for each message."""
+    total = 0
+    for message in map(json.loads, window.messages):
+        total += 4 + count(message.get("name") or "")
+        content = message.get("content") or ""
+        texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
+        total += sum(map(count, texts))
+        total += sum(count(call["function"]["arguments"]) for call in message.get("tool_calls") or ())
+    return total
