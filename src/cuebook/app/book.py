@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -165,12 +166,9 @@ class Cuebook:
         """
         _check(ask)
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask))
-        try:
+        async with aclosing(chunks):  # stopped early: the turn is closed before this returns
             async for chunk in chunks:
                 yield chunk
-        finally:
-            if isinstance(chunks, AsyncGenerator):
-                await chunks.aclose()  # stopped early: the turn is closed before this returns
 
     async def assemble(self, ask: Ask) -> Window:
         """Build the prompt an ask would get. No model is called and nothing is stored."""
@@ -208,16 +206,16 @@ class Cuebook:
 
     async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
-        async for piece in relaying.relay(
-            self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call)
-        ):
-            yield piece
+        pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call))
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
     def _model_for(self, call: Call) -> str | None:
         """Give the upstream's model for a request that names a persona."""
         try:
             named = msgspec.json.decode(call.body, type=_Named).model
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
         if named not in self.desk.personas or self._upstream is None:
             return None

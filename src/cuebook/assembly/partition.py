@@ -156,7 +156,8 @@ def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
     """Index of the oldest compressed post. It depends on the first full one alone, so that both move together."""
     used = sum(lay.caps[i] for i in range(full, len(lay.path)))
     used += sum(lay.caps[i] for i in lay.pinned if i < full)
-    room = lay.room * (limits.small_share - limits.full_share) if used <= lay.room * limits.full_share else 0
+    full_room, small_room = int(lay.room * limits.full_share), int(lay.room * limits.small_share)
+    room = small_room - full_room if used <= full_room else 0
     first = full
     for i in range(full - 1, -1, -1):
         room -= 0 if i in lay.pinned else _small(lay.path[i], lay.caps[i]).tokens

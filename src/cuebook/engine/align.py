@@ -93,11 +93,12 @@ class _Tree:
     def __init__(self, alignment: Alignment) -> None:
         self._places = alignment.places
         self._posts = alignment.posts
+        self._parents = {seq: spot.parent for seq, spot in alignment.posts.items()}
         self._runs = alignment.runs
         self.head = alignment.conversation.head
         self._children: dict[int, list[int]] = {}
-        for seq, spot in alignment.posts.items():
-            self._children.setdefault(spot.parent, []).append(seq)
+        for seq, parent in self._parents.items():
+            self._children.setdefault(parent, []).append(seq)
 
     def longest(self, places: Sequence[Sequence[int]], start: int = 0) -> _Run | None:
         """Give the longest run.
@@ -105,38 +106,36 @@ class _Tree:
         Of equal ones: one that begins at a root with the first message, then the one that ends later, then one on the
         head's path, then the newest.
         """
-        best: tuple[tuple[int, bool, int, bool, int], _Run] | None = None
+        longest: list[_Run] = []
         before: dict[int, int] = {}  # seq -> length of the run that ends there, where longer than 1
         last: frozenset[int] = frozenset()
         for number, seqs in enumerate(places, start):
             here = frozenset(seqs)
-            before = {seq: before.get(self._parent(seq), 1) + 1 for seq in self._following(here, last)}
+            before = {seq: before.get(self._parents[seq], 1) + 1 for seq in self._following(here, last)}
             last = here
             top = max(before.values(), default=1 if here else 0)
-            if not top or (best is not None and top < best[0][0]):
-                continue
-            for seq in (each for each, length in before.items() if length == top) if before else here:
-                rooted = number + 1 == top == self._posts[seq].depth
-                rank = (top, rooted, number, self.leads_to(seq, self.head), seq)
-                if best is None or rank > best[0]:
-                    best = (rank, _Run(top, number, seq))
-        return best[1] if best else None
+            least = longest[0].length if longest else 1
+            if top >= least:
+                ends = [seq for seq, length in before.items() if length == top] if before else here
+                longest = [*(longest if top == least else ()), *(_Run(top, number, seq) for seq in ends)]
+        return max(longest, key=self._rank, default=None)
+
+    def _rank(self, run: _Run) -> tuple[bool, int, bool, int]:
+        rooted = run.first == 0 and self._posts[run.seq].depth == run.length
+        return rooted, run.last, self.leads_to(run.seq, self.head), run.seq
 
     def _following(self, here: frozenset[int], last: frozenset[int]) -> Iterable[int]:
         """Give the posts among `here` that follow one among `last`, by looking at the fewer."""
         if len(here) <= len(last):
-            return [seq for seq in here if self._parent(seq) in last]
+            return [seq for seq in here if self._parents[seq] in last]
         return [child for seq in last for child in self._children.get(seq, ()) if child in here]
-
-    def _parent(self, seq: int) -> int:
-        return self._posts[seq].parent
 
     def members(self, run: _Run) -> list[tuple[int, int]]:
         """Give a run's messages with their posts, the last first."""
         members, seq = [], run.seq
         for number in range(run.last, run.first - 1, -1):
             members.append((number, seq))
-            seq = self._parent(seq)
+            seq = self._parents[seq]
         return members
 
     def leads_to(self, seq: int, below: int) -> bool:
@@ -159,7 +158,7 @@ class _Tree:
         top = self.members(run)[-1][1]
         seq = length = 0
         for number in range(run.first):
-            follows = [each for each in self._places[number] if self._parent(each) == seq and self.leads_to(each, top)]
+            follows = [each for each in self._places[number] if self._parents[each] == seq and self.leads_to(each, top)]
             if not follows or follows[0] == top:
                 break
             seq, length = follows[0], number + 1
