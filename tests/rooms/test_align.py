@@ -76,7 +76,7 @@ def told(tree: Tree, *history: str) -> tuple[int, int, bool]:
 # ---- a reference ----------------------------------------------------------------------------------------------------
 
 
-def reference(tree: Tree, history: Sequence[str]) -> tuple[int, int, bool]:
+def reference(tree: Tree, history: Sequence[str]) -> tuple[int, int, bool]:  # noqa: C901
     """The rules once more, with every run there is written down and no thought of speed."""
     answers = answers_in(history)
 
@@ -106,7 +106,7 @@ def reference(tree: Tree, history: Sequence[str]) -> tuple[int, int, bool]:
     top = line[0][min(line[0])]
     way = tree.path(top)[:-1]
     front = 0
-    while front < min(min(line[0]), len(way)) and tree.posts[way[front] - 1][1] == history[front]:
+    while front < min(*line[0], len(way)) and tree.posts[way[front] - 1][1] == history[front]:
         front += 1
     if front:
         line.insert(0, dict(enumerate(way[:front])))

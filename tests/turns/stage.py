@@ -1,4 +1,7 @@
-"""What the tests of turns share: books on a real file, requests of the OpenAI wire, and what their windows account for."""
+"""What the tests of turns share.
+
+Books on a real file, requests of the OpenAI wire, and what their windows account for.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -56,13 +59,17 @@ def system(text: Any, **fields: Any) -> dict[str, Any]:
 class Client:
     """An OpenAI client before a book: it keeps its own history and resends it, or what a test makes of it."""
 
-    def __init__(self, book: Cuebook, upstream: ScriptedUpstream, *, conversation: str | None = NAME, who: str | None = None):
+    def __init__(
+        self, book: Cuebook, upstream: ScriptedUpstream, *, conversation: str | None = NAME, who: str | None = None
+    ):
         self.book, self.upstream = book, upstream
         self.conversation, self.who = conversation, who
         self.history: list[dict[str, Any]] = []
         self.head: Head | None = None
 
-    async def send(self, messages: Any = None, *, server_history: bool = False, conversation: Any = ..., **fields: Any) -> bytes:
+    async def send(
+        self, messages: Any = None, *, server_history: bool = False, conversation: Any = ..., **fields: Any
+    ) -> bytes:
         """Send messages as they are; answers with the body's bytes."""
         body = {"model": "m", "messages": self.history if messages is None else messages, **fields}
         call = Call(

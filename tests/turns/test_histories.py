@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from stage import NAME, Client, bot, book_on, everything, path, system, user
+from stage import NAME, Client, book_on, bot, everything, path, system, user
 
 from cuebook.app.book import Call
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
@@ -195,13 +195,20 @@ async def test_content_lists_names_and_images_are_found_again(book, client):
 
 async def test_fields_nobody_knows_go_upstream_byte_for_byte(book, client):
     odd = b'{"role":"assistant", "content":"a1","x_signature":"\\u00e9AbC==", "reasoning_content": "hm"}'
-    raw = b'{"model":"m","messages":[{"content":"u1","role":"user"},' + odd + b',{"role":"user","content":"u2"}],"x":{"y":[1.50]}}'
+    raw = (
+        b'{"model":"m","messages":[{"content":"u1","role":"user"},'
+        + odd
+        + b',{"role":"user","content":"u2"}],"x":{"y":[1.50]}}'
+    )  # noqa: E501, RUF100
     client.upstream.say(completion("a2"))
     [_ async for _ in book.relay(Call(body=raw, headers={}, conversation=NAME))]
     sent = client.upstream.requests[-1].body
     assert odd in sent
     assert b'"x":{"y":[1.50]}' in sent
-    raw = raw.replace(b'{"role":"user","content":"u2"}', b'{"role":"user","content":"u2"},' + json.dumps(bot("a2")).encode() + b',{"role":"user","content":"u3"}')
+    raw = raw.replace(
+        b'{"role":"user","content":"u2"}',
+        b'{"role":"user","content":"u2"},' + json.dumps(bot("a2")).encode() + b',{"role":"user","content":"u3"}',
+    )  # noqa: E501, RUF100
     client.upstream.say(completion("a3"))
     [_ async for _ in book.relay(Call(body=raw, headers={}, conversation=NAME))]
     assert odd in client.upstream.requests[-1].body, "from the store too"
@@ -226,7 +233,9 @@ async def test_what_nobody_can_place_is_refused_and_nothing_stored(book, client,
         await book.conversations.get(NAME)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"messages":[]}', b'{"messages":{}}', b"\xff", b'{"messages":' + b"[" * 9000])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"messages":[]}', b'{"messages":{}}', b"\xff", b'{"messages":' + b"[" * 9000]
+)  # noqa: E501, RUF100
 async def test_a_body_that_is_none_is_refused(book, body):
     with pytest.raises(InvalidInput):
         [_ async for _ in book.relay(Call(body=body, headers={}, conversation=NAME))]

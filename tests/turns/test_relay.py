@@ -52,8 +52,8 @@ lines = st.one_of(
     st.text(max_size=12).map(lambda text: event({"content": text})),
     st.just(event({"content": "naïve 👩‍👩‍👧 漢字"}).replace(b"\n\n", b"\r\n\r\n")),
     st.sampled_from([
-        b": a comment\n\n", b"event: ping\n", b"data: {\n", b"data: [1]\n\n", b"data: null\n\n", b'data:{"choices":7}\n\n',
-        b"\r\n", b"\r", b"\n", b"garbage \xff\xfe line\n", b'data: {"choices":[{"delta":5},3]}\n\n', b"id: 7\r\n", b"data:\n",
+        b": a comment\n\n", b"event: ping\n", b"data: {\n", b"data: [1]\n\n", b"data: null\n\n", b'data:{"choices":7}\n\n',  # noqa: E501
+        b"\r\n", b"\r", b"\n", b"garbage \xff\xfe line\n", b'data: {"choices":[{"delta":5},3]}\n\n', b"id: 7\r\n", b"data:\n",  # noqa: E501
     ]),
     st.binary(max_size=8),
 )  # fmt: skip
@@ -126,7 +126,10 @@ def test_tool_calls_grow_by_their_index():
         {"tool_calls": [{"index": 1, "id": "c2", "function": {"name": "find", "arguments": ": 1}"}}]},
     ]
     calls = heard_of(*parts)["tool_calls"]
-    assert calls == [call("c1", "look"), {"id": "c2", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}}]
+    assert calls == [
+        call("c1", "look"),
+        {"id": "c2", "type": "function", "function": {"name": "find", "arguments": '{"a": 1}'}},
+    ]  # noqa: E501, RUF100
 
 
 def test_fields_nobody_knows_are_kept():
@@ -199,7 +202,7 @@ async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(book, client)
 
     async def read():
         async for piece in book.relay(Call(body=body, headers={}, conversation=NAME)):
-            seen.append(piece)
+            seen.append(piece)  # noqa: PERF401
 
     reading = asyncio.create_task(read())
     for _ in range(50):
@@ -291,7 +294,9 @@ async def test_a_client_that_goes_away_leaves_what_had_come(book, client):
 
 
 async def test_a_client_that_goes_away_behind_the_last_word_has_its_answer(book, client):
-    client.upstream.say(Answer(pieces=[body_of(streamed("all said")).removesuffix(DONE), DONE], headers={"content-type": EVENTS}))
+    client.upstream.say(
+        Answer(pieces=[body_of(streamed("all said")).removesuffix(DONE), DONE], headers={"content-type": EVENTS})
+    )  # noqa: E501, RUF100
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
     pieces = book.relay(Call(body=body, headers={}, conversation=NAME))
     while b'"finish_reason": "stop"' not in (piece if isinstance(piece := await anext(pieces), bytes) else b""):
@@ -317,7 +322,9 @@ async def test_a_task_that_is_cancelled_leaves_what_had_come(book, client):
 
 
 async def test_a_whole_answer_goes_through_as_it_came(book, client):
-    body = b'{ "choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop","index":0}],\n "odd":1.50}'
+    body = (
+        b'{ "choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop","index":0}],\n "odd":1.50}'  # noqa: E501, RUF100
+    )
     client.upstream.say(Answer(pieces=cut(body, [5, 50]), headers={"content-type": "application/json", "x-id": "7"}))
     assert await client.send() == body
     assert client.head.headers["x-id"] == "7"
@@ -351,7 +358,7 @@ async def test_an_error_goes_through_and_fails_the_turn(book, client, status, ki
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"<html>no</html>", b"\xff\xfe", b"[]", b"{}", b'{"choices":[]}', b'{"choices":[{"message":{"content":5}}]}',
+        b"", b"<html>no</html>", b"\xff\xfe", b"[]", b"{}", b'{"choices":[]}', b'{"choices":[{"message":{"content":5}}]}',  # noqa: E501
         b'{"choices":[{"message":{"content":"x","tool_calls":[7]}}]}', b'{"error":{"message":"odd"}}', b"[" * 5000,
     ],
 )  # fmt: skip

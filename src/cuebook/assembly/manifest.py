@@ -85,6 +85,14 @@ def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
     return found
 
 
+def anchored(manifest: Manifest) -> frozenset[int]:
+    """Give the posts (seqs) behind which a window had its last anchors: what a provider's cache may still hold."""
+    systems = next((each.after + 1 for each in manifest.anchors if each.name in ("system", "summary")), 0)
+    seqs = [seq for each in manifest.path for seq in range(each.first, each.last + 1)]
+    places = [each.after - systems for each in manifest.anchors if each.name in ("last", "step")]
+    return frozenset(seqs[place] for place in places if 0 <= place < len(seqs))
+
+
 def digests_of(manifest: Manifest) -> list[str]:
     """Give the texts a manifest needs."""
     texts = [text.digest for text in (*manifest.front, *manifest.volatile)]

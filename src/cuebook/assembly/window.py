@@ -51,7 +51,7 @@ class Sheet(Struct, frozen=True, kw_only=True):
     fence: str
     query: int  # seq of the post the volatile block stands beside, 0 for none
     owner: str | None = None  # whose posts need no name
-    previous_query: int = 0
+    held: frozenset[int] = frozenset()  # seqs behind which the window before had its last anchors
     frozen: bool = False  # a later step of a round: the volatile block stands as an earlier one chose it
     live: Mapping[int, bytes] = {}  # by seq: the live request's own message, where the stored one has secrets replaced
 
@@ -110,7 +110,7 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
     """Render a window. `dropped` names what was left out before; its order is kept."""
     blocks, messages = _front_blocks(sheet), _front_messages(sheet)
     system_at = len(messages) - 1
-    query_at = previous_at = -1
+    query_at, held_at = -1, []
     for placed in sheet.partition.kept:
         message = _message_of(placed, sheet)
         seq = placed.post.seq
@@ -120,13 +120,13 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
             query_at = len(messages)
             blocks.extend(_text_block(text) for text in sheet.volatile)
             message = attach(message, volatile_text(sheet.volatile, sheet.fence)) if sheet.volatile else message
-        elif seq == sheet.previous_query:
-            previous_at = len(messages)
+        if seq in sheet.held:
+            held_at.append(len(messages))
         messages.append(message)
     return Window(
         blocks=tuple(blocks),
         dropped=tuple(dropped),
-        anchors=_anchors(sheet, system_at, previous_at, query_at, len(messages) - 1),
+        anchors=_anchors(sheet, system_at, held_at, query_at, len(messages) - 1),
         messages=tuple(messages),
         tokens=sum(block.tokens for block in blocks) + tools_tokens,
         budget=budget,
@@ -200,8 +200,11 @@ def _put_before(message: bytes, text: str) -> bytes:
     return encode(fields)
 
 
-def _anchors(sheet: Sheet, system_at: int, previous_at: int, query_at: int, last_at: int) -> tuple[Anchor, ...]:
+def _anchors(sheet: Sheet, system_at: int, held_at: Sequence[int], query_at: int, last_at: int) -> tuple[Anchor, ...]:
     """Say where cache breakpoints belong, in order: after the stable part of a message, never behind volatile text.
+
+    A provider looks only where a marker stands, so the place where the window before ended is named again: within a
+    round its last step's, in a new round its last stable one. Four at the most.
 
     The last stable place is the window's end, or the query's own text where a volatile block stands behind it. In a
     later step of the round that block stands still too, and what came since can be held on to.
@@ -209,14 +212,16 @@ def _anchors(sheet: Sheet, system_at: int, previous_at: int, query_at: int, last
     found = []
     if system_at >= 0:
         found.append(Anchor("summary" if sheet.summary else "system", system_at))
-    if previous_at >= 0:
-        found.append(Anchor("previous", previous_at))
     stable_at = query_at if sheet.volatile and query_at >= 0 else last_at
+    now = {stable_at, last_at} if sheet.frozen else {stable_at}
+    held = [at for at in held_at if at not in now]
+    if held:
+        found.append(Anchor("previous", max(held) if sheet.frozen else min(held)))
     if stable_at > system_at:
         found.append(Anchor("last", stable_at))
     if sheet.frozen and last_at > stable_at:
         found.append(Anchor("step", last_at))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda anchor: anchor.after))
 
 
 def common_prefix(before: Sequence[bytes], now: Sequence[bytes]) -> int:

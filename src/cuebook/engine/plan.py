@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from cuebook.assembly.budget import Allotment, Limits, allot
 from cuebook.assembly.forms import LEAST_TEXT, Placed, cut_down
-from cuebook.assembly.manifest import Remembered, dropped_ranges, remember
+from cuebook.assembly.manifest import Remembered, anchored, dropped_ranges, remember
 from cuebook.assembly.partition import Partition, least, partition
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter, cut
 from cuebook.assembly.window import (
@@ -91,7 +91,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
         fence=room.fence,
         query=query,
         owner=owner,
-        previous_query=scene.previous.query if scene.previous else 0,
+        held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=wish.frozen is not None,
     )
     dropped = [*_left_out(scene, parted), *fitted.dropped, *no_room]

@@ -1,6 +1,10 @@
-"""A double of the port Upstream: answers of the OpenAI wire as they were written down, whole, cut in pieces, or broken."""
+"""A double of the port Upstream.
+
+Answers of the OpenAI wire as they were written down, whole, cut in pieces, or broken.
+"""
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -138,4 +142,4 @@ class _Given:
 def cut(body: bytes, places: Iterable[int]) -> list[bytes]:
     """Give a body in pieces, cut at these places."""
     marks = [0, *sorted({min(place, len(body)) for place in places}), len(body)]
-    return [body[start:end] for start, end in zip(marks, marks[1:], strict=False)]
+    return [body[start:end] for start, end in itertools.pairwise(marks)]

@@ -17,7 +17,7 @@ def least_named(refused: InvalidInput) -> int:
 
 
 @given(sizes, sizes, sizes, sizes, st.none() | st.integers(1, 9000), st.integers(5000, 20_000))
-def test_parts_fit_the_budget_or_the_least_is_named(front, tools, least, frozen, token_budget, context):
+def test_parts_fit_the_budget_or_the_least_is_named(front, tools, least, frozen, token_budget, context):  # noqa: PLR0917
     limits = Limits(context_tokens=context, system_tokens=100, reply_tokens=200)
 
     def try_with(budget):
@@ -26,7 +26,7 @@ def test_parts_fit_the_budget_or_the_least_is_named(front, tools, least, frozen,
     try:
         allotment = try_with(token_budget)
     except InvalidInput as refused:
-        assert refused.where == "tokenBudget"
+        assert refused.where == "tokenBudget"  # noqa: PT017
         needed = least_named(refused)
         assert needed == front + tools + least > prompt_budget(limits, token_budget)
         if needed <= prompt_budget(limits, None):
@@ -35,7 +35,7 @@ def test_parts_fit_the_budget_or_the_least_is_named(front, tools, least, frozen,
     assert allotment.budget <= context - 200
     assert front + tools + allotment.memory + allotment.posts <= allotment.budget
     assert allotment.posts >= least
-    assert 0 <= allotment.memory
+    assert allotment.memory >= 0
     assert allotment.memory <= max(frozen, limits.memory_tokens)
 
 

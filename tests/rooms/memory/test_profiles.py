@@ -52,7 +52,7 @@ def test_modes_choose_by_their_key_then_by_the_longest_part():
         ({"profiles": {"x": {"cooldownMs": True}}}, "memoryCompaction.profiles.x.cooldownMs"),
         ({"profiles": {"x": {"tailTurnsToKeep": -1}}}, "memoryCompaction.profiles.x.tailTurnsToKeep"),
         ({"profiles": {"x": {"trigger": "often"}}}, "memoryCompaction.profiles.x.trigger"),
-        ({"profiles": {"x": {"maxTurnsToSummarizePerPass": 0}}}, "memoryCompaction.profiles.x.maxTurnsToSummarizePerPass"),
+        ({"profiles": {"x": {"maxTurnsToSummarizePerPass": 0}}}, "memoryCompaction.profiles.x.maxTurnsToSummarizePerPass"),  # noqa: E501
         ({"defaultProfile": "gone"}, "memoryCompaction.defaultProfile"),
         ({"defaultProfile": ["standard"]}, "memoryCompaction.defaultProfile"),
         ({"defaultProfileByMode": {"chat": "gone"}}, "memoryCompaction.defaultProfileByMode.chat"),
@@ -69,7 +69,7 @@ def test_an_error_names_the_place_in_the_file(section, place):
 def test_the_environment_overrides_every_profile():
     found = override(
         SHIPPED,
-        {"MEMORY_COMPACTION_TAIL_TURNS": "3", "MEMORY_COMPACTION_COOLDOWN_MS": " 10 ", "MEMORY_COMPACTION_MODEL_ID": "m"},
+        {"MEMORY_COMPACTION_TAIL_TURNS": "3", "MEMORY_COMPACTION_COOLDOWN_MS": " 10 ", "MEMORY_COMPACTION_MODEL_ID": "m"},  # noqa: E501
     )  # fmt: skip
     assert {profile.tail for profile in found.profiles.values()} == {3}
     assert found.profiles["budget"].cooldown_ms == 10
@@ -114,6 +114,6 @@ def test_any_document_is_read_or_refused(section):
     try:
         found = read_compaction({"memoryCompaction": section}, file=FILE)
     except InvalidInput as refused:
-        assert refused.where
+        assert refused.where  # noqa: PT017
         return
     assert choose(found, "x") in found.profiles.values()

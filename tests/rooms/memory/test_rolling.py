@@ -68,7 +68,7 @@ def lines_of(*kinds):
         lines.append(
             Line(
                 id=f"p{seq}", seq=seq, role=roles[kind], speaker="", text="x", when=0.0, round=round_, calls=kind == "c"
-            )  # fmt: skip
+            )
         )
     return lines
 
@@ -105,7 +105,9 @@ def test_calls_and_results_stay_together(some, most, tail, unread):
         assert end <= len(lines) + unread - tail
 
 
-@given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2)), max_size=12))
+@given(
+    st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=2), st.lists(st.integers(0, 5), max_size=2)), max_size=12)
+)
 def test_held_places_lie_between_a_call_and_its_results(posts):
     """The same ids made and answered again and again: a result belongs to the newest call of its id before it."""
     calls = {n: Calls(list(map(str, made)), list(map(str, answered))) for n, (made, answered) in enumerate(posts)}
