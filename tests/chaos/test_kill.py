@@ -20,6 +20,7 @@ from cuebook.testing.audit import audit
 from cuebook.testing.hammer import RUN
 from cuebook.testing.history import Checker
 
+ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10"))
 #: A file is checked in full after each kill; a fresh one now and then keeps that quick.
 KILLS_PER_FILE = 25
@@ -80,6 +81,8 @@ class Fate:
 def test_every_place_is_exercised():
     assert set(failpoints.NAMES) == {*HERE, *ELSEWHERE}
     assert not set(HERE) & set(ELSEWHERE)
+    for place, test in ELSEWHERE.items():
+        assert place in (ROOT / test).read_text("utf-8"), f"{place} is not exercised by {test}"
 
 
 @pytest.mark.timeout(600)
@@ -117,7 +120,7 @@ def test_killed_at_any_moment_nothing_acknowledged_is_lost(nursery, tmp_path, sh
         fate = Fate(folder / f"cuebook-{killed}.db")
         for _ in range(min(KILLS_PER_FILE, KILLS - killed)):
             pid = nursery.order(fate.path, run=fate.run, tasks=dice.choice((1, 4, 16)), writes=100_000)
-            after = int(dice.expovariate(1 / 400))
+            after = int(dice.expovariate(1 / 350))
             assert nursery.listen(fate.checker.hear, kill=pid, after=max(1, after)) == -signal.SIGKILL
             fate.settle()
             killed += 1

@@ -373,8 +373,9 @@ class StoreMachine(RuleBasedStateMachine):
         for place in (None, self.steps * 7) if talk else ():
             parent = None if place is None else self.post(Scope(), talk.id, place)
             look = Look(
-                conversation=talk.id, parent=parent, full_tokens=self.steps * 5 % 90, small_tokens=self.steps % 9
-            )
+                conversation=talk.id, parent=parent, full_tokens=self.steps * 5 % 90, small_tokens=self.steps % 9,
+                post_tokens=self.steps % 3 * 10, summary_version=(None, None, 0, 1, 2)[self.steps % 5],
+            )  # fmt: skip
             store = self.stores[self.steps // 2 % 2]
             check_scene(self.runner.run(store.scene(Scope(), look)), talk, look)
 

@@ -91,7 +91,7 @@ def check_scene(scene: Scene, talk: Talk, look: Look) -> None:
     """Assert that a scene covers each post of its path exactly once, and reads as much as its caps allow."""
     parent = talk.head if look.parent is None else look.parent
     path = talk.path(parent)
-    mark, version = talk.mark(parent) if look.use_summary else (0, 0)
+    mark, version = _standing(talk, parent, look)
     behind = [seq for seq in path if seq > mark]
     assert (scene.parent, scene.path_count) == (parent, len(path))
     assert (scene.summary.version if scene.summary else 0) == version
@@ -110,13 +110,24 @@ def check_scene(scene: Scene, talk: Talk, look: Look) -> None:
         assert post.round == talk.posts[post.seq - 1].round
 
 
+def _standing(talk: Talk, parent: int, look: Look) -> tuple[int, int]:
+    """Give seq and version of the summary the path is read behind."""
+    if not look.use_summary:
+        return 0, 0
+    if look.summary_version is None:
+        return talk.mark(parent)
+    path = set(talk.path(parent))
+    named = [(d.summary.upto_seq, d.version) for d in talk.digests if d.version == look.summary_version]
+    return next((each for each in named if each[0] in path), (0, 0))
+
+
 def _caps(talk: Talk, behind: list[int], look: Look) -> list[tuple[int, bool]]:
     """Give which posts the caps let through, oldest first: (seq, whole)."""
     found: list[tuple[int, bool]] = []
     rest = behind[::-1]
-    used = 0
-    while rest and (used + talk.posts[rest[0] - 1].draft.tokens <= look.full_tokens or not found):
-        used += talk.posts[rest[0] - 1].draft.tokens
+    used, most = 0, look.post_tokens or 1 << 60
+    while rest and (used + min(most, talk.posts[rest[0] - 1].draft.tokens) <= look.full_tokens or not found):
+        used += min(most, talk.posts[rest[0] - 1].draft.tokens)
         found.append((rest.pop(0), True))
     used = 0
     while rest:

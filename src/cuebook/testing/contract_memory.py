@@ -204,6 +204,16 @@ class SummaryContract:
             assert (scene.summary.upto_seq if scene.summary else 0) == mark
             assert [post.seq for post in scene.path] == list(range(mark + 1, parent + 1))
 
+    async def test_a_scene_can_stand_on_a_named_summary(self, store: Store) -> None:
+        """A round goes on with the summary it began with, whatever was made meanwhile."""
+        await say(store, "c", *drafts(*"abcdef"))
+        assert await store.save_summary(OWNER, result(0, 2))
+        assert await store.save_summary(OWNER, result(1, 5))
+        for version, mark in ((None, 5), (2, 5), (1, 2), (0, 0), (7, 0)):
+            scene = await store.scene(OWNER, Look(conversation="c", full_tokens=99, summary_version=version))
+            assert (scene.summary.upto_seq if scene.summary else 0) == mark
+            assert [post.seq for post in scene.path] == list(range(mark + 1, 7))
+
     async def test_a_scene_can_leave_the_summary_out(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         assert await store.save_summary(OWNER, result(0, 3))

@@ -58,6 +58,13 @@ class SceneContract:
         assert scene.path_count == 8
         assert [post.path_tokens for post in scene.path] == [10 * post.seq for post in scene.path]
 
+    async def test_a_large_post_counts_as_much_as_a_window_shows_of_it(self, store: Store) -> None:
+        said = [draft(f"p{n}", f"post {n}", tokens=1000 if n == 3 else 10) for n in range(1, 6)]
+        await say(store, "c", *said)
+        for most, whole in ((0, [4, 5]), (20, [3, 4, 5]), (5, [1, 2, 3, 4, 5])):
+            scene = await store.scene(OWNER, Look(conversation="c", full_tokens=40, post_tokens=most))
+            assert [post.seq for post in scene.path] == whole
+
     async def test_a_path_of_many_branches_is_covered_exactly_once(self, store: Store) -> None:
         parent = None
         for n in range(12):
