@@ -13,6 +13,7 @@ from cuebook import Cuebook, Window
 from cuebook.app.book import Call, Head
 from cuebook.config import Config, build
 from cuebook.records.conversation import Post
+from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, LoadedDice, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -105,21 +106,24 @@ def shown(post: Post) -> str:
     return f"{post.message}{calls}" + ("…" if post.state == "interrupted" else "")
 
 
+def places(window: Window, reach: int = 0) -> list[int]:
+    """Every seq a window accounts for behind a summary that reaches so far, as often as it does."""
+    found = list(range(1, reach + 1)) + [block.seq for block in window.blocks if block.seq]
+    for left in window.dropped:
+        found += range(left.first, left.last + 1) if left.first else []
+    return sorted(found)
+
+
 async def accounted(book: Cuebook, window: Window, name: str = NAME, head: int | None = None) -> None:
     """Assert that each post of the path is in the window, under the summary or left out, exactly once."""
     conversation = await book.conversations.get(name)
-    store, scope = book.desk.store, __import__("cuebook.records.memory", fromlist=["Scope"]).Scope()
-    posts = await store.posts(scope, name, head=conversation.head if head is None else head)
+    posts = await book.desk.store.posts(Scope(), name, head=conversation.head if head is None else head)
     path_seqs = [post.seq for post in posts]
     summary = await book.memory.summary(name)
     reach = summary.upto_seq if summary and summary.upto_seq in path_seqs else 0
     found = [seq for seq in path_seqs if seq <= reach]
-    found += [block.seq for block in window.blocks if block.seq]
-    for left in window.dropped:
-        found += range(left.first, left.last + 1) if left.first else []
-    extra = [seq for seq in found if seq > conversation.last_seq]  # the ask's own query, not stored by `assemble`
-    assert sorted(set(found) - set(extra)) == path_seqs
-    assert len(found) == len(set(found))
+    found += [seq for seq in places(window) if seq <= conversation.last_seq]  # an assembled query is not stored
+    assert sorted(found) == path_seqs
 
 
 def counted(window: Window, count: Any) -> int:

@@ -25,12 +25,11 @@ def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet
     for anchor in anchors:
         fields = _decode(marked[anchor.after])
         if anchor.name in ("system", "summary"):
-            fields["content"] = _parts(
-                fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True
-            )
+            parts = _parts(fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True)
         else:
-            fields["content"] = _parts(fields.get("content"), volatile, mark_tail=False)
-        marked[anchor.after] = _encode(fields)
+            parts = _parts(fields.get("content"), volatile, mark_tail=False)
+        if parts:  # calls have no text a marker could stand on
+            marked[anchor.after] = _encode(fields | {"content": parts})
     return tuple(marked)
 
 

@@ -92,9 +92,7 @@ class Writer(Struct, frozen=True):
         if clean is not raw:
             said = read_message(clean)
         plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(clean)
-        draft = self.draft(
-            said, id=id, sender=sender, recipient="", now=now, size=len(raw), wire=None if plain else bytes(clean)
-        )
+        draft = self.draft(said, id=id, sender=sender, recipient="", now=now, wire=None if plain else bytes(clean))
         if clean is raw:
             return draft
         return msgspec.structs.replace(draft, tokens=max(draft.tokens, weigh(decode(raw), self.count)))
@@ -107,13 +105,14 @@ class Writer(Struct, frozen=True):
         sender: str,
         recipient: str,
         now: float,
-        size: int = 0,
         state: PostState = "complete",
         wire: bytes | None = None,
+        limited: bool = True,
     ) -> Draft:
-        """Give a draft of what was said. `size` in bytes, where the caller knows it."""
+        """Give a draft of what was said. Raises TooLarge for too much text, if it is `limited`."""
         check_text(said.message, "message")
-        self._check_size(size or len(said.message.encode()) + sum(len(part.content.encode()) for part in said.parts))
+        if limited:
+            self._check_size(said)
         message = self.clean(said.message)
         parts = tuple(self._clean_part(part) for part in said.parts)
         wire = self.clean_json(wire) if wire else None
@@ -156,9 +155,11 @@ class Writer(Struct, frozen=True):
         small_tokens = weigh(decode(short(post, small, None)), self.count)
         return (small, small_tokens) if small_tokens < tokens else (None, tokens)
 
-    def _check_size(self, size: int) -> None:
-        if size > self.max_post:
-            msg = f"a post of {size:,} bytes is over the limit of {self.max_post:,}; split it or raise server.max_post"
+    def _check_size(self, said: Said) -> None:
+        texts = [said.message, *(part.content for part in said.parts if part.type not in _DATA)]
+        if (size := sum(len(text.encode()) for text in texts)) > self.max_post:
+            limit = f"{self.max_post:,}; split it or raise server.max_post"
+            msg = f"a post of {size:,} bytes of text is over the limit of {limit}"
             raise TooLarge(msg, where="message")
 
     def _clean_part(self, part: Part) -> Part:

@@ -96,16 +96,16 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
     )
     dropped = [*_left_out(scene, parted), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
-    summary = scene.summary if fitted.summary else None
+    standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
     return Planned(
         window=window,
         messages=_live(sheet, wish, scene, window),
-        remembered=remember(window, sheet, summary_version=summary.version if summary else 0, tools=wish.tools),
+        remembered=remember(window, sheet, summary_version=standing, tools=wish.tools),
         query_seq=query,
         hits=hits,
         quotes=tuple(_hits(scene, wish, {query})) if wish.quotes else (),
         allotment=fitted.allotment,
-        summary=summary,
+        summary=scene.summary,
         sheet=sheet,
     )
 

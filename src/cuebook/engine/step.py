@@ -122,7 +122,7 @@ class Step:
             now=self._desk.clock.now(),
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
-            size=1,  # what a model said is kept, however long
+            limited=False,  # what a model said is kept, however long
         )
 
     async def _renew(self) -> None:

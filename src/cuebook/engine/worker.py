@@ -117,11 +117,13 @@ class Worker:
         least = least_backlog(self._desk.compaction)
         found: list[tuple[Due, CompactionProfile]] = []
         last: Due | None = None
-        while page := await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation):
-            last = page[-1]
+        while True:
+            page = await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation)
             profiles = ((due, self.profile_if_due(due, hurry=hurry)) for due in page)
             found += [(due, profile) for due, profile in profiles if profile is not None]
-        return found
+            if len(page) < BATCH:
+                return found
+            last = page[-1]
 
     def profile_if_due(self, due: Due, *, hurry: bool) -> CompactionProfile | None:
         """Give the profile of a conversation whose pass is due now."""

@@ -130,7 +130,7 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: dict[int, Cut] = field(default_factory=dict)  # by seq
     tools_digest: str = ""
     tools_tokens: int = 0
-    summary_version: int = 0
+    summary_version: int = 0  # the summary the path is read behind, shown or not
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,445 @@
+"""A turn from `ask` to its end: what is durable when, who waits for whom, and what a caller who goes away leaves."""
+
+import asyncio
+import json
+
+import pytest
+from stage import NAME, book_on, counted, everything, path
+
+from cuebook import Ask, Busy, Cuebook, NotFound
+from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
+from cuebook.records.conversation import Part
+from cuebook.records.memory import NO_MODEL_LABEL, Scope
+from cuebook.testing import FrozenClock, LoadedDice, Script, ScriptedModel
+
+
+@pytest.fixture
+def model():
+    return ScriptedModel(default="Noted.")
+
+
+@pytest.fixture
+async def book(tmp_path, model):
+    async with book_on(tmp_path, model=model) as opened:
+        yield opened
+
+
+async def state_of(book: Cuebook, n: int = 1, name: str = NAME) -> tuple[str, str]:
+    turn = await book.turns.get(name, n)
+    return turn.state, turn.steps[-1].error
+
+
+async def chunks_of(book, ask):
+    return [chunk async for chunk in book.stream(ask)]
+
+
+# ---- in order -------------------------------------------------------------------------------------------------------
+
+
+async def test_chunks_come_in_their_order_and_the_answer_is_durable_before_the_last(book, model):
+    model.say(Script(text="Hello **there**.", size=6))
+    kinds = []
+    async for chunk in book.stream(Ask("hi", NAME)):
+        kinds.append(chunk.type)
+        if chunk.type == "METADATA_UPDATE":
+            assert await path(book) == ["hi"], "the query is durable before the model is asked"
+        if chunk.type == "final_response":
+            assert await path(book) == ["hi", "Hello **there**."]
+            assert (chunk.text, chunk.plain) == ("Hello **there**.", "Hello there.")
+        assert chunk.turn == 1
+    assert kinds == ["METADATA_UPDATE", "text_delta", "text_delta", "text_delta", "final_response"]
+
+
+async def test_a_reply_says_how_it_came_about(book):
+    first = await book.ask(Ask("hi", NAME, mode="chat"))
+    assert first.metadata["turn"] == first.turn == 1
+    assert first.metadata["mode"] == "chat"
+    assert first.metadata["window"]["stablePrefixRatio"] == 1.0
+    assert first.metadata["rollingSummary"]["profileId"] == "standard"
+    second = await book.ask(Ask("again", NAME))
+    assert (await book.conversations.get(NAME)).metadata["mode"] == "chat"
+    assert second.metadata["window"]["tokens"] == second.window.tokens >= counted(second.window, book.desk.count)
+    shown = await book.turns.show(NAME, 2)
+    assert shown["window"]["stablePrefixRatio"] == second.metadata["window"]["stablePrefixRatio"]
+
+
+async def test_the_share_of_stable_bytes_is_what_the_interface_says(tmp_path, model):
+    """Bytes of the longest common prefix with the previous turn's messages ÷ bytes of this turn's."""
+    async with book_on(tmp_path, model=model) as book:
+        before = None
+        for n in range(6):
+            text = f"number {n} {'x' * 7 * n}"
+            reply = await book.ask(Ask(text, NAME))
+            now = b"".join(reply.window.messages)
+            if before is not None:
+                same = next(
+                    (i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
+                )
+                assert reply.window.stable_prefix_ratio == round(same / len(now), 6)
+                remembered = (await book.assemble(Ask("the same", NAME))).stable_prefix_ratio
+                book.desk.last.clear()
+                assert (await book.assemble(Ask("the same", NAME))).stable_prefix_ratio == remembered
+            before = now
+
+
+async def test_assemble_stores_nothing_and_gives_the_same_bytes_twice(book):
+    await book.ask(Ask("hi", NAME))
+    before = await book.conversations.get(NAME)
+    one, two = [await book.assemble(Ask("and the password: hunter2!xyz?", NAME)) for _ in range(2)]
+    assert one == two
+    assert await book.conversations.get(NAME) == before
+    assert b"hunter2!xyz" in one.messages[-1], "to be sent as it was said"
+    assert "hunter2" not in "".join(block.text for block in one.blocks)
+    assert (await book.assemble(Ask("who?", "unknown"))).messages == (b'{"role":"user","content":"who?"}',)
+    with pytest.raises(NotFound):
+        await book.conversations.get("unknown")
+
+
+async def test_a_secret_goes_to_the_model_and_not_into_the_store(book, model, tmp_path):
+    await book.ask(
+        Ask(
+            "my password: hunter2!xyz",
+            NAME,
+            attachments=(Part("plan", "token=ghp_Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0FeDcBa"),),
+        )
+    )
+    assert b"hunter2!xyz" in model.requests[0].messages[-1]
+    assert b"ghp_Zx9" in model.requests[0].messages[-1]
+    assert b"hunter2" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert (await book.turns.replay(NAME, 1)).verdict == "identical"
+    await book.ask(Ask("what was it?", NAME))
+    assert b"[[secret:" in b"".join(model.requests[1].messages), "only the live request holds it"
+
+
+@pytest.mark.parametrize(
+    ("ask", "where"),
+    [
+        (Ask("nul \x00", NAME), "text"),
+        (Ask("half \ud800", NAME), "text"),
+        (Ask("", NAME), "message"),
+        (Ask("x", NAME, token_budget=0), "tokenBudget"),
+        (Ask("x", NAME, token_budget=3), "tokenBudget"),
+        (Ask("x" * 3_000_000, NAME), "message"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused_and_nothing_stored(book, ask, where):
+    with pytest.raises(InvalidInput) as refused:
+        await book.ask(ask)
+    assert refused.value.where == where
+    with pytest.raises(NotFound):
+        await book.conversations.get(NAME)
+
+
+async def test_a_budget_that_is_refused_names_the_least_that_is_not(book):
+    await book.ask(Ask("hi " * 50, NAME))
+    with pytest.raises(InvalidInput, match="allow at least") as refused:
+        await book.ask(Ask("long " * 200, NAME, token_budget=5))
+    least = int(str(refused.value).rsplit(" ", 1)[1])
+    with pytest.raises(InvalidInput):
+        await book.ask(Ask("long " * 200, NAME, token_budget=least - 1))
+    reply = await book.ask(Ask("long " * 200, NAME, token_budget=least))
+    assert counted(reply.window, book.desk.count) <= reply.window.tokens <= least
+
+
+# ---- how an answer can end ------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_fails_leaves_the_query(book, model):
+    model.say(UpstreamError("overloaded", status=503))
+    with pytest.raises(UpstreamError):
+        await book.ask(Ask("hi", NAME))
+    assert await path(book) == ["hi"]
+    assert await state_of(book) == ("failed", "overloaded")
+
+
+async def test_a_model_that_fails_midway_leaves_what_came(book, model):
+    model.say(Script(text="half an ans", error=TimeoutError("too slow")))
+    with pytest.raises(TimeoutError):
+        await book.ask(Ask("hi", NAME))
+    assert await path(book) == ["hi", "half an ans…"]
+    assert await state_of(book) == ("failed", "too slow")
+
+
+async def test_an_answer_that_breaks_off_is_interrupted(book, model):
+    model.say(Script(text="half an ans", half=True))
+    with pytest.raises(BackendError, match="broke off"):
+        await book.ask(Ask("hi", NAME))
+    assert await path(book) == ["hi", "half an ans…"]
+    assert (await state_of(book))[0] == "interrupted"
+    rounds = await book.conversations.rounds(NAME)
+    assert [each.state for each in rounds] == ["failed"], "D's name for it"
+
+
+async def test_a_secret_in_an_error_is_not_stored(book, model, tmp_path):
+    model.say(UpstreamError("bad key ghp_Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0FeDcBa"))
+    with pytest.raises(UpstreamError):
+        await book.ask(Ask("hi", NAME))
+    assert b"ghp_Zx9" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stop", [1, 2, 4])
+async def test_a_caller_who_stops_reading_leaves_what_came(book, model, stop):
+    model.say(Script(text="a long answer", size=4))
+    chunks = book.stream(Ask("hi", NAME))
+    seen = [await anext(chunks) for _ in range(stop)]
+    await chunks.aclose()
+    heard = "".join(chunk.text for chunk in seen)
+    assert await path(book) == (["hi", f"{heard}…"] if heard else ["hi"])
+    assert (await state_of(book))[0] == "interrupted"
+    assert (await book.ask(Ask("again", NAME))).turn == 2, "nobody waits for a lease"
+    assert model.cancelled == (stop > 1)
+
+
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.03, 0.06, 0.1, 0.2])
+async def test_a_cancelled_caller_leaves_no_lease_wherever_it_was(book, model, after):
+    model.say(Script(text="a long answer " * 5, size=2, delay=0.02))
+    asking = asyncio.create_task(book.ask(Ask("hi", NAME)))
+    await asyncio.sleep(after)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    try:
+        assert (await book.conversations.get(NAME)).lease_until == 0
+    except NotFound:
+        return  # it had not begun
+    assert (await state_of(book))[0] == "interrupted"
+    assert (await book.ask(Ask("again", NAME))).turn == 2
+
+
+async def test_what_comes_slowly_is_kept_by_a_heartbeat(tmp_path):
+    model = ScriptedModel(Script(text="slowly but surely", size=3, delay=0.08))
+    async with book_on(tmp_path, model=model, work__checkpoint_s=0.05) as book:
+        asking = asyncio.create_task(book.ask(Ask("hi", NAME)))
+        await asyncio.sleep(0.35)
+        turn = await book.turns.get(NAME, 1)
+        assert turn.state == "running"
+        assert turn.partial
+        assert "slowly but surely".startswith(turn.partial)
+        await asking
+        assert await path(book) == ["hi", "slowly but surely"]
+
+
+async def test_a_lease_is_renewed_while_the_model_thinks(tmp_path):
+    class Ticking(FrozenClock):
+        def now(self):
+            return asyncio.get_running_loop().time() + 1e9
+
+    model = ScriptedModel(Script(text="done", delay=0.3))
+    async with book_on(tmp_path, model=model, clock=Ticking(), work__lease_s=0.3) as book:
+        assert (await book.ask(Ask("hi", NAME))).text == "done"
+        assert await state_of(book) == ("finished", "")
+
+
+async def test_a_turn_taken_over_ends_with_an_error_and_stores_nothing_twice(tmp_path):
+    slow = ScriptedModel(Script(text="first to speak, last to be heard " * 9, size=2, delay=0.03))
+    late = FrozenClock()
+    late.advance(1000)  # to them this process stood still for longer than its lease
+    async with book_on(tmp_path, model=slow, work__checkpoint_s=0.04) as mine:
+        asking = asyncio.create_task(mine.ask(Ask("one", NAME)))
+        await asyncio.sleep(0.15)
+        async with book_on(tmp_path, model=ScriptedModel("other"), clock=late, dice=Other()) as theirs:
+            assert (await theirs.ask(Ask("two", NAME))).text == "other"
+        with pytest.raises(LeaseLost):
+            await asking
+        texts = await path(mine)
+        assert [texts[0], *texts[-2:]] == ["one", "two", "other"]
+        assert len(texts) in (3, 4)
+        assert (await state_of(mine))[0] == "interrupted"
+        assert slow.cancelled == 1, "the model is not read to its end"
+
+
+class Other(LoadedDice):
+    def new_id(self, prefix):
+        return f"other-{super().new_id(prefix)}"
+
+
+# ---- who waits for whom ---------------------------------------------------------------------------------------------
+
+
+async def test_parallel_asks_run_one_after_another(book, model):
+    replies = await asyncio.gather(*(book.ask(Ask(f"n{n}", NAME)) for n in range(30)))
+    assert [reply.turn for reply in replies] == list(range(1, 31)), "in their order"
+    posts = await book.conversations.posts(NAME)
+    assert [post.seq for post in posts] == list(range(1, 61))
+    assert [post.parent for post in posts] == list(range(60))
+    assert {post.message for post in posts[1::2]} == {"Noted."}
+    assert all(len(request.messages) == 2 * n + 1 for n, request in enumerate(model.requests)), "each saw all before it"
+
+
+async def test_parallel_asks_of_many_conversations_do_not_wait_for_each_other(tmp_path):
+    model = ScriptedModel(default=Script(text="ok", delay=0.1))
+    async with book_on(tmp_path, model=model) as book:
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*(book.ask(Ask("hi", f"c{n}")) for n in range(20)))
+        assert asyncio.get_running_loop().time() - began < 3
+
+
+async def test_the_line_is_bounded(tmp_path):
+    gate = asyncio.Event()
+
+    class Waiting(ScriptedModel):
+        async def stream(self, request):
+            await gate.wait()
+            async for piece in super().stream(request):
+                yield piece
+
+    async with book_on(tmp_path, model=Waiting(default="ok")) as book:
+        asks = [asyncio.create_task(book.ask(Ask(f"n{n}", NAME))) for n in range(65)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(Busy) as refused:
+            await book.ask(Ask("the 65th that waits", NAME))
+        assert refused.value.retry_after > 0
+        gate.set()
+        await asyncio.gather(*asks)
+        assert (await book.ask(Ask("later", NAME))).turn == 66
+
+
+async def test_who_gives_up_waiting_leaves_the_line(tmp_path):
+    model = ScriptedModel(Script(text="slow", delay=0.1), default="ok")
+    async with book_on(tmp_path, model=model) as book:
+        first = asyncio.create_task(book.ask(Ask("a", NAME)))
+        await asyncio.sleep(0.02)
+        second = asyncio.create_task(book.ask(Ask("b", NAME)))
+        third = asyncio.create_task(book.ask(Ask("c", NAME)))
+        await asyncio.sleep(0.02)
+        second.cancel()
+        assert [(await first).turn, (await third).turn] == [1, 2]
+        assert await path(book) == ["a", "slow", "c", "ok"]
+
+
+async def test_two_books_on_one_file_take_turns(tmp_path):
+    slow = ScriptedModel(default=Script(text="mine", delay=0.05))
+    async with (
+        book_on(tmp_path, model=slow) as mine,
+        book_on(tmp_path, model=ScriptedModel(default="theirs"), dice=Other()) as theirs,
+    ):
+        replies = await asyncio.gather(*((mine, theirs)[n % 2].ask(Ask(f"n{n}", NAME)) for n in range(12)))
+        assert sorted(reply.turn for reply in replies) == list(range(1, 13))
+        texts = await path(mine)
+        assert len(texts) == 24
+        assert texts[1::2].count("mine") == texts[1::2].count("theirs") == 6
+        for n in range(1, 13):
+            assert (await mine.turns.replay(NAME, n)).verdict == "identical"
+
+
+async def test_a_turn_of_another_process_is_waited_for_however_long_it_takes(tmp_path):
+    slow = ScriptedModel(Script(text="mine", delay=0.5))
+    async with book_on(tmp_path, model=slow) as mine, book_on(tmp_path, dice=Other()) as theirs:
+        first = asyncio.create_task(mine.ask(Ask("a", NAME)))
+        await asyncio.sleep(0.1)
+        assert (await theirs.ask(Ask("b", NAME))).turn == 2
+        assert (await first).turn == 1
+
+
+async def test_posts_stored_while_a_turn_speaks_stay_and_the_answer_follows_them(tmp_path):
+    model = ScriptedModel(Script(text="answer", delay=0.1))
+    async with book_on(tmp_path, model=model) as book:
+        asking = asyncio.create_task(book.ask(Ask("query", NAME)))
+        await asyncio.sleep(0.05)
+        await book.append(NAME, [{"role": "user", "content": "by the way"}])
+        await asking
+        assert sorted(await path(book)) == ["answer", "by the way", "query"]
+        assert [post.seq for post in await book.conversations.posts(NAME)] == [1, 2, 3]
+
+
+async def test_a_store_that_always_moves_on_is_told(book):
+    store = book.desk.store
+
+    class Moving:
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        async def open(self, scope, opening):
+            raise Conflict("moved")
+
+    book.desk.store = Moving()
+    with pytest.raises(Conflict, match="faster"):
+        await book.ask(Ask("hi", NAME))
+    book.desk.store = store
+
+
+# ---- the same request again -----------------------------------------------------------------------------------------
+
+
+async def test_a_key_is_answered_once(tmp_path):
+    model = ScriptedModel(default=Script(text="only once", delay=0.02))
+    async with book_on(tmp_path, model=model) as book:
+        ask = Ask("hi", NAME, idempotency_key="k1")
+        replies = await asyncio.gather(*(book.ask(ask) for _ in range(20)))
+        assert {(reply.text, reply.turn) for reply in replies} == {("only once", 1)}
+        assert len(model.requests) == 1
+        assert await everything(book) == ["hi", "only once"]
+        with pytest.raises(KeyReused):
+            await book.ask(Ask("other", NAME, idempotency_key="k1"))
+    async with book_on(tmp_path, model=model) as book:
+        assert [chunk.type for chunk in await chunks_of(book, ask)] == [
+            "METADATA_UPDATE",
+            "text_delta",
+            "final_response",
+        ]
+        assert len(model.requests) == 1, "after a restart too"
+
+
+async def test_a_key_in_two_processes_is_answered_once(tmp_path):
+    models = [ScriptedModel(default=Script(text=text, delay=0.03)) for text in ("one", "two")]
+    async with book_on(tmp_path, model=models[0]) as mine, book_on(tmp_path, model=models[1], dice=Other()) as theirs:
+        ask = Ask("hi", NAME, idempotency_key="k1")
+        replies = await asyncio.gather(*((mine, theirs)[n % 2].ask(ask) for n in range(10)))
+        assert len({reply.text for reply in replies}) == 1
+        assert sum(len(model.requests) for model in models) == 1
+
+
+async def test_a_key_whose_turn_failed_says_so(book, model):
+    model.say(UpstreamError("overloaded"))
+    ask = Ask("hi", NAME, idempotency_key="k1")
+    for _ in range(2):
+        with pytest.raises(BackendError, match="overloaded"):
+            await book.ask(ask)
+    assert len(model.requests) == 1
+
+
+async def test_a_key_belongs_to_its_user(book, model):
+    one = await book.ask(Ask("hi", "a", user="ann", idempotency_key="k1"))
+    two = await book.ask(Ask("hello", "b", user="bob", idempotency_key="k1"))
+    assert (one.conversation, two.conversation, len(model.requests)) == ("a", "b", 2)
+
+
+# ---- without a model ------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_model_the_answer_says_so_and_is_never_remembered(tmp_path):
+    async with Cuebook.open(await _bare(tmp_path), clock=FrozenClock(), dice=LoadedDice(), worker=False) as book:
+        await book.append(NAME, [{"role": "user", "content": "The key to the shed hangs behind the blue door."}])
+        reply = await book.ask(Ask("Where does the key to the shed hang?", NAME))
+        assert reply.text.startswith(NO_MODEL_LABEL)
+        assert "blue door" in reply.text
+        for n in range(30):
+            await book.ask(Ask(f"And where does key {n} hang?", NAME))
+        await book.settle()
+        hits = await book.memory.search("recalled memory model configured", conversation=NAME)
+        assert not [hit for hit in hits if hit.text.startswith(NO_MODEL_LABEL)]
+        assert not [item for item in await book.memory.items(NAME) if "no model" in item.text]
+        summary = await book.memory.summary(NAME)
+        assert "no model" not in summary.markdown + json.dumps(summary.memory_json)
+        window = await book.assemble(Ask("Where does the key hang?", NAME, token_budget=500))
+        memories = [block.text for block in window.blocks if block.kind == "memory"]
+        assert not [text for text in memories if NO_MODEL_LABEL in text]
+
+
+async def _bare(folder):
+    from stage import config
+
+    return config(folder)
+
+
+async def test_what_a_user_calls_recalled_is_remembered(book):
+    await book.append(NAME, [{"role": "user", "content": f"{NO_MODEL_LABEL} is what it says on the zebra box"}])
+    assert await book.memory.search("zebra", conversation=NAME)
+
+
+async def test_who_takes_no_part_sees_nothing(book):
+    await book.ask(Ask("mine", NAME, user="ann"))
+    for ask in (Ask("hi", NAME, user="bob"),):
+        with pytest.raises(NotFound):
+            await book.ask(ask)
+    assert await book.desk.store.posts(Scope(user="ann"), NAME)
