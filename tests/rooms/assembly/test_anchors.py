@@ -78,11 +78,8 @@ def test_the_clients_own_markers_are_left_alone() -> None:
     mine = b'{"role":"user","content":[{"type":"text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}'
     other = b'{"role":"user","content":"y"}'
     assert with_breakpoints((mine, other), (Anchor("last", 1),), page) == (mine, other)
-<<<<<<< /tmp/lab/tests/rooms/assembly/test_anchors.py
 
 
 def test_a_message_without_text_is_left_as_it_is() -> None:
     calls = b'{"role":"assistant","content":null,"tool_calls":[{"id":"c"}]}'
     assert with_breakpoints((calls,), (Anchor("last", 0),), sheet()) == (calls,)
-=======
->>>>>>> /work/main/tests/rooms/assembly/test_anchors.py
