@@ -176,7 +176,8 @@ class Judge:
             for frame in old.frames:
                 common = things & (frame.stems | codes(frame.text))
                 if common and self._mass(common) >= 0.6 * self._mass(things) and not (frame.negative and new.negative):
-                    share = self._mass(common) / self._mass(frame.stems)
+                    whole = self._mass(frame.stems)  # 0 where a clause holds nothing but a code: "I always do the 10k"
+                    share = self._mass(common) / whole if whole else 1.0
                     if share >= (0.5 if frame.task else 0.2):
                         best = max(best, (0.8 + share, frame.text))
         return best

@@ -114,6 +114,7 @@ def test_only_what_a_user_said_ends_anything(found):
         ("I have to order the laser-cut layers.", "Model layers are ordered, pick up on the 19th."),
         ("I'm vegetarian.", "I'm vegan now."),
         ("My favourite tea is oolong.", "My favourite tea is assam now."),
+        ("I always do the 10k.", "Scrap the 10k."),
     ],
 )
 def test_a_change_ends_what_it_changes(before, now):
