@@ -165,6 +165,10 @@ class Upstream:
             await say(b"\xff\xfe<html>not json", last=True)
         elif model == "never":
             await asyncio.sleep(NEVER_S)
+        elif model == "late":
+            await asyncio.sleep(0.8)
+            await head(200)
+            await say(json.dumps(self._whole(model, fields)).encode(), last=True)
         elif fields.get("stream"):
             await head(200, "text/event-stream; charset=utf-8")
             await self._stream(model, fields, say)

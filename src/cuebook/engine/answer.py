@@ -32,16 +32,17 @@ async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> Asy
     lease = step.lease
     created = int(desk.clock.now())
     frame = {"id": f"chatcmpl-{lease.turn}-{lease.fence}", "created": created, "model": desk.model.name}
-    head = Head(status=200, headers={"content-type": _kind(stream)}, conversation=lease.conversation, turn=lease.turn)
+    step.metadata = {"answer": {"step": lease.step, **frame}}
+    head = head_of(conversation=lease.conversation, turn=lease.turn, stream=stream)
     if stream:
         yield head
-        yield _event(frame, {"role": "assistant", "content": ""})
+        yield event_of(frame, {"role": "assistant", "content": ""})
     async with aclosing(speak(desk, opened, step)) as texts:
         async for text in texts:
             if stream:
-                yield _event(frame, {"content": text})
+                yield event_of(frame, {"content": text})
     if stream:
-        yield _event(frame, {}, finish="stop")
+        yield event_of(frame, {}, finish="stop")
         yield b"data: [DONE]\n\n"
         return
     text = "".join(step.text)
@@ -52,10 +53,21 @@ async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> Asy
     yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def _kind(stream: bool) -> str:  # noqa: FBT001  # a content type in one of two forms
-    return "text/event-stream; charset=utf-8" if stream else "application/json"
+def head_of(*, conversation: str, turn: int, stream: bool) -> Head:
+    """Give the head of an answer of our own."""
+    kind = "text/event-stream; charset=utf-8" if stream else "application/json"
+    return Head(status=200, headers={"content-type": kind}, conversation=conversation, turn=turn)
 
 
-def _event(frame: Mapping[str, Any], delta: Mapping[str, Any], *, finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-    return b"data: " + _encode({**frame, "object": "chat.completion.chunk", "choices": [choice]}) + b"\n\n"
+def event_of(
+    frame: Mapping[str, Any],
+    delta: Mapping[str, Any] | None,
+    *,
+    index: int = 0,
+    finish: str | None = None,
+    usage: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Give an event of a stream; without `delta` it has no choice, and tells the usage."""
+    choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None}
+    chunk = {**frame, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
+    return b"data: " + _encode(chunk | ({"usage": usage} if usage else {})) + b"\n\n"

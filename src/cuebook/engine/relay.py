@@ -5,6 +5,7 @@ Both are kept.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from typing import NoReturn
 
 import msgspec
 from msgspec import Raw
@@ -12,13 +13,14 @@ from msgspec import Raw
 from cuebook.assembly.anchors import with_breakpoints
 from cuebook.assembly.cache import rule_for
 from cuebook.assembly.window import Text
+from cuebook.engine.again import tell, told_before
 from cuebook.engine.answer import Head, answer
 from cuebook.engine.compare import frozen_volatile
 from cuebook.engine.desk import Desk
 from cuebook.engine.hearing import relay_answer
 from cuebook.engine.opening import Intent, Opened, open_step
 from cuebook.engine.plan import Wish
-from cuebook.engine.request import Call, Place, Request, place_of, read_request, sender_of
+from cuebook.engine.request import Call, Key, Place, Request, key_of, place_of, read_request, sender_of
 from cuebook.engine.step import Step
 from cuebook.errors import Conflict
 from cuebook.memory.recall import read_query
@@ -36,20 +38,26 @@ async def relay(
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer a chat completion: the head first, then the body's bytes. The last of them come when the turn is durable.
 
-    `model` replaces the request's model where that names a persona.
+    `model` replaces the request's model where that names a persona. An Idempotency-Key that came before gives the
+    stored answer. Raises InvalidInput, KeyReused, Conflict.
     """
     request = read_request(desk, call)
     if request.user and scope.user is None:
         scope = Scope(scope.tenant, request.user)
-    if request.conversation is None:
-        place = await place_of(desk, scope, request, server_history=call.server_history)
-        request = msgspec.structs.replace(request, conversation=place.conversation)
-    conversation = request.conversation or ""
+    key = key_of(call, request)
+    if again := await _again(desk, upstream, scope, request, key):
+        for piece in again:
+            yield piece
+        return
+    conversation = request.conversation or (await _place(desk, scope, request, call)).conversation
+    request = msgspec.structs.replace(request, conversation=conversation)
     async with desk.lines.hold(scope.tenant, conversation):
         quotes = upstream is None and desk.model.name == NO_MODEL
-        opened = await open_step(desk, scope, meaning(desk, scope, request, call, conversation, quotes=quotes))
-        if opened is None:
-            raise Conflict(f"conversation {conversation!r} was taken by another request; try again")
+        opened = await open_step(desk, scope, meaning(desk, scope, request, call, conversation, key=key, quotes=quotes))
+        if opened is None:  # the same request was first, elsewhere
+            for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
+                yield piece
+            return
         async with Step(desk, opened.lease) as step:
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
@@ -61,11 +69,34 @@ async def relay(
                     yield piece
 
 
+async def _again(
+    desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None
+) -> list[Head | bytes]:
+    """Give the answer an Idempotency-Key stands for; nothing where it stands for none."""
+    told = await told_before(desk, scope, key, request) if key else None
+    return list(tell(desk, told, request, estimate=upstream is None)) if told else []
+
+
+def _nothing(conversation: str) -> NoReturn:
+    raise Conflict(f"conversation {conversation!r} was taken by another request; try again")
+
+
 # ---- what a request means -------------------------------------------------------------------------------------------
 
 
+async def _place(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
+    return await place_of(desk, scope, request, server_history=call.server_history)
+
+
 def meaning(
-    desk: Desk, scope: Scope, request: Request, call: Call, conversation: str, *, quotes: bool = False
+    desk: Desk,
+    scope: Scope,
+    request: Request,
+    call: Call,
+    conversation: str,
+    *,
+    key: Key | None = None,
+    quotes: bool = False,
 ) -> Callable[[], Awaitable[Intent]]:
     """Give a request as what a step intends: what is new of its history, behind the post it continues.
 
@@ -73,7 +104,7 @@ def meaning(
     """
 
     async def intend() -> Intent:
-        place = await place_of(desk, scope, request, server_history=call.server_history)
+        place = await _place(desk, scope, request, call)
         drafts = _drafts(desk, request, place)
         turn = await _waiting(desk, scope, place, drafts)
         frozen = await frozen_volatile(desk, scope, turn) if turn else None
@@ -84,6 +115,7 @@ def meaning(
             parent=place.parent,
             moves_head=not place.side,
             goes_on=turn,
+            idempotency=key,
         )
 
     return intend

@@ -20,7 +20,14 @@ from cuebook.records.openai_messages import Said, read_message
 ANCHORS = 32
 #: Fields of a request beside its messages that a provider charges as input.
 _CHARGED = ("tools", "functions", "response_format")
+#: Fields that say how an answer comes, not what is asked.
+_DELIVERY = frozenset({"stream", "stream_options"})
+#: The most choices a request asks for (OpenAI's limit of `n`).
+MOST_CHOICES = 128
 
+Key = tuple[str, bytes]  # an Idempotency-Key and the digest of its request
+
+_encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, Raw])
 _raws = msgspec.json.Decoder(list[Raw])
 
@@ -34,6 +41,7 @@ class Call(Struct, frozen=True, kw_only=True):
     user: str | None = None
     server_history: bool = False  # X-History: server: `messages` are new ones only
     query: str = ""
+    idempotency_key: str | None = None
 
 
 class Spoken(Struct, frozen=True):
@@ -67,6 +75,30 @@ class Request(Struct, frozen=True, kw_only=True):
     def query(self) -> str:
         """The newest user message's text."""
         return next((each.said.message for each in reversed(self.history) if each.role == "user"), "")
+
+    @property
+    def choices(self) -> int:
+        """How many answers are asked for."""
+        n = _value(self.fields, "n")
+        return min(max(n, 1), MOST_CHOICES) if isinstance(n, int) else 1
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream ends with its usage."""
+        options = _value(self.fields, "stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def key_of(call: Call, request: Request) -> Key | None:
+    """Give the Idempotency-Key of a call with its request's digest, None without one.
+
+    A stream and an answer in one piece are the same request.
+    """
+    if call.idempotency_key is None:
+        return None
+    places = _encode([request.conversation, request.user, call.server_history])
+    asked = [name.encode() + b":" + bytes(raw) for name, raw in request.fields.items() if name not in _DELIVERY]
+    return call.idempotency_key, digest_of(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
 
 
 def read_request(desk: Desk, call: Call) -> Request:

@@ -32,6 +32,8 @@ class Step:
         self.text: list[str] = []
         #: What has come so far, where that is more than text.
         self.so_far: Callable[[], Said | None] | None = None
+        #: What is kept of the answer in the turn's metadata.
+        self.metadata: dict[str, Any] = {}
         self._desk = desk
         self._reply_id = desk.dice.new_id("post")
         self._beat: asyncio.Task[None] | None = None
@@ -96,6 +98,7 @@ class Step:
             waiting=waiting,
             usage=usage,
             error=self._desk.writer.clean(error),
+            metadata=self.metadata,
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
         )
         seq = await self._desk.store.close(self.lease, closing)

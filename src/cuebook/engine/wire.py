@@ -10,6 +10,8 @@ from cuebook.records.turn import Usage
 
 #: Fields of a delta that come whole: providers that repeat them must not make "call_1call_1".
 _WHOLE = frozenset({"role", "id", "type", "name", "index"})
+#: Fields of an answer that say which it is and who gave it.
+_FRAME = ("id", "created", "model", "system_fingerprint", "service_tier")
 #: A line longer than this is passed on before it ends: no upstream may make us keep it.
 LONGEST_LINE = 4 * 1024 * 1024
 
@@ -64,6 +66,7 @@ class Heard(Struct):
 
     messages: dict[int, dict[str, Any]] = {}
     finish: dict[int, str] = {}
+    frame: dict[str, Any] = {}
     usage: Usage | None = None
     error: str = ""
     done: bool = False
@@ -98,6 +101,8 @@ def take(heard: Heard, event: object, field: str) -> str:
         return ""
     if event.get("error"):
         heard.error = _reason(event["error"])
+    if not heard.frame.get("id"):
+        heard.frame = {name: event[name] for name in _FRAME if isinstance(event.get(name), str | int)}
     if isinstance(event.get("usage"), dict):
         heard.usage = read_usage(event["usage"])
     added = ""

@@ -204,12 +204,16 @@ class Due(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """What an Idempotency-Key stands for: the digest of its request, and the turn it opened or the answer it got."""
+    """What an Idempotency-Key stands for: its request's digest, and the step it opened or the answer it got.
+
+    A key whose step ended without a whole answer is free for the same request again.
+    """
 
     digest: bytes
     conversation: str = ""
     turn: int = 0
     response: bytes = b""
+    step: int = 0
 
 
 class Page(Struct, frozen=True):

@@ -49,7 +49,8 @@ class StreamsToo(Operation):
 async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> ASGIResponse:
     """Answer a message.
 
-    With `stream`, or Accept: text/event-stream, as events METADATA_UPDATE, text_delta, final_response, error.
+    With `stream`, or Accept: text/event-stream, as events METADATA_UPDATE, text_delta, final_response, error. With an
+    Idempotency-Key it is finished without its client too, who may come back for it.
     """
     book, running = book_of(request), request.app.state.running
     user, key = user_of(request, data.user_id, user_id), idempotency_key(request.scope)
@@ -57,7 +58,7 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
     ask = wire.ask_of(data, conversation=conversation, user=user, idempotency_key=key)
     accepts = header(request.scope, b"accept") or ""
     if data.stream or (data.stream is None and EVENTS in accepts):
-        return Streamed(running, _events(book, ask))
+        return Streamed(running, _events(book, ask), to_the_end=key is not None)
     body = _encode(await _answer(book, ask, request, running))
     return ASGIResponse(body=body, media_type="application/json")
 

@@ -92,20 +92,28 @@ class Streamed(ASGIResponse):
     cuts the connection, so that no client takes half an answer for a whole one.
     """
 
-    __slots__ = ("_begin", "_pieces", "_running", "_started")
+    __slots__ = ("_begin", "_pieces", "_running", "_started", "_to_the_end")
 
     def __init__(
-        self, running: Running, pieces: AsyncIterator[Any], begin: Callable[[Any], Start] | None = None
+        self,
+        running: Running,
+        pieces: AsyncIterator[Any],
+        begin: Callable[[Any], Start] | None = None,
+        *,
+        to_the_end: bool = False,
     ) -> None:
-        """`begin` reads the first piece; without it that is a Start."""
+        """`begin` reads the first piece; without it that is a Start. `to_the_end`: also when its client goes away."""
         super().__init__()
         self._running, self._pieces, self._begin = running, pieces, begin
-        self._started = False
+        self._started, self._to_the_end = False, to_the_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _ = scope
         try:
-            await self._running.until_gone(receive, self._send(send))
+            if self._to_the_end:
+                await self._running.to_the_end(self._send(send))
+            else:
+                await self._running.until_gone(receive, self._send(send))
         except Gone:
             return
         except CuebookError:

@@ -16,7 +16,7 @@ from cuebook import Cuebook
 from cuebook.app.book import Call, Head, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, header
+from cuebook.server.caller import AnyRequest, book_of, header, idempotency_key
 from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
 from cuebook.server.guard import PASS_THROUGH, Place, name_in
@@ -57,7 +57,8 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     """Answer a chat completion. `messages` is the whole history.
 
     Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
-    the new ones only. The answer's headers X-Conversation-Id and X-Cuebook-Turn say where it is kept.
+    the new ones only. The answer's headers X-Conversation-Id and X-Cuebook-Turn say where it is kept. The same
+    Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
     """
     scope = request.scope
     place: Place = scope["state"]["place"]
@@ -73,8 +74,11 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         user=place.user or header(scope, b"x-user-id"),
         server_history=history == "server",
         query=scope["query_string"].decode("latin-1"),
+        idempotency_key=idempotency_key(scope),
     )
-    return Streamed(request.app.state.running, book_of(request).relay(call), _begin)
+    return Streamed(
+        request.app.state.running, book_of(request).relay(call), _begin, to_the_end=call.idempotency_key is not None
+    )
 
 
 def _begin(head: Head) -> Start:

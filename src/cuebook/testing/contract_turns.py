@@ -11,7 +11,7 @@ from cuebook.ports.store import Closing, Lease, Look, Store
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Usage
+from cuebook.records.turn import TurnState, Usage
 from cuebook.testing.contract_posts import OWNER, path_of, say
 from cuebook.testing.doubles import BEGINNING
 from cuebook.testing.makers import draft, drafts, manifest, opening, opening_at
@@ -334,7 +334,27 @@ class IdempotencyContract:
         lease = await begin(store, draft("q", "ask"), idempotency=("k", b"digest"))
         found = await store.answered(OWNER, "k")
         assert found is not None
-        assert (found.digest, found.conversation, found.turn) == (b"digest", "c", lease.turn)
+        assert (found.digest, found.conversation, found.turn, found.step) == (b"digest", "c", lease.turn, 1)
+
+    async def test_a_key_stands_for_its_step(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"), idempotency=("k1", b"1"))
+        await end(store, lease, answer(), waiting=True)
+        result = draft("r", "done", role="tool")
+        await end(store, await begin(store, result, turn=1, idempotency=("k2", b"2")), answer("b"))
+        found = [await store.answered(OWNER, key) for key in ("k1", "k2")]
+        assert [(each.turn, each.step) for each in found if each] == [(1, 1), (1, 2)]
+
+    @pytest.mark.parametrize("state", ["failed", "interrupted"])
+    async def test_a_key_without_an_answer_is_free_for_the_same_request(self, store: Store, state: TurnState) -> None:
+        await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), None, state=state)
+        with pytest.raises(Conflict):
+            await begin(store, draft("q2", "other"), idempotency=("k", b"2"))
+        await begin(store, idempotency=("k", b"1"))
+        found = await store.answered(OWNER, "k")
+        assert found is not None
+        assert (found.turn, found.step) == (2, 1)
+        with pytest.raises(Conflict):
+            await begin(store, conversation="d", idempotency=("k", b"1"))
 
     async def test_a_taken_key_conflicts_and_nothing_is_stored(self, store: Store) -> None:
         await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())

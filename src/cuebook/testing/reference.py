@@ -65,13 +65,18 @@ class Reference:
             self.talks[scope.tenant, conversation] = talk
         return talk
 
-    def _bind(self, scope: Scope, talk: Talk, idempotency: tuple[str, bytes] | None, turn: int) -> None:
+    def _bind(
+        self, scope: Scope, talk: Talk, idempotency: tuple[str, bytes] | None, turn: int = 0, step: int = 0
+    ) -> None:
         if idempotency is None:
             return
         key = f"{scope.user}\n{idempotency[0]}"
-        if any(key in each.keys for each in self.talks.values() if each.tenant == scope.tenant):
-            raise Conflict
-        talk.keys[key] = (idempotency[1], turn)
+        for each in self.talks.values():
+            if each.tenant == scope.tenant and key in each.keys:
+                if not each.is_free(key, idempotency[1]):
+                    raise Conflict
+                del each.keys[key]
+        talk.keys[key] = (idempotency[1], turn, step)
 
     # the turn
 
@@ -92,7 +97,7 @@ class Reference:
                     raise NotFound
                 talk.head = _grow(talk, fresh, parent)
                 talk.updated_at = max(talk.updated_at, batch.now)
-            self._bind(scope, talk, batch.idempotency, 0)
+            self._bind(scope, talk, batch.idempotency)
             return Appended(len(fresh), len(talk.posts))
 
     def open(self, scope: Scope, opening: Opening) -> Lease:
@@ -134,7 +139,7 @@ class Reference:
         turn.steps.append(Step(len(turn.steps) + 1, base, opening.moves_head))
         talk.fence += 1
         talk.leased, talk.until, talk.open_round = turn.n, opening.now + opening.lease_s, turn.round
-        self._bind(scope, talk, opening.idempotency, turn.n)
+        self._bind(scope, talk, opening.idempotency, turn.n, len(turn.steps))
         return Lease(
             scope=scope, conversation=talk.id, no=talk.no, turn=turn.n, step=len(turn.steps),
             fence=talk.fence, until=talk.until, last_seq=len(talk.posts),

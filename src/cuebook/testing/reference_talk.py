@@ -82,7 +82,7 @@ class Talk:
     until: float = 0.0
     open_round: int = 0
     digests: list[Digest] = field(default_factory=list)
-    keys: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    keys: dict[str, tuple[bytes, int, int]] = field(default_factory=dict)  # digest, turn and step
 
     def seen_by(self, scope: Scope) -> bool:
         """Whether who asks takes part."""
@@ -115,6 +115,13 @@ class Talk:
         """Give the seqs on the head's path behind its mark."""
         mark, _ = self.mark(self.head)
         return [seq for seq in self.path(self.head) if seq > mark]
+
+    def is_free(self, key: str, digest: bytes) -> bool:
+        """Whether a key may be bound anew: its step ended without a whole answer, and the request is the same."""
+        known, turn, step = self.keys[key]
+        return (
+            known == digest and bool(turn) and self.turns[turn - 1].steps[step - 1].state in ("failed", "interrupted")
+        )
 
     def round_states(self) -> dict[int, RoundState]:
         """Give the state of each round that has one."""

@@ -249,6 +249,13 @@ WHERE i.tenant = :tenant AND i.key = :key;
 INSERT INTO idempotency (tenant, key, digest, conversation, turn, response, created_at)
 VALUES (:tenant, :key, :digest, :no, :turn, :response, :now);
 
+-- name: idempotency_rebind
+-- Bind a key anew for the same request, where the step it stands for ended without a whole answer; `response` names that step.
+UPDATE idempotency SET conversation = :no, turn = :turn, response = :response, created_at = :now
+WHERE tenant = :tenant AND key = :key AND digest = :digest AND EXISTS (
+    SELECT 1 FROM step s WHERE s.tenant = idempotency.tenant AND s.conversation = idempotency.conversation AND s.turn = idempotency.turn
+    AND s.n = CAST(CAST(idempotency.response AS TEXT) AS INTEGER) AND s.state IN ('failed', 'interrupted'));
+
 -- name: idempotency_prune
 -- Forget keys nobody will repeat.
 DELETE FROM idempotency WHERE created_at < :before;

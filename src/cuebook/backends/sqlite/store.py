@@ -129,7 +129,12 @@ class SqliteStore:
         """Tell what an Idempotency-Key stands for."""
         own = base.own_key(scope, key)
         row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=own))
-        return Answered(row["digest"], row["id"], row["turn"], row["response"]) if row else None
+        if row is None:
+            return None
+        turn, response = row["turn"], row["response"]
+        if not turn:
+            return Answered(row["digest"], row["id"], response=response)
+        return Answered(row["digest"], row["id"], turn, step=int(response or 1))
 
     # reading
 

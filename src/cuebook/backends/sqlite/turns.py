@@ -38,7 +38,8 @@ def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, fa
     for text in opening.texts.values():
         keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
     if opening.idempotency:
-        bind(connection, scope, row, opening.idempotency, turn=lease.turn, response=b"", now=opening.now)
+        step = str(lease.step).encode()
+        bind(connection, scope, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
     failpoints("open.stored")
     return lease
 

@@ -96,21 +96,20 @@ def bind(
     response: bytes,
     now: float,
 ) -> None:
-    """Bind an Idempotency-Key to what it did, in the same transaction. Conflict if another request took it."""
+    """Bind an Idempotency-Key to what it did, in the same transaction.
+
+    One whose step gave no whole answer is bound anew. Conflict if another request took it.
+    """
     key, digest = idempotency
+    values = {
+        "tenant": row["tenant"], "key": base.own_key(scope, key), "digest": digest, "no": row["no"], "turn": turn,
+        "response": response, "now": now,
+    }  # fmt: skip
     try:
-        run(
-            connection,
-            "idempotency_insert",
-            tenant=row["tenant"],
-            key=base.own_key(scope, key),
-            digest=digest,
-            no=row["no"],
-            turn=turn,
-            response=response,
-            now=now,
-        )
+        run(connection, "idempotency_insert", **values)
     except sqlite3.IntegrityError:
+        if run(connection, "idempotency_rebind", **values).rowcount:
+            return
         msg = f"Idempotency-Key {key!r} is in use by another request"
         raise Conflict(msg) from None
 

@@ -1,0 +1,200 @@
+"""Idempotency-Key on the OpenAI wire: one request is answered once, and told again from what is stored."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from upstream import CALLS, Upstream
+
+from conftest import Live, config
+from cuebook.testing.doubles import ScriptedModel
+from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
+
+SAYS = [{"role": "user", "content": "Hello you!"}]
+KEY = {"Idempotency-Key": "k1"}
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def client(relayed: Live) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=relayed.url, timeout=20) as opened:
+        yield opened
+
+
+def asked(**more: Any) -> dict[str, Any]:
+    return {"model": "plain", "messages": SAYS} | more
+
+
+def where(answer: httpx.Response) -> tuple[str, str, str]:
+    return (
+        answer.headers["x-conversation-id"],
+        answer.headers["x-cuebook-turn"],
+        answer.headers["content-type"].partition(";")[0],
+    )
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    assert text.endswith("data: [DONE]\n\n")
+    return [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2] if line.startswith("data: ")]
+
+
+@pytest.mark.parametrize("model", ["plain", "two", "tools"])
+def test_the_same_request_is_answered_once(client: httpx.Client, upstream: Upstream, model: str) -> None:
+    body = asked(model=model, n=2 if model == "two" else 1, user="ann")
+    first, again = [client.post(CHAT, json=body, headers=KEY) for _ in range(2)]
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert where(first) == where(again)
+    assert again.json() == first.json()
+    assert len(upstream.received) == 1
+    assert len(client.get(f"/api/conversations/{where(first)[0]}/turns").json()["items"]) == 1
+
+
+@pytest.mark.parametrize("model", ["plain", "two", "tools"])
+def test_a_stream_is_told_again_as_a_stream(client: httpx.Client, upstream: Upstream, model: str) -> None:
+    body = asked(model=model, stream=True, n=2, stream_options={"include_usage": True})
+    first, again = [client.post(CHAT, json=body, headers=KEY) for _ in range(2)]
+    assert where(first) == where(again)
+    assert len(upstream.received) == 1
+
+    def said(answer: httpx.Response) -> Any:
+        choices = [each["choices"][0] for each in events(answer.text) if each["choices"]]
+        spoken = "".join(each["delta"].get("content") or "" for each in choices)
+        calls: dict[int, str] = {}
+        for call in (call for each in choices for call in each["delta"].get("tool_calls", ())):
+            calls[call["index"]] = calls.get(call["index"], "") + call["function"]["arguments"]
+        usage = [each["usage"] for each in events(answer.text) if each.get("usage")]
+        ids = {(each["id"], each["model"], each["object"]) for each in events(answer.text)}
+        ends = {each["index"]: each["finish_reason"] for each in choices if each["finish_reason"]}
+        return spoken, calls, ends, usage, ids
+
+    assert said(again) == said(first)
+
+
+def test_a_stream_and_an_answer_in_one_piece_are_one_request(client: httpx.Client, upstream: Upstream) -> None:
+    first = client.post(CHAT, json=asked(), headers=KEY).json()
+    streamed = events(client.post(CHAT, json=asked(stream=True), headers=KEY).text)
+    assert streamed[0]["choices"][0]["delta"] == first["choices"][0]["message"]
+    assert len(upstream.received) == 1
+
+
+def test_the_openai_client_reads_what_is_told_again(relayed: Live, upstream: Upstream) -> None:
+    with openai.OpenAI(base_url=f"{relayed.url}/c/talk/v1", api_key="x", max_retries=0) as client:
+        texts, messages = [], []
+        for _ in range(2):
+            with client.chat.completions.stream(model="plain", messages=SAYS, extra_headers=KEY) as stream:
+                texts.append(stream.get_final_completion().choices[0].message.content)
+            other = {"Idempotency-Key": "k2"}
+            with client.chat.completions.stream(model="tools", messages=SAYS, extra_headers=other) as stream:
+                messages.append(stream.get_final_completion().choices[0])
+    assert texts == ["Grüße from upstream."] * 2
+    assert [each.finish_reason for each in messages] == ["tool_calls"] * 2
+    for each in messages:
+        assert [call.id for call in each.message.tool_calls or []] == [call["id"] for call in CALLS]
+    assert len(upstream.received) == 2
+
+
+def test_another_request_under_the_same_key_is_refused(client: httpx.Client, upstream: Upstream) -> None:
+    assert client.post(CHAT, json=asked(), headers=KEY).status_code == 200
+    others: list[tuple[str, dict[str, Any]]] = [
+        (CHAT, asked(messages=[{"role": "user", "content": "Other"}])),
+        (CHAT, asked(temperature=0.5)),
+        ("/c/elsewhere/v1/chat/completions", asked()),
+    ]
+    for path, body in others:
+        answer = client.post(path, json=body, headers=KEY)
+        error = answer.json()["error"]
+        assert answer.status_code == 422
+        assert (error["type"], error["param"], error["code"]) == (
+            "invalid_request_error", "Idempotency-Key", "idempotency_key_reused",
+        )  # fmt: skip
+    posts = client.post("/api/conversations/c1/posts", json={"messages": SAYS}, headers=KEY)
+    assert (posts.status_code, posts.json()["where"]) == (422, "Idempotency-Key")
+    long = client.post(CHAT, json=asked(), headers={"Idempotency-Key": "k" * 256})
+    assert (long.status_code, long.json()["error"]["param"]) == (400, "Idempotency-Key")
+    assert len(upstream.received) == 1
+
+
+def test_each_user_has_keys_of_their_own(client: httpx.Client, upstream: Upstream) -> None:
+    names = {client.post(f"/u/{user}{CHAT}", json=asked(), headers=KEY).headers["x-conversation-id"] for user in "abab"}
+    assert (len(names), len(upstream.received)) == (2, 2)
+
+
+def test_one_key_at_once_is_one_turn(client: httpx.Client, upstream: Upstream) -> None:
+    def ask(n: int) -> httpx.Response:
+        path = CHAT if n % 2 else f"/c/c1{CHAT}"
+        body = asked(model="slow", stream=n % 4 < 2)
+        return client.post(path, json=body, headers={"Idempotency-Key": f"k{n % 2}"})
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(ask, range(16)))
+    assert {each.status_code for each in answers} == {200}
+    assert {each.headers["x-cuebook-turn"] for each in answers} == {"1"}
+    assert len({each.headers["x-conversation-id"] for each in answers}) == 2
+    assert len(upstream.received) == 2
+
+
+def test_each_step_of_a_tool_loop_has_its_key(client: httpx.Client, upstream: Upstream) -> None:
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "mild"} for call in CALLS]
+    calls = {"role": "assistant", "content": None, "tool_calls": CALLS}
+    bodies = [asked(model="tools"), asked(model="tools", messages=[*SAYS, calls, *results])]
+    answers = [
+        client.post(f"/c/t1{CHAT}", json=body, headers={"Idempotency-Key": f"step-{n}"}).json()
+        for _ in range(2)
+        for n, body in enumerate(bodies)
+    ]
+    assert (answers[2]["choices"], answers[3]) == (answers[0]["choices"], answers[1])
+    assert [each["choices"][0]["finish_reason"] for each in answers] == ["tool_calls", "stop"] * 2
+    assert len(upstream.received) == 2
+    [turn] = client.get("/api/conversations/t1/turns").json()["items"]
+    assert (turn["state"], len(turn["steps"])) == ("finished", 2)
+
+
+def test_a_request_that_got_no_answer_may_be_made_again(serve_live: Callable[..., Live]) -> None:
+    upstream = ScriptedUpstream()
+    live = serve_live(upstream=upstream)
+    error = b'{"error": {"message": "slow down"}}'
+    upstream.say(Answer(status=429, headers={"content-type": "application/json"}, pieces=[error]))
+    upstream.say(completion("Here I am."))
+    url, body = f"{live.url}/c/c1{CHAT}", asked()
+    answers = [httpx.post(url, json=body, headers=KEY) for _ in range(3)]
+    assert [each.status_code for each in answers] == [429, 200, 200]
+    assert [each.headers["x-cuebook-turn"] for each in answers] == ["1", "2", "2"]
+    assert [each.json()["choices"][0]["message"]["content"] for each in answers[1:]] == ["Here I am."] * 2
+    posts = httpx.get(f"{live.url}/api/conversations/c1/posts?branches=true").json()["items"]
+    assert [each["message"] for each in posts] == ["Hello you!", "Here I am."]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_with_a_key_may_go_away_and_come_back(client: httpx.Client, upstream: Upstream, stream: bool) -> None:
+    url, body = f"/c/c1{CHAT}", asked(model="slow", stream=stream)
+    if stream:
+        with client.stream("POST", url, json=body, headers=KEY) as answer:
+            next(answer.iter_raw())
+    else:
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(url, json=body | {"model": "late"}, headers=KEY, timeout=0.2)
+    began = time.monotonic()
+    again = client.post(url, json=body | ({} if stream else {"model": "late"}), headers=KEY)
+    assert again.status_code == 200
+    assert time.monotonic() - began > 0.2
+    assert len(upstream.received) == 1
+    assert client.get("/api/conversations/c1/turns/1").json()["state"] == "finished"
+    assert ("Grüße from upstream." if stream else "You said 1 messages") in again.text
+
+
+def test_the_books_own_answers_are_told_again(serve_live: Callable[..., Live]) -> None:
+    model = ScriptedModel("Ay", "Bee")
+    live = serve_live(config(), model=model)
+    url = f"{live.url}{CHAT}"
+    first, again = [httpx.post(url, json=asked(), headers=KEY) for _ in range(2)]
+    assert again.json() == first.json()
+    streams = [httpx.post(url, json=asked(stream=True), headers={"Idempotency-Key": "k2"}).text for _ in range(2)]
+    texts = ["".join(each["choices"][0]["delta"].get("content", "") for each in events(text)) for text in streams]
+    assert texts == ["Bee", "Bee"]
+    assert {each["id"] for text in streams for each in events(text)} == {events(streams[0])[0]["id"]}
+    assert len(model.requests) == 2
