@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from stage import NAME, Client, book_on, everything, path, user
 
 from cuebook.app.book import Call
-from cuebook.engine.wire import LONGEST_LINE, Heard, Lines, hear, message_of, take
+from cuebook.engine.wire import Heard, hear, message_of, take
 from cuebook.errors import UpstreamError
+from cuebook.records.openai_stream import LONGEST_LINE, ByteLines
 from cuebook.testing.upstream import DONE, EVENTS, Answer, ScriptedUpstream, call, completion, cut, event, streamed
 
 
@@ -62,7 +63,7 @@ lines = st.one_of(
 @given(st.lists(lines, max_size=12), st.lists(st.integers(0, 400), max_size=12), st.booleans())
 def test_lines_are_cut_and_no_byte_is_changed(some, places, done):
     body = b"".join(some) + (DONE if done else b"")
-    cutter, given_lines = Lines(), []
+    cutter, given_lines = ByteLines(), []
     for piece in cut(body, places):
         given_lines += cutter.feed(piece)
     rest = cutter.rest()
@@ -73,7 +74,7 @@ def test_lines_are_cut_and_no_byte_is_changed(some, places, done):
 @given(st.lists(st.text(min_size=1, max_size=9), max_size=8), st.lists(st.integers(0, 2000), max_size=10))
 def test_what_is_heard_does_not_depend_on_how_it_is_cut(texts, places):
     body = b"".join(event({"content": text}) for text in texts) + event({}, finish="stop") + DONE
-    cutter, heard, added = Lines(), Heard(), []
+    cutter, heard, added = ByteLines(), Heard(), []
     for piece in cut(body, places):
         added += [hear(heard, line) for line in cutter.feed(piece)]
     assert "".join(added) == "".join(texts)
@@ -96,13 +97,13 @@ async def test_a_stream_goes_through_byte_for_byte_and_is_kept(book, client, siz
 
 
 def test_a_line_without_an_end_is_not_kept_for_ever():
-    cutter = Lines()
+    cutter = ByteLines()
     passed = sum(len(line) for _ in range(40) for line in cutter.feed(b"x" * (LONGEST_LINE // 16)))
     assert passed >= 2 * LONGEST_LINE
 
 
 def test_a_stream_ended_by_carriage_returns_alone_is_not_held_back():
-    cutter = Lines()
+    cutter = ByteLines()
     assert list(cutter.feed(b"data: 1\r\rdata: 2\r")) == [b"data: 1\r", b"\r"]
     assert list(cutter.feed(b"\r")) == [b"data: 2\r"]
     assert list(cutter.feed(b"\nx")) == [b"\r\n"]
@@ -221,6 +222,72 @@ async def test_a_stream_without_done_but_with_its_finish_is_whole(book, client):
     assert await client.send(stream=True) == body
     turn, texts = await last(book)
     assert (turn.state, texts) == ("finished", ["u1", "hi"])
+
+
+def pretty(data: bytes) -> bytes:
+    """An event whose JSON stands in several lines."""
+    lines = json.dumps(json.loads(data.removeprefix(b"data: ")), indent=1).encode().splitlines()
+    return b"".join(b"data: " + line + b"\n" for line in lines) + b"\n"
+
+
+HELLO = [event({"role": "assistant", "content": "hel"}), event({"content": "lo"}), event({}, finish="stop"), DONE]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xef\xbb\xbf" + b"".join(HELLO),
+        b"".join(HELLO).replace(b"\n", b"\r"),
+        b"".join(HELLO).replace(b"\n", b"\r\n").replace(b"data: ", b"data:"),
+        pretty(HELLO[0]) + b": note\n\n" + b"".join(pretty(each) for each in HELLO[1:3]) + DONE,
+        b"data: {\n\n" + b"".join(HELLO),
+    ],
+    ids=["byte order mark", "carriage returns", "both", "several lines", "half an event before"],
+)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_events_may_be_written_in_any_way_the_standard_allows(book, client, body, size):
+    client.upstream.say(stream_of(body, range(0, len(body), size)))
+    assert await client.send(stream=True) == body
+    turn, texts = await last(book)
+    assert (turn.state, texts) == ("finished", ["u1", "hello"])
+
+
+async def test_a_media_type_is_read_in_any_case(book, client):
+    body = body_of(streamed("hi"))
+    client.upstream.say(Answer(pieces=[body], headers={"content-type": "Text/Event-Stream"}))
+    assert await client.send(stream=True) == body
+    assert (await last(book))[1] == ["u1", "hi"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        (rb"wave \ud83d", rb"\udc4b!", "wave 👋!"),
+        (rb"half \ud83d", rb" a pair", "half � a pair"),
+        (b"no UTF-8 \xff", b".", "no UTF-8 �."),
+    ],
+)
+async def test_a_text_cut_inside_a_character_is_kept(book, client, first, second, kept):
+    body = b"".join(b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % each for each in (first, second))
+    body += event({}, finish="stop") + DONE
+    client.upstream.say(stream_of(body))
+    assert await client.send(stream=True) == body
+    turn, texts = await last(book)
+    assert (turn.state, texts) == ("finished", ["u1", kept])
+
+
+@pytest.mark.parametrize("kind", ["application/json", EVENTS])
+@pytest.mark.parametrize("levels", [200, 300, 940, 950, 960, 970, 980, 5000])
+async def test_an_answer_of_any_depth_goes_through(book, client, levels, kind):
+    field = "message" if kind != EVENTS else "delta"
+    deep = b'{"a":' * levels + b"1" + b"}" * levels
+    body = b'{"choices":[{"index":0,"finish_reason":"stop","%s":{"role":"assistant","content":"hi","x":%s}}]}' % (
+        field.encode(), deep,
+    )  # fmt: skip
+    body = body if kind != EVENTS else b"data: " + body + b"\n\n" + DONE
+    client.upstream.say(Answer(pieces=[body], headers={"content-type": kind}))
+    assert await client.send() == body
+    assert (await last(book))[0].state == ("finished" if levels < 250 else "failed")
 
 
 async def test_done_without_a_line_end_is_done(book, client):

@@ -2,16 +2,15 @@
 
 from collections.abc import AsyncGenerator
 
-import msgspec
-
 from cuebook.engine.answer import Head
 from cuebook.engine.speak import closing
 from cuebook.engine.step import Step
-from cuebook.engine.wire import Heard, Lines, hear, message_of, take
+from cuebook.engine.wire import Heard, hear, message_of, take
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.ports.model import RelayAnswer
 from cuebook.records.conversation import CALL
 from cuebook.records.openai_messages import Said, read_message
+from cuebook.records.openai_stream import ByteLines, read_event
 
 
 async def relay_answer(reply: RelayAnswer, step: Step) -> AsyncGenerator[Head | bytes, None]:
@@ -19,7 +18,7 @@ async def relay_answer(reply: RelayAnswer, step: Step) -> AsyncGenerator[Head | 
     lease = step.lease
     head = Head(status=reply.status, headers=reply.headers, conversation=lease.conversation, turn=lease.turn)
     try:
-        if reply.status < 400 and reply.headers.get("content-type", "").startswith("text/event-stream"):
+        if reply.status < 400 and reply.headers.get("content-type", "").lower().startswith("text/event-stream"):
             yield head
             ear = Ear(step)
             async with closing(ear.relay(reply)) as lines:
@@ -37,12 +36,8 @@ async def relay_answer(reply: RelayAnswer, step: Step) -> AsyncGenerator[Head | 
 async def _keep_whole(step: Step, status: int, body: bytes) -> None:
     """Keep an answer that came in one piece; an error ends the turn as failed, its query stays."""
     heard = Heard()
-    try:
-        event = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        event = None
     if status < 400:
-        take(heard, event, "message")
+        take(heard, read_event(body), "message")
     await keep(step, heard, nothing=f"the upstream answered {status}" + (" with no message" if status < 400 else ""))
 
 
@@ -57,7 +52,7 @@ class Ear:
 
     async def relay(self, reply: RelayAnswer) -> AsyncGenerator[bytes, None]:
         """Pass lines on as they come; the end of the stream waits until the turn is durable."""
-        lines = Lines()
+        lines = ByteLines()
         try:
             async with closing(reply.chunks()) as chunks:
                 async for data in chunks:
@@ -77,7 +72,7 @@ class Ear:
         if rest:
             yield rest
 
-    async def _pass(self, lines: Lines, data: bytes) -> AsyncGenerator[bytes, None]:
+    async def _pass(self, lines: ByteLines, data: bytes) -> AsyncGenerator[bytes, None]:
         ready: list[bytes] = []
         for line in lines.feed(data):
             self._hear(line)
@@ -114,7 +109,8 @@ async def keep(step: Step, heard: Heard, *, broken: str = "", nothing: str = "th
     elif broken and not heard.whole:
         await step.finish(state="interrupted", error=broken, usage=heard.usage)
     elif wire is None or said is None:
-        await step.finish(state="failed", error=nothing if wire is None else "the answer cannot be read")
+        reason = nothing if wire is None else "the answer cannot be read"
+        await step.finish(state="failed", error=reason, usage=heard.usage)
     else:
         others = [message_of(heard, choice) for choice in sorted(heard.messages) if choice]
         calls = any(part.type == CALL for part in said.parts)

@@ -1,49 +1,17 @@
 """How an answer of the OpenAI wire is read while it is relayed: bytes go on as they came, a copy becomes a message."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
+from cuebook.records.openai_stream import DONE, LONGEST_LINE, data_of, mended, read_event, read_usage
 from cuebook.records.turn import Usage
 
 #: Fields of a delta that come whole: providers that repeat them must not make "call_1call_1".
 _WHOLE = frozenset({"role", "id", "type", "name", "index"})
 #: Fields of an answer that say which it is and who gave it.
 _FRAME = ("id", "created", "model", "system_fingerprint", "service_tier")
-#: A line longer than this is passed on before it ends: no upstream may make us keep it.
-LONGEST_LINE = 4 * 1024 * 1024
-
-_decode = msgspec.json.Decoder().decode
-
-
-class Lines:
-    """Cuts a byte stream into lines without changing a byte."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._size = 0
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Give the lines that are complete, each with its end."""
-        if self._pieces and self._pieces[-1].endswith(b"\r"):
-            data = self.rest() + data
-        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a "\r" at the end may be half a line end
-        if end:
-            yield from (b"".join(self._pieces) + data[:end]).splitlines(keepends=True)
-            self._pieces, self._size, data = [], 0, data[end:]
-        if data:
-            self._pieces.append(data)
-            self._size += len(data)
-        if self._size > LONGEST_LINE:
-            yield self.rest()
-
-    def rest(self) -> bytes:
-        """Give what came behind the last line end."""
-        rest = b"".join(self._pieces)
-        self._pieces, self._size = [], 0
-        return rest
 
 
 class Text:
@@ -58,7 +26,7 @@ class Text:
 
     def __str__(self) -> str:
         self._pieces = ["".join(self._pieces)]
-        return self._pieces[0]
+        return mended(self._pieces[0])
 
 
 class Heard(Struct):
@@ -70,6 +38,7 @@ class Heard(Struct):
     usage: Usage | None = None
     error: str = ""
     done: bool = False
+    held: bytearray = field(default_factory=bytearray)  # data of an event that has not ended
 
     @property
     def whole(self) -> bool:
@@ -80,51 +49,62 @@ class Heard(Struct):
 def hear(heard: Heard, line: bytes) -> str:
     """Take in a line of a server-sent-event stream; answers with what it adds to the first choice's text.
 
-    What is no event of this wire is passed over.
+    A line that is a whole event by itself is taken in at once, one that is not when its event ends. What is no event of
+    this wire is passed over.
     """
-    if not line.startswith(b"data:"):
-        return ""
-    body = line[5:].strip()
-    if body == b"[DONE]":
+    data = data_of(line)
+    if data is None:
+        if line.strip() or not heard.held:
+            return ""
+        data, heard.held = bytes(heard.held), bytearray()
+        return take(heard, read_event(data), "delta")
+    if data == DONE:
         heard.done = True
         return ""
-    try:
-        event = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ""
+    event = None if heard.held else read_event(data)
+    if event is None and len(heard.held) + len(data) < LONGEST_LINE:
+        heard.held += data + b"\n"
     return take(heard, event, "delta")
 
 
-def take(heard: Heard, event: object, field: str) -> str:
+def take(heard: Heard, event: object, said: str) -> str:
     """Take in a chunk (`delta`) or a whole answer (`message`); answers with what it adds to the first choice's text."""
     if not isinstance(event, dict):
         return ""
     if event.get("error"):
         heard.error = _reason(event["error"])
     if not heard.frame.get("id"):
-        heard.frame = {name: event[name] for name in _FRAME if isinstance(event.get(name), str | int)}
+        heard.frame = {name: _mended(event[name]) for name in _FRAME if isinstance(event.get(name), str | int)}
     if isinstance(event.get("usage"), dict):
         heard.usage = read_usage(event["usage"])
-    added = ""
     choices = event.get("choices")
-    for number, choice in enumerate(choices if isinstance(choices, list) else ()):
-        if not isinstance(choice, dict):
-            continue
-        index = choice.get("index", number)
-        index = index if isinstance(index, int) else number
-        said = choice.get(field)
-        if isinstance(said, dict):
-            _merge(heard.messages.setdefault(index, {}), said)
-            content = said.get("content")
-            added += content if index == 0 and isinstance(content, str) else ""
-        if isinstance(choice.get("finish_reason"), str):
-            heard.finish[index] = choice["finish_reason"]
-    return added
+    found = enumerate(choices if isinstance(choices, list) else ())
+    return "".join(_choose(heard, choice, number, said) for number, choice in found)
+
+
+def _choose(heard: Heard, choice: object, number: int, said: str) -> str:
+    """Take in one choice."""
+    if not isinstance(choice, dict):
+        return ""
+    index = choice.get("index", number)
+    index = index if isinstance(index, int) else number
+    if isinstance(choice.get("finish_reason"), str):
+        heard.finish[index] = mended(choice["finish_reason"])
+    delta = choice.get(said)
+    if not isinstance(delta, dict):
+        return ""
+    _merge(heard.messages.setdefault(index, {}), delta)
+    content = delta.get("content")
+    return content if index == 0 and isinstance(content, str) else ""
 
 
 def _reason(error: object) -> str:
     message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) and message else "it reports an error"
+    return mended(message) if isinstance(message, str) and message else "it reports an error"
+
+
+def _mended(value: str | int) -> str | int:
+    return mended(value) if isinstance(value, str) else value
 
 
 def _merge(held: dict[str, Any], delta: dict[str, Any]) -> None:
@@ -165,7 +145,7 @@ def _merge_list(held: list[Any], delta: list[Any]) -> None:
 
 
 def message_of(heard: Heard, choice: int = 0) -> bytes | None:
-    """Give a choice as one assistant message, None where nothing of it came."""
+    """Give a choice as one assistant message, None where nothing of it came or nothing can be made of it."""
     said = heard.messages.get(choice)
     if not said:
         return None
@@ -176,20 +156,7 @@ def message_of(heard: Heard, choice: int = 0) -> bytes | None:
             {name: value for name, value in call.items() if name != "index"} if isinstance(call, dict) else call
             for call in calls
         ]
-    return msgspec.json.encode(message, enc_hook=str)
-
-
-def read_usage(usage: dict[str, Any]) -> Usage:
-    """Give a provider's count, with what its cache read and wrote."""
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
-    return Usage(
-        input=_count(usage.get("prompt_tokens")),
-        output=_count(usage.get("completion_tokens")),
-        cache_read=_count(details.get("cached_tokens")),
-        cache_write=_count(details.get("cache_write_tokens")),
-    )
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    try:
+        return msgspec.json.encode(message, enc_hook=str)
+    except UnicodeEncodeError:  # half a surrogate pair where no text grows
+        return None

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -12,6 +11,7 @@ from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
 
 from cuebook.errors import InvalidInput
+from cuebook.records.nesting import nests_deeper
 
 T = TypeVar("T")
 
@@ -28,11 +28,6 @@ _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_ONE_KIND = bytes.maketrans(b"[]{}", b"()()")
-_OPEN = ord("(")
-#: Levels taken off from inside, all at once; what ordinary JSON leaves behind them is little, and counted singly.
-_PASSES = 8
-_NO_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'"[]{}')
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 
@@ -59,23 +54,11 @@ def check_json(body: bytes) -> None:
     except UnicodeDecodeError as error:
         msg = f"the body is no UTF-8 (byte {error.start}); send JSON as UTF-8"
         raise InvalidInput(msg, where="body") from None
-    if body.count(b"[") + body.count(b"{") > DEPTH and _is_deep(body):
+    if nests_deeper(body, DEPTH):
         msg = f"the body nests deeper than {DEPTH} levels; flatten it"
         raise InvalidInput(msg, where="body")
     if (_SUSPECT.search(body) or _BACKSLASH in body) and any(match[1] for match in _ESCAPES.finditer(body)):
         raise _bad_text(body)
-
-
-def _is_deep(body: bytes) -> bool:
-    """Whether brackets outside of strings nest deeper than DEPTH; for malformed JSON either, the decoder refuses it."""
-    if b"\\" in body:
-        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    quoted = body.translate(_ONE_KIND, _NO_STRUCTURE)
-    brackets = b"".join(quoted.split(b'"')[::2])  # every second piece stands outside of strings
-    for _ in range(_PASSES):
-        brackets = brackets.replace(b"()", b"")
-    levels = accumulate(1 if bracket == _OPEN else -1 for bracket in brackets)
-    return any(level > DEPTH - _PASSES for level in levels)
 
 
 def _bad_text(body: bytes) -> InvalidInput:

@@ -1,0 +1,99 @@
+"""How an answer of the OpenAI wire comes: lines of server-sent events, the JSON they hold, the usage they tell.
+
+The grammar of events is WHATWG HTML's, 9.2 "Server-sent events".
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cuebook.records.nesting import nests_deeper
+from cuebook.records.turn import Usage
+
+#: A line longer than this is passed on before it ends: no upstream may make us keep it.
+LONGEST_LINE = 4 * 1024 * 1024
+#: How deep an answer may nest to be kept. Ten levels are usual; each costs who reads it two of Python's 1000 frames.
+DEPTH = 256
+#: What ends a stream instead of an event.
+DONE = b"[DONE]"
+
+_BOM = b"\xef\xbb\xbf"
+_HALVES = re.compile("[\ud800-\udfff]")
+_decode = msgspec.json.Decoder().decode
+
+
+class ByteLines:
+    """Cuts a byte stream into lines without changing a byte."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Give the lines that are complete, each with its end."""
+        if self._pieces and self._pieces[-1].endswith(b"\r"):
+            data = self.rest() + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a "\r" at the end may be half a line end
+        if end:
+            yield from (b"".join(self._pieces) + data[:end]).splitlines(keepends=True)
+            self._pieces, self._size, data = [], 0, data[end:]
+        if data:
+            self._pieces.append(data)
+            self._size += len(data)
+        if self._size > LONGEST_LINE:
+            yield self.rest()
+
+    def rest(self) -> bytes:
+        """Give what came behind the last line end."""
+        rest = b"".join(self._pieces)
+        self._pieces, self._size = [], 0
+        return rest
+
+
+def data_of(line: bytes) -> bytes | None:
+    """Give what a line adds to its event's data; None for a line of another kind."""
+    line = line.removeprefix(_BOM)  # a stream may begin with one
+    return line[5:].strip() if line.startswith(b"data:") else None
+
+
+def read_event(data: bytes) -> Any:
+    """Give an event's JSON, None where it is none or nests too deep; bytes that are no UTF-8 are replaced.
+
+    Half a surrogate pair stays: servers that cut texts between the halves send the other one next (`mended`).
+    """
+    if nests_deeper(data, DEPTH):
+        return None
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        pass
+    try:
+        return json.loads(data.decode("utf-8", "replace"))
+    except ValueError:
+        return None
+
+
+def mended(text: str) -> str:
+    """Give a text with its surrogate pairs joined, and U+FFFD for a half that is alone."""
+    if text.isascii() or not _HALVES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def read_usage(usage: Mapping[str, Any]) -> Usage:
+    """Give a provider's count, with what its cache read and wrote; None for what is no count."""
+    details = usage.get("prompt_tokens_details")
+    details = details if isinstance(details, dict) else {}
+    return Usage(
+        input=_count(usage.get("prompt_tokens")),
+        output=_count(usage.get("completion_tokens")),
+        cache_read=_count(details.get("cached_tokens")),
+        cache_write=_count(details.get("cache_write_tokens")),
+    )
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63 else None
