@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, NotFound, Posted
-from cuebook.app.blocking import BlockingConversations, BlockingMemory, BlockingTurns
+from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.conversations import Conversations
 from cuebook.app.memory import Memory
 from cuebook.app.turns import Turns

@@ -302,6 +302,24 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert here.json("memory", "show", "c2") is None
 
 
+def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:
+    talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(5)]
+    here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c1")
+    for command, name in ((("conversation", "show", "c1"), "posts"), (("memory", "list", "c1", "--ended"), "items")):
+        whole, found, more = here.json(*command), [], ()
+        while True:
+            page = here.json(*command, "--limit", "2", *more)
+            found += page[name]
+            if "next" not in page:
+                break
+            more = ("--cursor", page["next"])
+        assert found == whole[name]
+        assert len(found) > 4
+        assert "there are more: --cursor" in here(*command, "--limit", "2")
+        assert "cursor: 'x' is none this list gave" in here(*command, "--cursor", "x", code=1)
+    assert "--last" in here("conversation", "show", "c1", "--limit", "2", "--last", "2", code=2)
+
+
 def test_deleting_asks_unless_told_not_to(here: Here, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
     assert "was not deleted; --yes" in here("conversation", "delete", "c1", code=1)

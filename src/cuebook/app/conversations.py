@@ -3,12 +3,13 @@
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.app import shapes
+from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
@@ -24,8 +25,12 @@ from cuebook.records.views import role_rounds, rounds_of, shared_entries
 LARGE, MANY = 100_000, 64
 #: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
 CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
+#: Posts read at a time where a page of rounds is asked for.
+ROUND_POSTS = 200
 #: Seconds between posts that come without a time, so that their order is their time's.
 TICK_S = 0.001
+
+A = TypeVar("A", bound=PostsAt)
 
 
 class SessionMessage(Struct, frozen=True, kw_only=True):
@@ -150,15 +155,80 @@ class Conversations:
         """Give the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
         return await self._desk.store.posts(Scope(user=user), conversation, path=not branches, last=last)
 
+    async def posts_page(
+        self,
+        conversation: str,
+        *,
+        user: str | None = None,
+        branches: bool = False,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Paged[Post]:
+        """Give a page of the same. Behind the first, the path stays the one it was, wherever the head moves."""
+        found, start = await self._start(conversation, PostsAt, user=user, branches=branches, cursor=cursor)
+        check_limit(limit)
+        posts = await self._desk.store.posts_behind(
+            Scope(user=user), conversation, after=start.seq, limit=limit + 1, path=not branches, head=start.head
+        )
+        shown = tuple(posts[:limit])
+        more = write_cursor(PostsAt(found.no, start.head, shown[-1].seq)) if len(posts) > limit else None
+        return Paged(shown, more)
+
+    async def _start(
+        self, conversation: str, kind: type[A], *, user: str | None, branches: bool, cursor: str | None
+    ) -> tuple[Conversation, A]:
+        """Say where a page of a path begins. Raises InvalidInput for a cursor of another list."""
+        found = await self.get(conversation, user=user)
+        if cursor is None:
+            return found, kind(found.no, 0 if branches else found.head, 0)
+        start = read_cursor(cursor, kind, no=found.no)
+        if start.head > found.last_seq or bool(start.head) == branches:
+            raise no_cursor(cursor)
+        return found, start
+
+    async def ids(self, conversation: str, posts: Sequence[Post], *, user: str | None = None) -> dict[int, str]:
+        """Give ids by seq, of posts and of those they follow."""
+        ids = shapes.ids_of(posts)
+        before = {post.parent for post in posts} - ids.keys() - {0}
+        spans = [(seq, seq) for seq in sorted(before)]
+        followed = await self._desk.store.posts_in(Scope(user=user), conversation, spans) if spans else []
+        return ids | {post.seq: post.id for post in followed}
+
     async def rounds(
         self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
     ) -> Sequence[Round]:
         """Give the rounds of the head's path; with `role` those posts only that it sent or got."""
         posts = await self.posts(conversation, user=user)
         rounds = rounds_of(posts, await self._desk.store.round_states(Scope(user=user), conversation))
-        if role is not None:
-            return role_rounds(rounds, role, include_failed=include_failed)
-        return rounds if include_failed else [each for each in rounds if each.state != "failed"]
+        return _seen(rounds, role, include_failed=include_failed)
+
+    async def rounds_page(
+        self,
+        conversation: str,
+        *,
+        user: str | None = None,
+        role: str | None = None,
+        include_failed: bool = True,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Paged[Round]:
+        """Give a page of the same, read as far as it takes."""
+        found, start = await self._start(conversation, RoundsAt, user=user, branches=False, cursor=cursor)
+        check_limit(limit)
+        scope, after = Scope(user=user), start.seq
+        states = await self._desk.store.round_states(scope, conversation)
+        posts: list[Post] = []
+        while True:
+            read = await self._desk.store.posts_behind(
+                scope, conversation, after=after, limit=ROUND_POSTS, head=start.head
+            )
+            posts += read
+            rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
+            if len(rounds) > limit:  # the last of them may go on; it is not shown
+                return Paged(tuple(rounds[:limit]), write_cursor(RoundsAt(found.no, start.head, rounds[limit].seq - 1)))
+            if len(read) < ROUND_POSTS:
+                return Paged(tuple(rounds))
+            after = read[-1].seq
 
     async def shared_entries(
         self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
@@ -210,6 +280,12 @@ class Conversations:
         """Forget a conversation and everything derived from it. Counts of what went, by kind."""
         self._desk.last.clear()
         return await self._desk.store.delete(Scope(user=user), conversation)
+
+
+def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) -> Sequence[Round]:
+    if role is not None:
+        return role_rounds(rounds, role, include_failed=include_failed)
+    return rounds if include_failed else [each for each in rounds if each.state != "failed"]
 
 
 def _size(given: Posted | Mapping[str, Any]) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.found import rank_found
@@ -96,6 +97,25 @@ class Memory:
         past = [item for item in held if item.valid_to is not None]
         found = [*merged.kept, *merged.added, *([*past, *merged.ended] if ended else [])]
         return sorted(found, key=lambda item: (item.seq, item.id))
+
+    async def items_page(
+        self,
+        conversation: str,
+        *,
+        user: str | None = None,
+        ended: bool = False,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Paged[Item]:
+        """Give a page of the same."""
+        found = await self._desk.store.conversation(Scope(user=user), conversation)
+        start = read_cursor(cursor, ItemsAt, no=found.no) if cursor is not None else None
+        check_limit(limit)
+        items = await self.items(conversation, user=user, ended=ended)
+        left = [each for each in items if start is None or (each.seq, each.id) > (start.seq, start.id)]
+        shown = tuple(left[:limit])
+        more = write_cursor(ItemsAt(found.no, shown[-1].seq, shown[-1].id)) if len(left) > limit else None
+        return Paged(shown, more)
 
     def compress(self, text: str) -> Compressed:
         """Shorten a text as a full window does: first line, last line, every fact.

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cuebook.app import shapes
+from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
 from cuebook.assembly.window import RENDERER, render
 from cuebook.engine.desk import Desk
@@ -38,6 +39,18 @@ class Turns:
     async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
         """Give the newest turns, oldest first."""
         return await self._desk.store.turns(Scope(user=user), conversation, last=last)
+
+    async def page(
+        self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
+    ) -> Paged[Turn]:
+        """Give a page of all turns, oldest first."""
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        start = read_cursor(cursor, TurnsAt, no=found.no) if cursor is not None else TurnsAt(found.no, 0)
+        check_limit(limit)
+        last = min(start.n + limit, found.turns)
+        turns = [await self._desk.store.turn(scope, conversation, n) for n in range(start.n + 1, last + 1)]
+        return Paged(tuple(turns), write_cursor(TurnsAt(found.no, last)) if last < found.turns else None)
 
     async def show(
         self, conversation: str, n: int, *, step: int | None = None, user: str | None = None

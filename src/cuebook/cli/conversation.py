@@ -9,10 +9,11 @@ import typer
 
 from cuebook.app import shapes
 from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.paging import LIMIT, Paged
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
-from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 
@@ -28,7 +29,7 @@ def list_(
     *,
     user: User = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on after a page.")] = None,
+    cursor: Cursor = None,
 ) -> None:
     """List conversations, the most recent first."""
     with state.open() as book:
@@ -63,15 +64,25 @@ def show(
     *,
     last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last posts.")] = None,
     branches: Annotated[bool, typer.Option("--branches", help="All branches, by number.")] = False,
+    limit: PageLimit = None,
+    cursor: Cursor = None,
     user: User = None,
 ) -> None:
     """Show a conversation: who said what when."""
+    if last is not None and (limit, cursor) != (None, None):
+        msg = "give either --last, or --limit and --cursor"
+        raise typer.BadParameter(msg, param_hint="--last")
     with state.open() as book:
-        about = book.conversations.describe(conversation, user=user)
-        posts = book.conversations.posts(conversation, user=user, branches=branches, last=last)
-    ids = shapes.ids_of(posts)
+        talk = book.conversations
+        about = talk.describe(conversation, user=user)
+        if limit is None and cursor is None:
+            page = Paged(tuple(talk.posts(conversation, user=user, branches=branches, last=last)))
+        else:
+            page = talk.posts_page(conversation, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
+        posts, ids = page.items, talk.ids(conversation, page.items, user=user)
     if state.json:
-        screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]})
+        more = {"next": page.cursor} if page.cursor else {}
+        screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]} | more)
         return
     speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
     screen.heading(
@@ -84,6 +95,8 @@ def show(
         said = [post.message] if post.message else []
         said += [f"[{part.type}] {part.content}" for part in post.parts if part.content not in ("", post.message)]
         screen.say("\n".join(said))
+    if page.cursor:
+        screen.say(f"\nthere are more: --cursor {page.cursor}")
 
 
 @command(

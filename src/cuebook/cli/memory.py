@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from cuebook.app import shapes
+from cuebook.app.paging import LIMIT, Paged
 from cuebook.cli import screen
-from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
 from cuebook.cli.state import State
 
 app = new_app("Search, list and show what is remembered.")
@@ -45,13 +46,21 @@ def list_(
     conversation: Conversation,
     *,
     ended: Annotated[bool, typer.Option("--ended", help="Also what no longer holds.")] = False,
+    limit: PageLimit = None,
+    cursor: Cursor = None,
     user: User = None,
 ) -> None:
     """List the items remembered of a conversation, with the posts they come from."""
     with state.open() as book:
-        items = book.memory.items(conversation, user=user, ended=ended)
+        if limit is None and cursor is None:
+            page = Paged(tuple(book.memory.items(conversation, user=user, ended=ended)))
+        else:
+            page = book.memory.items_page(conversation, user=user, ended=ended, limit=limit or LIMIT, cursor=cursor)
+    items = page.items
     if state.json:
-        screen.say_json({"items": [shapes.item(each) for each in items]})
+        screen.say_json(
+            {"items": [shapes.item(each) for each in items]} | ({"next": page.cursor} if page.cursor else {})
+        )
         return
     if not items:
         screen.say("nothing yet; items are made when a summary is, `cuebook settle` does what is due now")
@@ -67,6 +76,8 @@ def list_(
         for each in items
     ]
     screen.table(("kind", "since", "until", "from", "what"), rows)
+    if page.cursor:
+        screen.say(f"there are more: --cursor {page.cursor}")
 
 
 @command(app, "cuebook memory show c1", "cuebook memory show c1 --version 3", name="show")

@@ -1,5 +1,6 @@
 """`/api/conversations`: transcripts stored, listed, read, moved and deleted, and their turns shown and replayed."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -7,7 +8,10 @@ from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from cuebook.app import shapes
+from cuebook.app.paging import LIMIT
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.memory import Item
+from cuebook.records.turn import Turn
 from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
@@ -15,8 +19,12 @@ from cuebook.server.guard import name_in
 
 UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks")]
 Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most")]
-Last = Annotated[int, QueryParameter(ge=1, le=100_000, description="The newest so many")]
+PageLimit = Annotated[int | None, QueryParameter(name="limit", ge=1, le=200, description="A page of so many at most")]
+PageCursor = Annotated[str | None, QueryParameter(name="cursor", description="`next` of the page before")]
+Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="The newest so many")]
 Flag = FromQuery[bool]
+#: Turns listed where nobody says how many.
+NEWEST = 20
 #: No turn has a higher number.
 HIGHEST = 2**31
 
@@ -28,16 +36,17 @@ def _json(value: Any, status: int = 200) -> Response[bytes]:
     return Response(_encode(value), media_type="application/json", status_code=status)
 
 
+def _listed(items: list[Any], cursor: str | None) -> Response[bytes]:
+    return _json({"items": items} | ({"next": cursor} if cursor is not None else {}))
+
+
 @get("/api/conversations", responses=wire.answers(wire.ConversationPage))
 async def list_conversations(
     request: AnyRequest, user_id: UserQuery = None, limit: Limit = 50, cursor: FromQuery[str | None] = None
 ) -> Response[bytes]:
     """List conversations, the most recent first."""
     page = await book_of(request).conversations.list(user=user_of(request, user_id), limit=limit, cursor=cursor)
-    shown: dict[str, Any] = {"items": [shapes.conversation(each) for each in page.items]}
-    if page.cursor is not None:
-        shown["next"] = page.cursor
-    return _json(shown)
+    return _listed([shapes.conversation(each) for each in page.items], page.cursor)
 
 
 @get(_PATH, responses=wire.answers(wire.ConversationAnswer))
@@ -61,32 +70,53 @@ async def delete_conversation(
 async def get_rounds(
     request: AnyRequest,
     conversation: FromPath[str],
+    *,
     user_id: UserQuery = None,
     role: FromQuery[str | None] = None,
-    include_failed: Annotated[bool, QueryParameter(name="includeFailed")] = True,  # noqa: FBT002 - a query parameter
+    include_failed: Annotated[bool, QueryParameter(name="includeFailed")] = True,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the rounds of the head's path, oldest first; with `role` the posts only that it sent or got."""
-    rounds = await book_of(request).conversations.rounds(
-        name_in(conversation), user=user_of(request, user_id), role=role, include_failed=include_failed
-    )
-    ids = shapes.ids_of([each for round_ in rounds for each in round_.posts])
-    return _json({"items": [shapes.round_(each, ids) for each in rounds]})
+    """Give the rounds of the head's path, oldest first; with `role` the posts only that it sent or got.
+
+    All of them, or with `limit` or `cursor` a page.
+    """
+    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    view: Any = {"user": user, "role": role, "include_failed": include_failed}
+    if limit is None and cursor is None:
+        rounds, more = await talk.rounds(name, **view), None
+    else:
+        page = await talk.rounds_page(name, **view, limit=limit or LIMIT, cursor=cursor)
+        rounds, more = page.items, page.cursor
+    ids = await talk.ids(name, [each for round_ in rounds for each in round_.posts], user=user)
+    return _listed([shapes.round_(each, ids) for each in rounds], more)
 
 
 @get(f"{_PATH}/posts", responses=wire.answers(wire.Listing))
 async def get_posts(
     request: AnyRequest,
     conversation: FromPath[str],
+    *,
     user_id: UserQuery = None,
-    branches: Flag = False,  # noqa: FBT002 - a query parameter
+    branches: Flag = False,
     last: Annotated[int | None, QueryParameter(ge=1, le=HIGHEST)] = None,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the posts of the head's path, oldest first; with `branches` those of all branches."""
-    posts = await book_of(request).conversations.posts(
-        name_in(conversation), user=user_of(request, user_id), branches=branches, last=last
-    )
-    ids = shapes.ids_of(posts)
-    return _json({"items": [shapes.post(each, ids) for each in posts]})
+    """Give the posts of the head's path, oldest first; with `branches` those of all branches.
+
+    All of them, with `last` the newest, or with `limit` or `cursor` a page. The pages of a path stay on it, wherever
+    the head moves meanwhile.
+    """
+    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    if limit is None and cursor is None:
+        posts, more = await talk.posts(name, user=user, branches=branches, last=last), None
+    else:
+        _only_one("last", last)
+        page = await talk.posts_page(name, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
+        posts, more = page.items, page.cursor
+    ids = await talk.ids(name, posts, user=user)
+    return _listed([shapes.post(each, ids) for each in posts], more)
 
 
 @post(f"{_PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(wire.Stored, 201))
@@ -122,13 +152,26 @@ async def put_head(
 
 @get(f"{_PATH}/turns", responses=wire.answers(wire.Listing))
 async def get_turns(
-    request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None, last: Last = 20
+    request: AnyRequest,
+    conversation: FromPath[str],
+    *,
+    user_id: UserQuery = None,
+    last: Last = None,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the newest turns, oldest first, without their windows."""
-    turns = await book_of(request).turns.last(name_in(conversation), user=user_of(request, user_id), last=last)
+    """Give turns without their windows, oldest first: the newest 20, the `last` so many, or a page of all."""
+    book, name, user = book_of(request), name_in(conversation), user_of(request, user_id)
+    turns: Sequence[Turn]
+    if limit is None and cursor is None:
+        turns, more = await book.turns.last(name, user=user, last=last or NEWEST), None
+    else:
+        _only_one("last", last)
+        page = await book.turns.page(name, user=user, limit=limit or LIMIT, cursor=cursor)
+        turns, more = page.items, page.cursor
     shown = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
     hidden = ("query", "reply", "window")
-    return _json({"items": [{name: value for name, value in each.items() if name not in hidden} for each in shown]})
+    return _listed([{key: value for key, value in each.items() if key not in hidden} for each in shown], more)
 
 
 @get(f"{_PATH}/turns/{{n:int}}", responses=wire.answers(wire.TurnAnswer))
@@ -170,12 +213,30 @@ async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id:
 async def get_items(
     request: AnyRequest,
     conversation: FromPath[str],
+    *,
     user_id: UserQuery = None,
-    ended: Flag = False,  # noqa: FBT002 - a query parameter
+    ended: Flag = False,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give what is remembered of the head's path; with `ended` what no longer holds too."""
-    items = await book_of(request).memory.items(name_in(conversation), user=user_of(request, user_id), ended=ended)
-    return _json({"items": [shapes.item(each) for each in items]})
+    """Give what is remembered of the head's path, oldest first; with `ended` what no longer holds too.
+
+    All of it, or with `limit` or `cursor` a page.
+    """
+    memory, name, user = book_of(request).memory, name_in(conversation), user_of(request, user_id)
+    items: Sequence[Item]
+    if limit is None and cursor is None:
+        items, more = await memory.items(name, user=user, ended=ended), None
+    else:
+        page = await memory.items_page(name, user=user, ended=ended, limit=limit or LIMIT, cursor=cursor)
+        items, more = page.items, page.cursor
+    return _listed([shapes.item(each) for each in items], more)
+
+
+def _only_one(name: str, value: int | None) -> None:
+    if value is not None:
+        msg = f"{name}: send either {name}, or limit and cursor"
+        raise InvalidInput(msg, where=name)
 
 
 def _number(n: int) -> int:

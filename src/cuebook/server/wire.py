@@ -175,10 +175,11 @@ class ConversationPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: str | None = None
 
 
-class Listing(_Out, frozen=True, kw_only=True):
-    """A whole list."""
+class Listing(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A list, whole or a page of it; `next` is the cursor of the page behind."""
 
     items: list[dict[str, Any]]
+    next: str | None = None
 
 
 class Deleted(_Out, frozen=True, kw_only=True):

@@ -121,6 +121,20 @@ class PostsContract:
         assert await store.posts(OWNER, "c", last=0) == []
         assert [post.id for post in await store.posts(OWNER, "c", path=False, last=2)] == ["b1", "b2"]
 
+    async def test_the_next_posts_of_a_path_and_of_all_branches(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two", "three", "four"))
+        await say(store, "c", draft("b1", "b"), draft("b2", "b"), parent="p2")
+        for path in (True, False):
+            everything = await store.posts(OWNER, "c", path=path)
+            for limit in (1, 2, 3, 99):
+                read = [[each for each in everything if each.seq > after][:limit] for after in range(8)]
+                assert read == [
+                    await store.posts_behind(OWNER, "c", after=after, limit=limit, path=path) for after in range(8)
+                ]
+        assert [post.id for post in await store.posts_behind(OWNER, "c", after=2, limit=9, head=4)] == ["p3", "p4"]
+        with pytest.raises(NotFound):
+            await store.posts_behind(OWNER, "nowhere", after=0, limit=1)
+
     async def test_ranges_are_read_in_their_order(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three", "four", "five"))
         found = await store.posts_in(OWNER, "c", [(4, 5), (1, 2), (9, 12)])

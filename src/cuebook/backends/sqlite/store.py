@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, derived, reads, search, turns, writes
+from cuebook.backends.sqlite import base, derived, pages, reads, search, turns, writes
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
@@ -151,6 +151,14 @@ class SqliteStore:
     ) -> list[Post]:
         """Read posts of a path, oldest first, or of all branches."""
         return await self._read(lambda c: reads.posts(c, scope, conversation, path=path, last=last, head=head))
+
+    async def posts_behind(
+        self, scope: Scope, conversation: str, *, after: int, limit: int, path: bool = True, head: int | None = None
+    ) -> list[Post]:
+        """Read the next posts behind one, oldest first, of a path or of all branches."""
+        return await self._read(
+            lambda c: pages.posts_behind(c, scope, conversation, path=path, head=head, after=after, limit=limit)
+        )
 
     async def posts_in(self, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]) -> list[PathPost]:
         """Read posts of seq ranges."""
