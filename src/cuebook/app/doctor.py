@@ -210,16 +210,17 @@ async def _models(config: Config) -> AsyncIterator[Check]:
     if model.provider != "none" and not model.name:
         yield Check(name="model", state="fail", found="model.name is empty", advice="say which model answers")
     elif model.provider != "none":
-        yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at {model.base_url}")
+        yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at ")
     if upstream.url:
-        yield await _reach("upstream", upstream.url, upstream.api_key_env, upstream.url)
+        yield await _reach("upstream", upstream.url, upstream.api_key_env)
 
 
-async def _reach(name: str, url: str, key: str, shown: str) -> Check:
+async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
     """Ask a server for its models."""
-    request = RelayRequest(method="GET", path="/models", headers={}, body=b"")
+    request, shown = RelayRequest(method="GET", path="/models", headers={}, body=b""), what
     try:
         server = HttpUpstream(url, api_key_env=key, connect_timeout_s=PATIENCE_S, read_timeout_s=PATIENCE_S)
+        shown += server.base_url
         try:
             answer = await asyncio.wait_for(server.send(request), PATIENCE_S)
             await answer.aclose()

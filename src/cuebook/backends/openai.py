@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import AsyncIterator, Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.ports.model import ModelRequest, Piece, RelayRequest
-from cuebook.records.turn import Usage
+from cuebook.records.openai_stream import ByteLines, Events, mended, read_event, read_usage
 
 #: Headers of one hop (RFC 9110, 7.6.1), and those our own client sets anew.
 _HOP = frozenset({
@@ -27,10 +29,11 @@ _OURS = (
     "referer",
     "sec-fetch-",
 )
-#: Headers of an answer that hold for its hop alone.
-_ANSWER_HOP = frozenset(
-    {"connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server"}
-)
+#: Headers of an answer that hold for its hop alone. Cookies among them: a client's never go upstream.
+_ANSWER_HOP = frozenset({
+    "connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server",
+    "set-cookie",
+})  # fmt: skip
 
 
 class HttpAnswer:
@@ -74,10 +77,8 @@ class HttpUpstream:
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 300.0,
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            msg = f"upstream {base_url!r} is no address; give one like http://127.0.0.1:8080/v1"
-            raise InvalidInput(msg, where="upstream.url")
-        self.base_url = base_url.rstrip("/")
+        self._url = base_url.rstrip("/")
+        self.base_url = shown_url(self._url)
         self._forward_auth = forward_auth
         self._api_key_env = api_key_env
         self._timeouts = (connect_timeout_s, read_timeout_s)
@@ -88,7 +89,7 @@ class HttpUpstream:
         import httpx2
 
         client = self._open()
-        url = self.base_url + request.path + (f"?{request.query}" if request.query else "")
+        url = self._url + request.path + (f"?{request.query}" if request.query else "")
         try:
             built = client.build_request(
                 request.method, url, content=request.body, headers=self._headers(request.headers)
@@ -108,14 +109,19 @@ class HttpUpstream:
             connect, read = self._timeouts
             timeout = httpx2.Timeout(read, connect=connect)
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
-            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
+            nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # one caller's cookies must not be another's
+            self._client = httpx2.AsyncClient(
+                timeout=timeout, limits=limits, cookies=nobodys, follow_redirects=False, trust_env=False
+            )
         return self._client
 
     def _headers(self, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+        named = next((value for name, value in given.items() if name.lower() == "connection"), "")
+        hop = _HOP | {name.strip().lower() for name in named.split(",")}
         headers = {
             name: value
             for name, value in given.items()
-            if name.lower() not in _HOP
+            if name.lower() not in hop
             and not name.lower().startswith(_OURS)
             and (self._forward_auth or name.lower() != "authorization")
         }
@@ -133,6 +139,20 @@ class HttpUpstream:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def shown_url(url: str) -> str:
+    """Give an address as it may be shown, without the user and password it may hold. Raises InvalidInput."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+        msg = f"upstream {shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+        raise InvalidInput(msg, where="upstream.url")
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 class OpenAIModel:
@@ -198,31 +218,27 @@ async def _refuse(answer: HttpAnswer) -> None:
 
 async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
     """Give the JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
-    if "text/event-stream" not in answer.headers.get("content-type", ""):
+    if "text/event-stream" not in answer.headers.get("content-type", "").lower():
         body = b"".join([chunk async for chunk in answer.chunks()])
-        yield _object(body)
+        event = read_event(body)
+        if not isinstance(event, dict):
+            msg = f"the model's server sent no JSON object: {body[:200].decode('utf-8', 'replace')!r}"
+            raise UpstreamError(msg, retryable=True)
+        yield event
         return
-    tail = b""
+    lines, events = ByteLines(), Events()
     async for chunk in answer.chunks():
-        *lines, tail = (tail + chunk).split(b"\n")
-        for line in lines:
-            data = line.strip()
-            if data.startswith(b"data:") and (body := data[5:].strip()) != b"[DONE]" and body:
-                yield _object(body)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        shown = body[:200].decode("utf-8", "replace")
-        msg = f"the model's server sent no JSON object: {shown!r}"
-        raise UpstreamError(msg, retryable=True) from error
+        for line in lines.feed(chunk):
+            if isinstance(event := events.read(line), dict):
+                yield event
+    if isinstance(event := events.read(lines.rest()), dict):
+        yield event
 
 
 def _piece(event: dict[str, Any]) -> Piece:
-    if isinstance(event.get("error"), dict):
-        msg = f"the model's server reports: {event['error'].get('message')}"
+    if error := event.get("error"):
+        told = error.get("message") if isinstance(error, dict) else error
+        msg = f"the model's server reports: {mended(str(told))}"
         raise UpstreamError(msg, retryable=True)
     choices = event.get("choices") or [{}]
     choice = choices[0] if isinstance(choices, list) and isinstance(choices[0], dict) else {}
@@ -230,13 +246,7 @@ def _piece(event: dict[str, Any]) -> Piece:
     content = said.get("content") if isinstance(said, dict) else None
     usage = event.get("usage")
     return Piece(
-        text=content if isinstance(content, str) else "",
+        text=mended(content) if isinstance(content, str) else "",
         finish=str(choice.get("finish_reason") or ""),
-        usage=_usage(usage) if isinstance(usage, dict) else None,
+        usage=read_usage(usage) if isinstance(usage, dict) else None,
     )
-
-
-def _usage(usage: Mapping[str, Any]) -> Usage:
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    return Usage(input=usage.get("prompt_tokens"), output=usage.get("completion_tokens"), cache_read=cached)

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.records.openai_stream import DONE, LONGEST_LINE, data_of, mended, read_event, read_usage
+from cuebook.records.openai_stream import Events, mended, read_usage
 from cuebook.records.turn import Usage
 
 #: Fields of a delta that come whole: providers that repeat them must not make "call_1call_1".
@@ -37,8 +37,12 @@ class Heard(Struct):
     frame: dict[str, Any] = {}
     usage: Usage | None = None
     error: str = ""
-    done: bool = False
-    held: bytearray = field(default_factory=bytearray)  # data of an event that has not ended
+    events: Events = field(default_factory=Events)
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that it is done."""
+        return self.events.done
 
     @property
     def whole(self) -> bool:
@@ -49,22 +53,9 @@ class Heard(Struct):
 def hear(heard: Heard, line: bytes) -> str:
     """Take in a line of a server-sent-event stream; answers with what it adds to the first choice's text.
 
-    A line that is a whole event by itself is taken in at once, one that is not when its event ends. What is no event of
-    this wire is passed over.
+    What is no event of this wire is passed over.
     """
-    data = data_of(line)
-    if data is None:
-        if line.strip() or not heard.held:
-            return ""
-        data, heard.held = bytes(heard.held), bytearray()
-        return take(heard, read_event(data), "delta")
-    if data == DONE:
-        heard.done = True
-        return ""
-    event = None if heard.held else read_event(data)
-    if event is None and len(heard.held) + len(data) < LONGEST_LINE:
-        heard.held += data + b"\n"
-    return take(heard, event, "delta")
+    return take(heard, heard.events.read(line), "delta")
 
 
 def take(heard: Heard, event: object, said: str) -> str:

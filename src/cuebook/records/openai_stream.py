@@ -53,10 +53,34 @@ class ByteLines:
         return rest
 
 
-def data_of(line: bytes) -> bytes | None:
-    """Give what a line adds to its event's data; None for a line of another kind."""
-    line = line.removeprefix(_BOM)  # a stream may begin with one
-    return line[5:].strip() if line.startswith(b"data:") else None
+class Events:
+    """Reads the JSON of events off a stream's lines."""
+
+    def __init__(self) -> None:
+        self.done = False  # the stream has said that it is
+        self._held = bytearray()  # data of an event that has not ended
+
+    def read(self, line: bytes) -> Any:
+        """Give the JSON of the event a line completes; None where it completes none, or one that is no JSON.
+
+        A line that is a whole event by itself is given at once, one that is not when its event ends.
+        """
+        line = line.removeprefix(_BOM)  # a stream may begin with one
+        if line.startswith(b"data:"):
+            return self._add(line[5:].strip())
+        if line.strip() or not self._held:
+            return None
+        data, self._held = bytes(self._held), bytearray()
+        return read_event(data)
+
+    def _add(self, data: bytes) -> Any:
+        if data == DONE:
+            self.done = True
+            return None
+        event = None if self._held else read_event(data)
+        if event is None and len(self._held) + len(data) < LONGEST_LINE:
+            self._held += data + b"\n"
+        return event
 
 
 def read_event(data: bytes) -> Any:
