@@ -374,6 +374,7 @@ class StoreMachine(RuleBasedStateMachine):
             parent = None if place is None else self.post(Scope(), talk.id, place)
             look = Look(
                 conversation=talk.id, parent=parent, full_tokens=self.steps * 5 % 90, small_tokens=self.steps % 9,
+                small_after=self.steps % 4 * 6,
                 post_tokens=self.steps % 3 * 10, summary_version=(None, None, 0, 1, 2)[self.steps % 5],
             )  # fmt: skip
             store = self.stores[self.steps // 2 % 2]

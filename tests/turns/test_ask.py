@@ -10,6 +10,7 @@ from cuebook import Ask, Busy, Cuebook, NotFound
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
 from cuebook.records.conversation import Part
 from cuebook.records.memory import NO_MODEL_LABEL, Scope
+from cuebook.records.turn import Usage
 from cuebook.testing import FrozenClock, LoadedDice, Script, ScriptedModel
 
 
@@ -443,3 +444,11 @@ async def test_who_takes_no_part_sees_nothing(book):
         with pytest.raises(NotFound):
             await book.ask(ask)
     assert await book.desk.store.posts(Scope(user="ann"), NAME)
+
+
+@pytest.mark.parametrize("count", ["12", 12.5, True])
+async def test_a_model_that_counts_no_tokens_does_not_stop_its_conversation(book, model, count):
+    model.say(Script(text="one", usage=Usage(input=count)), Script(text="two", usage=Usage(input=7)))
+    await book.ask(Ask("a", NAME))
+    await book.ask(Ask("b", NAME))
+    assert [turn.steps[0].usage for turn in await book.turns.last(NAME)] == [None, Usage(input=7)]

@@ -12,7 +12,18 @@ from cuebook.app.book import Call
 from cuebook.engine.wire import Heard, hear, message_of, take
 from cuebook.errors import UpstreamError
 from cuebook.records.openai_stream import LONGEST_LINE, ByteLines
-from cuebook.testing.upstream import DONE, EVENTS, Answer, ScriptedUpstream, call, completion, cut, event, streamed
+from cuebook.testing.upstream import (
+    DONE,
+    EVENTS,
+    Answer,
+    ScriptedUpstream,
+    call,
+    completion,
+    cut,
+    event,
+    result,
+    streamed,
+)
 
 
 @pytest.fixture
@@ -453,6 +464,22 @@ async def test_a_secret_in_an_answer_goes_through_and_is_stored_replaced(book, c
     await client.send(stream=True)
     assert "[[secret:" in (await everything(book))[-1]
     assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"password": 'pa"ss\\w0rd1'}, {"cmd": "login --password pässW0rt9"}, {"body": '{"api_key": "Zx9Yw8Vu7Ts6"}'}],
+)
+async def test_an_answer_with_a_secret_is_known_again_when_it_is_resent(book, client, arguments, stream):
+    asked = call("c1", "login", arguments)
+    client.upstream.say(streamed(calls=[asked]) if stream else completion(calls=[asked]))
+    await client.send(stream=stream)
+    client.history += [{"role": "assistant", "content": None, "tool_calls": [asked]}, result("c1", "in")]
+    client.upstream.say(completion("done"))
+    await client.send()
+    assert await everything(book) == ["u1", "<login>", "in", "done"]
+    assert len((await last(book))[0].steps) == 2
 
 
 # ---- without an upstream --------------------------------------------------------------------------------------------

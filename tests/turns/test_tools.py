@@ -200,14 +200,15 @@ async def test_a_loop_in_two_processes_is_one_turn(tmp_path, upstream):
         assert all(len(a) < len(b) for a, b in pairwise(sent))
 
 
-@pytest.mark.parametrize("budget", [1500, 4000])
+@pytest.mark.parametrize("budget", [1500, 2500])
 async def test_a_loop_longer_than_its_window_keeps_query_and_newest_results(tmp_path, upstream, budget):
     async with book_on(
         tmp_path, upstream=upstream, budget__context=budget, budget__reply=100, budget__system=100
     ) as book:
         client = Client(book, upstream)
-        client.history = [user("Find the blue box. " * 5)]
-        await loop(client, 40, text="a long result " * 30)
+        query = "I would really like you to please find the very blue box that is just somewhere in there. " * 8
+        client.history = [user(query)]
+        await loop(client, 40, text="It is really a quite long result that says just very little, I would think. " * 3)
         await step(client, completion("found"))
         turn = await book.turns.get(NAME, 1)
         assert len(turn.steps) == 41
@@ -219,6 +220,7 @@ async def test_a_loop_longer_than_its_window_keeps_query_and_newest_results(tmp_
             kinds = [block.kind for block in window.blocks]
             assert kinds[0] == "query", "however far behind it lies"
             messages = [json.loads(message) for message in window.messages]
+            assert messages[0]["content"].startswith(query), "whole, not in the form it is remembered in"
             made = {each["id"] for message in messages for each in message.get("tool_calls") or ()}
             assert made == {message["tool_call_id"] for message in messages if message["role"] == "tool"}
             await accounted(book, window, head=turn.steps[number].manifest.path[-1].last)

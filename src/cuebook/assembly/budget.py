@@ -35,14 +35,22 @@ def prompt_budget(limits: Limits, token_budget: int | None) -> int:
     return most if token_budget is None else min(token_budget, most)
 
 
+def most_posts(limits: Limits, token_budget: int | None) -> int:
+    """Tokens that posts take at the most in a window of this budget, what must stand in it apart.
+
+    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts take together.
+    """
+    available = limits.context_tokens - limits.system_tokens - limits.reply_tokens
+    return min(prompt_budget(limits, token_budget), available, limits.max_short_term_tokens)
+
+
 def allot(
     limits: Limits, *, front: int, tools: int = 0, least: int = 0, frozen: int = 0, token_budget: int | None = None
 ) -> Allotment:
     """Divide a window whose front and tools take what they take, and whose posts need at least `least`.
 
     `frozen` is what the volatile block takes an earlier step chose: it keeps its place, if there is one.
-    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts take together. Raises InvalidInput,
-    naming the least budget, when what must stand in the window does not fit.
+    Raises InvalidInput, naming the least budget, when what must stand in the window does not fit.
     """
     budget = prompt_budget(limits, token_budget)
     room = budget - front - tools - least
@@ -55,6 +63,5 @@ def allot(
     memory = min(limits.memory_tokens, int(budget * limits.memory_share), (room + least) // 3, room)
     if memory < frozen <= room:
         memory = frozen
-    available = limits.context_tokens - limits.system_tokens - limits.reply_tokens
-    posts = min(room + least - memory, max(least, min(available, limits.max_short_term_tokens)))
+    posts = min(room + least - memory, max(least, most_posts(limits, None)))
     return Allotment(budget=budget, memory=memory, posts=posts)

@@ -4,7 +4,7 @@ A whole post goes as it came. Its short forms are ours: role, speaker, the call 
 same whether the whole post was read or not, and they never hold half of anything but text.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ _NOTE = 8
 _DEEPEST = 16
 
 encode = msgspec.json.Encoder().encode
+encode_lines = msgspec.json.Encoder().encode_lines
 decode: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
 _parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 
@@ -47,6 +48,13 @@ class Placed(Struct, frozen=True, gc=False):
     tokens: int
     cut: Cut | None = None
     text: str = ""
+
+
+class _Plain(Struct, frozen=True, gc=False):
+    """A message of the wire that is nothing but text."""
+
+    role: str
+    content: str
 
 
 # ---- what a message weighs ------------------------------------------------------------------------------------------
@@ -182,6 +190,23 @@ def cut_again(post: PathPost, how: Cut) -> Placed:
     text = text_of(post)
     shown = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
     return Placed(post, "cut", how.tokens, how, shown)
+
+
+def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
+    """Give kept posts' messages, each in its form. Most are plain text, and those are written all at once."""
+    plain: list[_Plain | None] = []
+    mine = (owner, "user")
+    for placed in kept:
+        post, full = placed.post, placed.form == "full"
+        text = post.parts is None and post.state == "complete" and not (full and post.wire is not None)
+        if text and (post.role == ASSISTANT or (post.role == "user" and post.sender in mine)):
+            plain.append(_Plain(post.role, (post.message or "") if full else shown_of(placed)))
+        else:
+            plain.append(None)
+    messages = encode_lines(plain).split(b"\n")[: len(kept)]
+    for at in [at for at, said in enumerate(plain) if said is None]:
+        messages[at] = message_of(kept[at], owner)
+    return messages
 
 
 def message_of(placed: Placed, owner: str | None) -> bytes:

@@ -1,6 +1,7 @@
 """How a window is remembered in O(what changed): seq ranges and digests, enough to render it again (N2)."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
 
 import msgspec
 from msgspec import Struct
@@ -60,37 +61,49 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
 
 def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
     """Consecutive seqs of one form as one range."""
-    ranges: list[tuple[int, int, Form, int]] = []
-    for placed in kept:
+    starts: list[int] = []
+    follows, form = -1, ""
+    for at, placed in enumerate(kept):
         seq = placed.post.seq
-        if ranges and ranges[-1][1] == seq - 1 and ranges[-1][2] == placed.form:
-            first, _, form, tokens = ranges[-1]
-            ranges[-1] = (first, seq, form, tokens + placed.tokens)
-        else:
-            ranges.append((seq, seq, placed.form, placed.tokens))
-    return [ManifestRange(*each) for each in ranges]
+        if seq != follows or placed.form != form:
+            starts.append(at)
+            form = placed.form
+        follows = seq + 1
+    tokens = [0, *accumulate(placed.tokens for placed in kept)]
+    return [
+        ManifestRange(kept[start].post.seq, kept[end - 1].post.seq, kept[start].form, tokens[end] - tokens[start])
+        for start, end in pairwise([*starts, len(kept)])
+    ]
 
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
     """Give posts left out as ranges of consecutive seqs, oldest first."""
     found: list[Dropped] = []
-    for post in posts:
-        if found and found[-1].last == post.seq - 1:
-            last = found[-1]
-            found[-1] = msgspec.structs.replace(
-                last, tokens=last.tokens + post.tokens, count=last.count + 1, last=post.seq
+    start = 0
+    for end, post in enumerate(posts, 1):
+        if end == len(posts) or posts[end].seq != post.seq + 1:
+            gone = posts[start:end]
+            tokens = sum(each.tokens for each in gone)
+            found.append(
+                Dropped(
+                    kind="post", reason=reason, tokens=tokens, count=len(gone), first=gone[0].seq, last=gone[-1].seq
+                )
             )
-        else:
-            found.append(Dropped(kind="post", reason=reason, tokens=post.tokens, first=post.seq, last=post.seq))
+            start = end
     return found
 
 
 def anchored(manifest: Manifest) -> frozenset[int]:
     """Give the posts (seqs) behind which a window had its last anchors: what a provider's cache may still hold."""
     systems = next((each.after + 1 for each in manifest.anchors if each.name in ("system", "summary")), 0)
-    seqs = [seq for each in manifest.path for seq in range(each.first, each.last + 1)]
-    places = [each.after - systems for each in manifest.anchors if each.name in ("last", "step")]
-    return frozenset(seqs[place] for place in places if 0 <= place < len(seqs))
+    places = {each.after - systems for each in manifest.anchors if each.name in ("last", "step")}
+    found: set[int] = set()
+    passed = 0
+    for each in manifest.path:
+        many = each.last - each.first + 1
+        found.update(each.first + place - passed for place in places if passed <= place < passed + many)
+        passed += many
+    return frozenset(found)
 
 
 def digests_of(manifest: Manifest) -> list[str]:

@@ -7,17 +7,26 @@ Cut points lie on a grid: lines a step of the room apart, over the running sum o
 moved on to the next line, so it stands still until a step was added, and what stands in front of it stays the same.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
+from operator import attrgetter
 
 from msgspec import Struct
 
-from cuebook.assembly.budget import Limits
+from cuebook.assembly.budget import Limits, most_posts
 from cuebook.assembly.forms import Placed, calls_of, can_cut, least_of
 from cuebook.memory.steps import held_together
-from cuebook.records.conversation import PathPost
+from cuebook.records.conversation import TOOL, PathPost
 
 #: The largest part of the room one post may take: the query, and any other.
 QUERY_SHARE, POST_SHARE = 0.5, 0.25
+
+#: Tokens by which shares of a room, each rounded down, may differ from the share of all.
+_ROUNDING = 8
+
+_seq, _tokens, _role = attrgetter("seq"), attrgetter("tokens"), attrgetter("role")
+_message, _parts = attrgetter("message"), attrgetter("parts")
 
 
 class Partition(Struct, frozen=True, kw_only=True):
@@ -31,9 +40,20 @@ class Partition(Struct, frozen=True, kw_only=True):
     tokens: int
 
 
-def largest_post(window_tokens: int) -> int:
-    """Tokens that no post but the query takes in a window of this size, where it can be cut."""
-    return max(1, int(window_tokens * POST_SHARE))
+class Reach(Struct, frozen=True):
+    """How far back a partition may reach, in tokens of its posts: what there is to read of a path."""
+
+    full: int  # of the newest posts, in full
+    small_after: int  # behind so many
+    small: int  # so many in compressed form
+    post: int  # no post counts for more
+
+
+def reach(limits: Limits, token_budget: int | None) -> Reach:
+    """Say how far back a window of this budget may reach, whatever else will stand in it."""
+    room = most_posts(limits, token_budget)
+    full, small = int(room * limits.full_share), int(room * limits.small_share)
+    return Reach(full=small + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
 
 
 def least(path: Sequence[PathPost], query: int) -> int:
@@ -51,16 +71,14 @@ def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int
     small = _first_small(lay, full, limits, begins=begins)
     if small == full and not (full == 0 and begins):
         small = full = _whole(lay, full)
-    kept: list[Placed] = []
-    dropped: list[PathPost] = []
-    for i, post in enumerate(path):
-        if i >= full or i in lay.pinned:
-            kept.append(Placed(post, "cut" if lay.caps[i] < post.tokens else "full", lay.caps[i]))
-        elif i >= small:
-            kept.append(_small(post, lay.caps[i]))
-        else:
-            dropped.append(post)
-    return Partition(kept=tuple(kept), dropped=tuple(dropped), tokens=sum(placed.tokens for placed in kept))
+    early = [i for i in lay.pinned if i < small]  # the query of an open round, before all else
+    kept = [_full(path[i], lay.caps[i]) for i in sorted(early)]
+    kept += [
+        _full(path[i], lay.caps[i]) if i in lay.pinned else _small(path[i], lay.caps[i]) for i in range(small, full)
+    ]
+    kept += _newest(path, full, lay.caps)
+    dropped = [path[i] for i in range(small) if i not in early]
+    return Partition(kept=tuple(kept), dropped=tuple(dropped), tokens=sum(map(_tokens, kept)))
 
 
 class _Lay(Struct, frozen=True):
@@ -69,6 +87,9 @@ class _Lay(Struct, frozen=True):
     path: Sequence[PathPost]
     caps: list[int]
     pinned: frozenset[int]
+    kept: int  # tokens of the pinned
+    newest: list[int]  # tokens of the others: of the newest post, the newest two, and so on
+    whole: int  # index of the oldest of the newest posts that were all read in full
     held: frozenset[int]
     room: int
     step: int
@@ -79,18 +100,45 @@ def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int) -> _La
     caps = _caps(path, room, query)
     if sum(caps[i] for i in pinned) > room:
         _squeeze(path, caps, pinned, room)
-    calls = {i: calls for i, post in enumerate(path) if (calls := calls_of(post)) is not None}
-    return _Lay(path, caps, pinned, held_together(calls), room, max(1, int(room * limits.step_share)))
+    loose = caps[::-1]
+    for i in pinned:
+        loose[~i] = 0
+    return _Lay(
+        path=path,
+        caps=caps,
+        pinned=pinned,
+        kept=sum(caps[i] for i in pinned),
+        newest=list(accumulate(loose)),
+        whole=_whole_from(path),
+        held=_held(path),
+        room=room,
+        step=max(1, int(room * limits.step_share)),
+    )
+
+
+def _whole_from(path: Sequence[PathPost]) -> int:
+    """Index of the oldest post from which all were read in full."""
+    if all(map(_message, path)):
+        return 0
+    return next((i + 1 for i in range(len(path) - 1, -1, -1) if path[i].message is None), 0)
+
+
+def _held(path: Sequence[PathPost]) -> frozenset[int]:
+    """Say where no cut may fall: between a call and its results."""
+    if not any(map(_parts, path)) and TOOL not in map(_role, path):
+        return frozenset()
+    calls = {i: calls_of(post) for i, post in enumerate(path)}
+    return held_together({i: made for i, made in calls.items() if made is not None})
 
 
 def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
     """Give what each post takes in full: an oversized one a share of the room that depends on the room alone."""
     most, own = int(room * POST_SHARE), int(room * QUERY_SHARE)
-    caps = [post.tokens for post in path]
-    for i, post in enumerate(path):
-        cap = own if post.seq == query else most
-        if post.tokens > cap and can_cut(post):
-            caps[i] = max(cap, least_of(post))
+    caps = list(map(_tokens, path))
+    for i in [i for i, tokens in enumerate(caps) if tokens > most]:
+        cap = own if path[i].seq == query else most
+        if caps[i] > cap and can_cut(path[i]):
+            caps[i] = max(cap, least_of(path[i]))
     return caps
 
 
@@ -101,14 +149,15 @@ def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
     last = start = len(path) - 1
     while start > 0 and _answers(path[start]):
         start -= 1
-    return frozenset(range(start, last + 1)) | {i for i, post in enumerate(path) if query and post.seq == query}
+    at = bisect_left(path, query, key=_seq)
+    return frozenset(range(start, last + 1)) | ({at} if at <= last and path[at].seq == query else frozenset())
 
 
 def _squeeze(path: Sequence[PathPost], caps: list[int], pinned: frozenset[int], room: int) -> None:
     """Cut what must stay until it fits: the largest to the same height, none below its least."""
     least = {i: min(caps[i], least_of(path[i])) for i in pinned}
     spare = max(0, room - sum(least.values()))
-    wanting = sorted(pinned, key=lambda i: caps[i] - least[i])
+    wanting = sorted(pinned, key=lambda i: (caps[i] - least[i], i))
     for position, i in enumerate(wanting):
         given = min(caps[i] - least[i], spare // (len(wanting) - position))
         caps[i] = least[i] + given
@@ -131,13 +180,8 @@ def _first_full(lay: _Lay, limits: Limits, *, begins: bool) -> int:
 
 def _fitting(lay: _Lay, share: float, *, begins: bool) -> int:
     """Index of the oldest post from which all later ones fit a share of the room, moved on to the grid."""
-    used = sum(lay.caps[i] for i in lay.pinned)
-    first = len(lay.path)
-    for i in range(len(lay.path) - 1, -1, -1):
-        used += 0 if i in lay.pinned else lay.caps[i]
-        if used > lay.room * share or lay.path[i].message is None:
-            break
-        first = i
+    fit = bisect_right(lay.newest, lay.room * share - lay.kept)
+    first = max(len(lay.path) - fit, lay.whole)
     return first if first == 0 and begins else _on_grid(lay, first)
 
 
@@ -154,8 +198,7 @@ def _window_start(lay: _Lay, posts: int) -> int:
 
 def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
     """Index of the oldest compressed post. It depends on the first full one alone, so that both move together."""
-    used = sum(lay.caps[i] for i in range(full, len(lay.path)))
-    used += sum(lay.caps[i] for i in lay.pinned if i < full)
+    used = lay.kept + (lay.newest[len(lay.path) - full - 1] if full < len(lay.path) else 0)
     full_room, small_room = int(lay.room * limits.full_share), int(lay.room * limits.small_share)
     room = small_room - full_room if used <= full_room else 0
     first = full
@@ -167,6 +210,18 @@ def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
     if first == 0 and begins:
         return 0
     return min(_on_grid(lay, first), full) if first < full else full
+
+
+def _newest(path: Sequence[PathPost], first: int, caps: Sequence[int]) -> list[Placed]:
+    """Place the posts from an index on in full, as far as they may."""
+    placed = [Placed(post, "full", post.tokens) for post in path[first:]]
+    for i in [i for i, cap in enumerate(caps[first:]) if cap < placed[i].tokens]:
+        placed[i] = _full(placed[i].post, caps[first + i])
+    return placed
+
+
+def _full(post: PathPost, cap: int) -> Placed:
+    return Placed(post, "cut" if cap < post.tokens else "full", cap)
 
 
 def _small(post: PathPost, cap: int) -> Placed:
@@ -195,14 +250,8 @@ def _at_line(lay: _Lay, line: int) -> int:
 
 
 def _search(lay: _Lay, line: int) -> int:
-    low, high = 0, len(lay.path)
-    while low < high:
-        middle = (low + high) // 2
-        if _before(lay, middle) < line:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    """Index of the first post behind a line."""
+    return bisect_left(lay.path, line, key=lambda post: post.path_tokens - post.tokens)
 
 
 def _before(lay: _Lay, i: int) -> int:

@@ -5,12 +5,15 @@ sheet holds everything, what was counted too. A change here (or in `forms`) that
 replay of an older window says "renderer changed" and not "altered".
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import overload
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.forms import JOIN, JOIN_TOKENS, Placed, decode, encode, message_of, shown_of, weigh
+from cuebook.assembly.forms import JOIN, JOIN_TOKENS, Placed, decode, encode, messages_of, shown_of, weigh
 from cuebook.assembly.partition import Partition
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.records.openai_messages import read_message
@@ -108,30 +111,78 @@ def volatile_overhead(count: Counter) -> int:
 
 def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_tokens: int) -> Window:
     """Render a window. `dropped` names what was left out before; its order is kept."""
-    blocks, messages = _front_blocks(sheet), _front_messages(sheet)
-    system_at = len(messages) - 1
-    query_at, held_at = -1, []
-    for placed in sheet.partition.kept:
-        message = _message_of(placed, sheet)
-        seq = placed.post.seq
-        is_query = seq == sheet.query
-        blocks.append(_post_block(placed, message, is_query=is_query))
-        if is_query:
-            query_at = len(messages)
-            blocks.extend(_text_block(text) for text in sheet.volatile)
-            message = attach(message, volatile_text(sheet.volatile, sheet.fence)) if sheet.volatile else message
-        if seq in sheet.held:
-            held_at.append(len(messages))
-        messages.append(message)
+    kept = sheet.partition.kept
+    front, said = _front_messages(sheet), _path_messages(sheet)
+    query_at = _at(kept, sheet.query)
+    messages = front + said
+    if query_at >= 0 and sheet.volatile:
+        messages[len(front) + query_at] = attach(said[query_at], volatile_text(sheet.volatile, sheet.fence))
+    held_at = [len(front) + at for seq in sheet.held if (at := _at(kept, seq)) >= 0]
+    anchors = _anchors(
+        sheet, len(front) - 1, held_at, len(front) + query_at if query_at >= 0 else -1, len(messages) - 1
+    )
     return Window(
-        blocks=tuple(blocks),
+        blocks=Blocks(sheet, said),
         dropped=tuple(dropped),
-        anchors=_anchors(sheet, system_at, held_at, query_at, len(messages) - 1),
+        anchors=anchors,
         messages=tuple(messages),
-        tokens=sum(block.tokens for block in blocks) + tools_tokens,
+        tokens=_weight(sheet) + tools_tokens,
         budget=budget,
         tools_tokens=tools_tokens,
     )
+
+
+class Blocks(Sequence[Block]):
+    """The blocks of a rendered sheet, made when somebody looks at them: most windows are sent and never explained."""
+
+    def __init__(self, sheet: Sheet, said: Sequence[bytes]) -> None:
+        """Take a sheet and the messages of its path, without the volatile block."""
+        self._sheet = sheet
+        self._said = said
+
+    @cached_property
+    def _all(self) -> tuple[Block, ...]:
+        sheet, blocks = self._sheet, _front_blocks(self._sheet)
+        for placed, message in zip(sheet.partition.kept, self._said, strict=True):
+            is_query = placed.post.seq == sheet.query
+            blocks.append(_post_block(placed, message, is_query=is_query))
+            if is_query:
+                blocks.extend(map(_text_block, sheet.volatile))
+        return tuple(blocks)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, at: int) -> Block: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Block, ...]: ...
+    def __getitem__(self, at: int | slice) -> Block | tuple[Block, ...]:
+        return self._all[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+    def __repr__(self) -> str:
+        return repr(self._all)
+
+
+def _weight(sheet: Sheet) -> int:
+    """Tokens of all that stands in a sheet."""
+    texts: list[Text] = [*sheet.front, *((sheet.summary,) if sheet.summary else ())]
+    if _at(sheet.partition.kept, sheet.query) >= 0:
+        texts += sheet.volatile
+    client = sum(system.tokens for system in sheet.client)
+    return sheet.partition.tokens + client + sum(text.tokens for text in texts)
+
+
+def _at(kept: Sequence[Placed], seq: int) -> int:
+    """Give the place of a post among the kept, which stand in the order of their seqs; -1 where it is not."""
+    at: int = bisect_left(kept, seq, key=lambda placed: placed.post.seq)
+    return at if at < len(kept) and kept[at].post.seq == seq else -1
 
 
 def _front_blocks(sheet: Sheet) -> list[Block]:
@@ -174,9 +225,13 @@ def _front_messages(sheet: Sheet) -> list[bytes]:
     return messages
 
 
-def _message_of(placed: Placed, sheet: Sheet) -> bytes:
-    live = sheet.live.get(placed.post.seq) if placed.form == "full" else None
-    return live or message_of(placed, sheet.owner)
+def _path_messages(sheet: Sheet) -> list[bytes]:
+    messages = messages_of(sheet.partition.kept, sheet.owner)
+    for seq, live in sheet.live.items():
+        at = _at(sheet.partition.kept, seq)
+        if at >= 0 and sheet.partition.kept[at].form == "full":
+            messages[at] = live
+    return messages
 
 
 def attach(message: bytes, text: str) -> bytes:

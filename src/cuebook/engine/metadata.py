@@ -22,7 +22,7 @@ def metadata_of(
             {"memoryId": hit.memory_id, "score": hit.score, "sources": list(hit.sources), "why": hit.why}
             for hit in planned.hits
         ],
-        "contextTokens": sum(block.tokens for block in planned.window.blocks if block.kind == "memory"),
+        "contextTokens": sum(text.tokens for text in planned.sheet.volatile if text.kind == "memory"),
     }
     return {
         "turn": turn,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.partition import largest_post
+from cuebook.assembly.partition import reach
 from cuebook.engine.compare import compare
 from cuebook.engine.desk import Desk
 from cuebook.engine.metadata import metadata_of
@@ -25,8 +25,6 @@ RETRIES = 50
 POLL_S = 0.05
 #: Posts full text gives a turn; their neighbours come with them.
 CANDIDATES = 64
-#: Of the tokens read in full, the part read once more in compressed form: older posts at a fifth of their size.
-SMALL_PART = 5
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -89,13 +87,14 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
 
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
     """Say what a turn reads: as much of the path as could fit, and what full text finds for the query."""
-    most = min(budget or desk.limits.context_tokens, desk.limits.context_tokens)
+    far = reach(desk.limits, budget)
     return Look(
         conversation=conversation,
         parent=parent,
-        full_tokens=most,
-        small_tokens=most // SMALL_PART,
-        post_tokens=largest_post(most),
+        full_tokens=far.full,
+        small_tokens=far.small,
+        small_after=far.small_after,
+        post_tokens=far.post,
         search=SearchLook(text=text, limit=CANDIDATES) if desk.recall and text else None,
     )
 
@@ -110,14 +109,17 @@ def _look(desk: Desk, intent: Intent) -> Look:
 
 
 async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
-    """Give a scene whose path holds the open round's query, however long the round has become."""
+    """Give a scene whose path holds the open round's query in full, however long the round has become."""
     gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
-    if gap is None or scene.conversation is None:
+    small = any(post.seq == query and post.message is None for post in scene.path)
+    if scene.conversation is None or not (gap or small):
         return scene
     found = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
     if not found:
         return scene  # it was forgotten meanwhile
     post = found[0]
+    if gap is None:
+        return msgspec.structs.replace(scene, path=tuple(post if each.seq == query else each for each in scene.path))
     newer = sum(each.tokens for each in scene.unread if each.first > query)
     behind = scene.path[0].path_tokens - scene.path[0].tokens - newer - post.path_tokens
     before = gap.tokens - post.tokens - behind

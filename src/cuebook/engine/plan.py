@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.assembly.budget import Allotment, Limits, allot
-from cuebook.assembly.forms import LEAST_TEXT, Placed, cut_down
+from cuebook.assembly.forms import LEAST_TEXT, cut_down
 from cuebook.assembly.manifest import Remembered, anchored, dropped_ranges, remember
 from cuebook.assembly.partition import Partition, least, partition
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter, cut
@@ -80,8 +80,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
     parted = _cut_down(
         partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
     )
-    shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} | {query}
-    hits, volatile, no_room = _volatile(room, fitted.allotment.memory, shown) if query else ((), (), [])
+    hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
     sheet = Sheet(
         front=fitted.front,
         client=fitted.client,
@@ -171,12 +170,12 @@ def _query(path: Sequence[PathPost]) -> int:
 
 
 def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition:
-    kept = tuple(_cut_one(placed, owner, count) for placed in parted.kept)
-    return Partition(kept=kept, dropped=parted.dropped, tokens=sum(placed.tokens for placed in kept))
-
-
-def _cut_one(placed: Placed, owner: str | None, count: Counter) -> Placed:
-    return cut_down(placed, owner, count) if placed.form == "cut" else placed
+    kept, tokens = list(parted.kept), parted.tokens
+    for at in [at for at, placed in enumerate(kept) if placed.form == "cut"]:
+        tokens -= kept[at].tokens
+        kept[at] = cut_down(kept[at], owner, count)
+        tokens += kept[at].tokens
+    return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens)
 
 
 def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
@@ -238,7 +237,9 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
 # ---- the volatile block ---------------------------------------------------------------------------------------------
 
 
-def _volatile(room: _Room, tokens: int, shown: set[int]) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
+def _volatile(
+    room: _Room, tokens: int, parted: Partition, query: int
+) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
     """Say what is recalled beside the query: the best posts that the window does not show, within their allotment."""
     scene, wish, count = room.scene, room.wish, room.count
     if wish.frozen is not None:
@@ -251,7 +252,8 @@ def _volatile(room: _Room, tokens: int, shown: set[int]) -> tuple[tuple[Hit, ...
         left -= count(told) + 1
     used: list[Hit] = []
     dropped: list[Dropped] = []
-    for hit in _hits(scene, wish, shown):
+    shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
+    for hit in _hits(scene, wish, {*shown, query}):
         text = shown_of(hit, wish.query, left, count)
         size = count(text) + 1
         if not text or size > left:

@@ -6,6 +6,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import msgspec
+
 from cuebook.engine.desk import Desk
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.ports.store import Closing, Lease
@@ -89,25 +91,29 @@ class Step:
         error: str = "",
         others: tuple[bytes, ...] = (),
     ) -> int:
-        self._closed = True
-        await self._stop_beat()
         closing = Closing(
             state=state,
             now=self._desk.clock.now(),
             reply=self._whole(wire, self._reply_id) if wire else self._partial(state),
             waiting=waiting,
-            usage=usage,
+            usage=_counted(usage),
             error=self._desk.writer.clean(error),
             metadata=self.metadata,
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
         )
+        self._closed = True
+        await self._stop_beat()
         seq = await self._desk.store.close(self.lease, closing)
         self._desk.stirred()
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:
-        """Give a whole message as it came, the reply or a further choice (`n`)."""
-        return self._draft(read_message(wire), id_, "finished", wire)
+        """Give a whole message, the reply or a further choice.
+
+        It is read behind its redaction, as a client's are: so the same message resent has the same digest.
+        """
+        clean = self._desk.writer.clean_json(wire)
+        return self._draft(read_message(clean), id_, "finished", clean)
 
     def _partial(self, state: TurnState) -> Draft | None:
         """Give what has come so far, None where nothing has."""
@@ -158,6 +164,14 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # told to nobody: who asked has gone
         raise
+
+
+def _counted(usage: Usage | None) -> Usage | None:
+    """Give what a model counted; nothing where its adapter gave what is no count."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(usage), Usage | None)
+    except msgspec.ValidationError:
+        return None
 
 
 def _say(error: BaseException | None) -> str:

@@ -52,6 +52,7 @@ class Look(Struct, frozen=True, kw_only=True):
     parent: int | None = None  # continue after this post; None = the head
     full_tokens: int = 0
     small_tokens: int = 0
+    small_after: int = 0  # `small_tokens` counts what lies behind so many tokens in full; 0 = behind `full_tokens`
     post_tokens: int = 0  # a larger post counts as this much of `full_tokens`: no window shows more of it; 0 = as it is
     search: SearchLook | None = None
     use_summary: bool = True

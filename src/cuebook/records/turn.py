@@ -3,6 +3,7 @@
 And the manifest that lets it be shown and replayed.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -70,7 +71,7 @@ class Anchor(Struct, frozen=True):
 class Window(Struct, frozen=True, kw_only=True):
     """The prompt of one step: blocks in order, what was left out, and the places where caching can hold on."""
 
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     dropped: tuple[Dropped, ...]
     anchors: tuple[Anchor, ...]
     messages: tuple[bytes, ...]  # one JSON object each, as they go on the wire

@@ -125,11 +125,14 @@ def _caps(talk: Talk, behind: list[int], look: Look) -> list[tuple[int, bool]]:
     """Give which posts the caps let through, oldest first: (seq, whole)."""
     found: list[tuple[int, bool]] = []
     rest = behind[::-1]
-    used, most = 0, look.post_tokens or 1 << 60
+    used, most, after = 0, look.post_tokens or 1 << 60, look.small_after or look.full_tokens
+    counted = 0
     while rest and (used + min(most, talk.posts[rest[0] - 1].draft.tokens) <= look.full_tokens or not found):
-        used += min(most, talk.posts[rest[0] - 1].draft.tokens)
+        draft = talk.posts[rest[0] - 1].draft
+        used += min(most, draft.tokens)
+        counted += (draft.small_tokens or draft.tokens) if used > after else 0
         found.append((rest.pop(0), True))
-    used = 0
+    used = counted
     while rest:
         draft = talk.posts[rest[0] - 1].draft
         used += draft.small_tokens or draft.tokens

@@ -58,6 +58,24 @@ class SceneContract:
         assert scene.path_count == 8
         assert [post.path_tokens for post in scene.path] == [10 * post.seq for post in scene.path]
 
+    @pytest.mark.parametrize(
+        ("full", "after", "small", "whole", "compressed"),
+        [
+            (40, 40, 6, [5, 6, 7, 8], [3, 4]),
+            (40, 20, 12, [5, 6, 7, 8], [3, 4]),
+            (40, 20, 5, [5, 6, 7, 8], []),
+            (80, 20, 0, [1, 2, 3, 4, 5, 6, 7, 8], []),
+        ],
+    )
+    async def test_compressed_sizes_count_from_a_place_on(  # noqa: PLR0917
+        self, store: Store, full: int, after: int, small: int, whole: list[int], compressed: list[int]
+    ) -> None:
+        await say(store, "c", *(draft(f"p{n}", f"post {n}", tokens=10, small="s", small_tokens=3) for n in range(1, 9)))
+        look = Look(conversation="c", full_tokens=full, small_after=after, small_tokens=small)
+        scene = await store.scene(OWNER, look)
+        assert [post.seq for post in scene.path if post.message is not None] == whole
+        assert [post.seq for post in scene.path if post.message is None] == compressed
+
     async def test_a_large_post_counts_as_much_as_a_window_shows_of_it(self, store: Store) -> None:
         said = [draft(f"p{n}", f"post {n}", tokens=1000 if n == 3 else 10) for n in range(1, 6)]
         await say(store, "c", *said)

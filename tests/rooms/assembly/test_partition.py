@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.forms import calls_of, least_of
-from cuebook.assembly.partition import least, partition
+from cuebook.assembly.partition import least, partition, reach
 from cuebook.records.conversation import Part, PathPost
 
 LIMITS = Limits(window_posts=6)
@@ -180,3 +180,37 @@ def test_an_open_query_far_behind_stays():
 def test_nothing_of_a_path_is_nothing():
     parted = partition([], 100, LIMITS)
     assert (parted.kept, parted.dropped, least([], 0)) == ((), (), 0)
+
+
+def read_of(path, far):
+    """What a store reads of a path, newest first up to the caps (ports.store.Look), oldest first."""
+    found, used, small = [], 0, 0
+    for post in reversed(path):
+        used += min(post.tokens, far.post)
+        if used <= far.full or not found:
+            small += post.small_tokens if used > far.small_after else 0
+            found.append(post)
+            continue
+        used = far.full  # from here on only compressed forms are read
+        small += post.small_tokens
+        if small > far.small:
+            break
+        found.append(msgspec.structs.replace(post, message=None, wire=None) if post.small else post)
+    return found[::-1]
+
+
+@given(paths(most=60), st.integers(60, 4000), st.integers(0, 1000), st.integers(0, 60))
+def test_a_window_is_the_same_when_all_of_the_path_is_read(path, budget, front, reply):
+    """What is read depends on the budget alone; what else stands in the window only takes from it."""
+    limits = Limits(context_tokens=9000, system_tokens=50, reply_tokens=reply, window_posts=6)
+    query = next((post.seq for post in reversed(path) if post.role == "user"), 0)
+    room = max(least(path, query), min(budget, 8900, limits.max_short_term_tokens) - front)
+    if room > budget:
+        return
+    read = read_of(path, reach(limits, budget))
+    newer = sum(post.tokens for post in path if post.seq >= query)
+    if query and newer > reach(limits, budget).full:
+        return  # an open round so long is read with its query apart (engine.opening)
+    whole = partition(path, room, limits, query=query)
+    parted = partition(read, room, limits, query=query, begins=len(read) == len(path))
+    assert [(p.post.seq, p.form, p.tokens) for p in parted.kept] == [(p.post.seq, p.form, p.tokens) for p in whole.kept]

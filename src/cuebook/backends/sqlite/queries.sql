@@ -70,14 +70,14 @@ INSERT INTO post_text (rowid, scope, key) VALUES (?, ?, ?);
 SELECT run_start, run_parent FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: path_stretch
--- Posts of a stretch of a run as assembly needs them, newest first.
-SELECT seq, id, round, role, sender, message, tokens, small, small_tokens, path_tokens, created_at, parts, wire, state, body FROM post
+-- Posts of a stretch of a run as assembly needs them, newest first. Where a body lies apart there is no message, and wire is its digest.
+SELECT seq, id, round, role, sender, message, tokens, small, small_tokens, path_tokens, created_at, parts, coalesce(body, wire), state FROM post
 WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq DESC;
 
 -- name: small_stretch
--- Posts of a stretch in their compressed form only, newest first.
+-- Posts of a stretch in their compressed form only, newest first; whole where there is none. Wire is the digest of a body that lies apart.
 SELECT seq, id, round, role, sender, CASE WHEN small IS NULL THEN message END, tokens, small, small_tokens, path_tokens, created_at,
-    parts, wire, state, body FROM post
+    parts, CASE WHEN small IS NULL OR parts = x'' THEN coalesce(body, wire) END, state FROM post
 WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq DESC;
 
 -- name: posts_stretch

@@ -2,8 +2,11 @@
 
 import json
 import sqlite3
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any
 
 from cuebook.backends.sqlite import base, search
@@ -16,9 +19,8 @@ from cuebook.backends.sqlite.tree import (
     bodies,
     mark_on,
     on_path,
-    path_post,
+    path_posts,
     runs_to,
-    small_post,
     stretch,
     tip_at,
     unread,
@@ -83,36 +85,52 @@ def _read_path(
     connection: sqlite3.Connection, tenant: str, no: int, runs: Runs, look: Look
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
+    most = look.post_tokens or _LARGEST
     newest = stretch(connection, "path_stretch", tenant, no, runs)
-    taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=look.post_tokens or _LARGEST)
-    found = [path_post(connection, tenant, row) for row in taken]
+    taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=most)
+    if left and not taken:  # one post in all, however long
+        last = left[0][1]
+        taken = _rows(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
+        left = _until(left, last - 1)
+    found = path_posts(connection, tenant, taken)
     if left:
-        if not found:  # one post in all, however long
-            last = left[0][1]
-            found = [
-                path_post(connection, tenant, row)
-                for row in stretch(connection, "path_stretch", tenant, no, [(last, last)])
-            ]
-            left = _until(left, last - 1)
+        cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
         older = stretch(connection, "small_stretch", tenant, no, left)
-        taken, left = _take(older, left, _SMALL_TOKENS, look.small_tokens)
-        found.extend(small_post(connection, tenant, row) for row in taken)
+        taken, left = _take(older, left, _SMALL_TOKENS, cap)
+        found += path_posts(connection, tenant, taken, small=True)
     found.reverse()
     return tuple(found), left
 
 
+def _rows(found: Iterator[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
+    return [row for rows in found for row in rows]
+
+
 def _take(
-    newest: Iterator[tuple[Any, ...]], runs: Runs, column: int, cap: int, *, most: int = _LARGEST
+    newest: Iterator[list[tuple[Any, ...]]], runs: Runs, column: int, cap: int, *, most: int = _LARGEST
 ) -> tuple[list[tuple[Any, ...]], Runs]:
     """Take rows until what a column adds up to, `most` for a row, is over the cap; with the runs that are left."""
     taken: list[tuple[Any, ...]] = []
     used = 0
-    for row in newest:
-        used += min(row[column], most)
-        if used > cap:
-            return taken, _until(runs, row[0])
-        taken.append(row)
+    for found in newest:
+        sizes = _sizes(found, column, most)
+        fit = max(0, bisect_right(list(accumulate(sizes, initial=used)), cap) - 1)
+        taken += found[:fit]
+        if fit < len(found):
+            return taken, _until(runs, found[fit][0])
+        used += sum(sizes)
     return taken, []
+
+
+def _sizes(found: Sequence[tuple[Any, ...]], column: int, most: int) -> list[int]:
+    sizes = list(map(itemgetter(column), found))
+    return sizes if max(sizes, default=0) <= most else [min(size, most) for size in sizes]
+
+
+def _compressed(taken: Sequence[tuple[Any, ...]], after: int, most: int) -> int:
+    """Tokens, compressed, of the rows that lie behind so many tokens in full."""
+    used = list(accumulate(_sizes(taken, _TOKENS, most)))
+    return sum(row[_SMALL_TOKENS] for row in taken[bisect_right(used, after) :])
 
 
 def _until(runs: Runs, seq: int) -> Runs:
@@ -171,8 +189,8 @@ def posts_in(
     row = base.need(connection, scope, conversation)
     found: list[PathPost] = []
     for span in ranges:
-        newest_first = stretch(connection, "path_stretch", row["tenant"], row["no"], [span])
-        found.extend(reversed([path_post(connection, row["tenant"], each) for each in newest_first]))
+        newest_first = _rows(stretch(connection, "path_stretch", row["tenant"], row["no"], [span]))
+        found.extend(reversed(path_posts(connection, row["tenant"], newest_first)))
     return found
 
 

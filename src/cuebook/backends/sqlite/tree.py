@@ -3,8 +3,11 @@
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
+from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from cuebook.backends.sqlite.base import SQL, one, run
@@ -17,6 +20,9 @@ from cuebook.records.digest import digest_of
 SHIFT = 32
 #: The most speakers a conversation remembers by name.
 SPEAKERS = 64
+#: Rows of a path read at first, and at the most, in one go.
+_AT_FIRST, _AT_ONCE = 16, 512
+_MESSAGE = attrgetter("message")
 #: Stands for parts that lie in the body only.
 APART = b""
 
@@ -195,30 +201,38 @@ def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]
     return found
 
 
-def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs) -> Iterator[tuple[Any, ...]]:
-    """Read rows of a path, newest first."""
+def stretch(
+    connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Read rows of a path, newest first, in more and more at a time: who needs a few reads little beyond them."""
+    many = _AT_FIRST
     for first, last in runs:
-        yield from connection.execute(SQL[name], {"tenant": tenant, "no": no, "first": first, "last": last})
+        cursor = connection.execute(SQL[name], {"tenant": tenant, "no": no, "first": first, "last": last})
+        while found := cursor.fetchmany(many):
+            yield found
+            many = min(2 * many, _AT_ONCE)
 
 
-def path_post(connection: sqlite3.Connection, tenant: str, row: tuple[Any, ...]) -> PathPost:
-    """Read a record from a row of `path_stretch`, its body fetched where it lies apart."""
-    body = row[14]
-    if body is None:
-        return PathPost(*row[:14])
-    message, parts, wire = read_body(connection, tenant, body)
-    return PathPost(*row[:5], message, *row[6:11], parts, wire, row[13])  # type: ignore[call-arg]  # a slice's length
+def path_posts(
+    connection: sqlite3.Connection, tenant: str, found: Sequence[tuple[Any, ...]], *, small: bool = False
+) -> list[PathPost]:
+    """Read records from rows of `path_stretch`, or of `small_stretch`; bodies are fetched where they lie apart."""
+    posts = list(starmap(PathPost, found))
+    if not small and all(map(_MESSAGE, posts)):
+        return posts  # most often nothing lies apart
+    for at, post in enumerate(posts):
+        if post.message is None and (not small or post.small is None):
+            message, parts, wire = read_body(connection, tenant, post.wire)
+            posts[at] = msgspec.structs.replace(post, message=message, parts=parts, wire=wire)
+        elif small and post.parts == APART:
+            parts = read_body(connection, tenant, post.wire)[1]
+            posts[at] = msgspec.structs.replace(post, parts=parts, wire=None)
+    return posts
 
 
-def small_post(connection: sqlite3.Connection, tenant: str, row: tuple[Any, ...]) -> PathPost:
-    """Read a record from a row of `small_stretch`: no message and no wire where there is a compressed form."""
-    if row[7] is None:
-        return path_post(connection, tenant, row)
-    parts = read_body(connection, tenant, row[14])[1] if row[11] == APART else row[11]
-    return PathPost(*row[:11], parts, None, row[13])  # type: ignore[call-arg]  # a slice's length
-
-
-def read_body(connection: sqlite3.Connection, tenant: str, digest: bytes) -> tuple[str, bytes | None, bytes | None]:
+def read_body(
+    connection: sqlite3.Connection, tenant: str, digest: bytes | None
+) -> tuple[str, bytes | None, bytes | None]:
     """Give the message, parts and wire of a large post; nothing where they were forgotten."""
     kept = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
     return decode_body(kept[0]) if kept else ("", None, None)
