@@ -320,6 +320,37 @@ def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:
     assert "--last" in here("conversation", "show", "c1", "--limit", "2", "--last", "2", code=2)
 
 
+def test_sessions_shared_entries_and_summaries_of_ones_own(here: Here, tmp_path: Path) -> None:
+    entry = {"type": "plan", "scope": "conversation", "content": "paint all walls", "id": "sme-1"}
+    note = {"type": "shared_memory_entry", "content": "", "extra": entry}
+    posts = [{"id": f"p{n}", "sendFrom": "ann", "message": f"We decided to paint wall {n} blue."} for n in range(6)]
+    posts.append({"id": "p6", "sendFrom": "Planner", "message": "Noted.", "attachments": [note]})
+    (tmp_path / "c1.json").write_text(json.dumps({"posts": posts}))
+    here("conversation", "import", str(tmp_path / "c1.json"))
+    assert len(here.json("conversation", "session", "c1")["items"]) == 7
+    done = here("conversation", "compress", "c1", "--before", "p4", "--summary", "Blue walls.")
+    assert done == "summary 1 of c1 stands for its posts up to 4\n"
+    rows = here.json("conversation", "session", "c1")["items"]
+    assert [each["content"] for each in rows][:2] == ["[CONTEXT SUMMARY]\nBlue walls.", posts[4]["message"]]
+    assert here("conversation", "session", "c1", "--compressed").count("(compressed)") == 4
+    assert (
+        here.json("conversation", "compress", "c1", "--before", "p5", "--summary", "More.")["summary"]["version"] == 2
+    )
+    assert "no post 'p1' behind" in here("conversation", "compress", "c1", "--before", "p1", "--summary", "x", code=1)
+    assert "summary: empty" in here("conversation", "compress", "c1", "--before", "p6", "--summary", "", code=1)
+    assert here.json("conversation", "shared", "c1", "--type", "plan")["items"] == [entry | {"sendFrom": "Planner"}]
+    assert "paint all walls" in here("conversation", "shared", "c1")
+    assert here("conversation", "shared", "c1", "--type", "none") == "no shared entries\n"
+    assert here("memory", "digest", "c1", "--last", "5").startswith("[Summary of 5 messages]")
+    assert here.json("memory", "digest", "c1")["text"].startswith("[Summary of 7 messages]")
+    made = here.json("memory", "compress", "short")
+    assert (made["text"], made["tokensBefore"]) == ("short", made["tokensAfter"])
+    long = "First.\n" + "and so on and on. " * 50 + "\nLast."
+    piped = cuebook("memory", "compress", cwd=here.folder, said=long)
+    assert (piped.returncode, piped.stderr) == (0, "")
+    assert len(piped.stdout) < len(long)
+
+
 def test_deleting_asks_unless_told_not_to(here: Here, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c1")
     assert "was not deleted; --yes" in here("conversation", "delete", "c1", code=1)

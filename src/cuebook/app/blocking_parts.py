@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mappin
 from typing import Any, TypeVar
 
 from cuebook.app.book import Cuebook
-from cuebook.app.conversations import SessionMessage
 from cuebook.app.loop import LoopThread
 from cuebook.app.memory import Compressed
 from cuebook.app.paging import LIMIT, Paged
+from cuebook.app.session import SessionMessage
 from cuebook.app.turns import Replay
 from cuebook.engine.drafts import Posted
 from cuebook.errors import CuebookError
@@ -171,10 +171,20 @@ class BlockingConversations:
             lambda book: book.conversations.session(conversation, user=user, include_compressed=include_compressed)
         )
 
-    def compress(self, conversation: str, *, older_than: str, summary: str, user: str | None = None) -> bool:
+    def compress(
+        self,
+        conversation: str,
+        *,
+        older_than: str,
+        summary: str,
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> bool:
         """Put a summary of the caller's own in the place of all posts before one. False when the path has moved on."""
         return self._host.run(
-            lambda book: book.conversations.compress(conversation, older_than=older_than, summary=summary, user=user)
+            lambda book: book.conversations.compress(
+                conversation, older_than=older_than, summary=summary, user=user, idempotency_key=idempotency_key
+            )
         )
 
     def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:

@@ -6,41 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from cuebook.app import shapes
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
+from cuebook.app.session import SessionMessage, session_of
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.request import sender_of
-from cuebook.errors import Conflict, InvalidInput, KeyReused
+from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
+from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import read_message
 from cuebook.records.views import role_rounds, rounds_of, shared_entries
 
 #: Posts larger than so many characters, or more than MANY of them, are read in a thread: streams must not wait.
 LARGE, MANY = 100_000, 64
-#: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
-CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
 #: Posts read at a time where a page of rounds is asked for.
 ROUND_POSTS = 200
 #: Seconds between posts that come without a time, so that their order is their time's.
 TICK_S = 0.001
 
 A = TypeVar("A", bound=PostsAt)
-
-
-class SessionMessage(Struct, frozen=True, kw_only=True):
-    """A message of a session (seed 002, "Message Storage"). `timestamp` in Unix seconds."""
-
-    role: str
-    content: str
-    timestamp: float
-    token_count: int
-    is_compressed: bool
 
 
 class Conversations:
@@ -124,14 +113,21 @@ class Conversations:
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
     async def _repeated(self, scope: Scope, key: str, digest: bytes) -> Appended | None:
+        response = await self._response(scope, key, digest)
+        if response is None:
+            return None
+        fields = msgspec.json.decode(response)
+        return Appended(fields["stored"], fields["lastSeq"])
+
+    async def _response(self, scope: Scope, key: str, digest: bytes) -> bytes | None:
+        """Give what a request under this key was answered, None for a new key. Raises KeyReused."""
         answered = await self._desk.store.answered(scope, key)
         if answered is None:
             return None
         if answered.digest != digest:
             msg = f"Idempotency-Key {key!r} came before with another request; choose a new key"
             raise KeyReused(msg, where="Idempotency-Key")
-        fields = msgspec.json.decode(answered.response)
-        return Appended(fields["stored"], fields["lastSeq"])
+        return answered.response
 
     async def list(self, *, user: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
         """Conversations, the most recent first."""
@@ -249,28 +245,41 @@ class Conversations:
         """
         summary = await self._desk.store.summary(Scope(user=user), conversation)
         posts = await self.posts(conversation, user=user)
-        reach = summary.upto_seq if summary else 0
-        rows = [_session_message(post, compressed=post.seq <= reach) for post in posts]
-        if not include_compressed:
-            rows = [row for row in rows if not row.is_compressed]
-        if summary is None:
-            return rows
-        text = f"{CONTEXT_SUMMARY}\n{summary.markdown}"
-        head = SessionMessage(
-            role="system",
-            content=text,
-            timestamp=summary.created_at,
-            token_count=self._desk.count(text),
-            is_compressed=False,
-        )
-        return [head, *rows]
+        return session_of(posts, summary, count=self._desk.count, include_compressed=include_compressed)
 
-    async def compress(self, conversation: str, *, older_than: str, summary: str, user: str | None = None) -> bool:
+    async def compress(
+        self,
+        conversation: str,
+        *,
+        older_than: str,
+        summary: str,
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> bool:
         """Put a summary of the caller's own in the place of all posts before one (C's compressMessages).
 
         The posts stay in the transcript; items that memory holds stay. False when the path has moved on meanwhile.
+        Raises NotFound, InvalidInput, KeyReused, and Conflict while a round is open.
         """
-        return await compress_by_hand(self._desk, Scope(user=user), conversation, older_than=older_than, text=summary)
+        check_text(summary, "summary")
+        if not summary.strip():
+            msg = "summary: empty; say what the posts before come to"
+            raise InvalidInput(msg, where="summary")
+        desk, scope, key = self._desk, Scope(user=user), None
+        if idempotency_key:
+            asked = msgspec.json.encode(["compress", conversation, older_than, summary])
+            key = (idempotency_key, digest_of(asked))
+            if await self._response(scope, *key) is not None:
+                return True
+        try:
+            done = await compress_by_hand(
+                desk, scope, conversation, older_than=older_than, text=summary, idempotency=key
+            )
+        except CuebookError:  # the same request may have been first meanwhile
+            if key is None or await self._response(scope, *key) is None:
+                raise
+            return True
+        return done
 
     async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head: the other branches stay, and can be made the head again."""
@@ -298,13 +307,3 @@ def _digest(conversation: str, drafts: Sequence[Draft], parent: str | None) -> b
     for draft in drafts:
         hasher.update(draft.digest)
     return hasher.digest()
-
-
-def _session_message(post: Post, *, compressed: bool) -> SessionMessage:
-    return SessionMessage(
-        role=post.role,
-        content=post.message,
-        timestamp=post.created_at,
-        token_count=post.tokens,
-        is_compressed=compressed,
-    )

@@ -1,5 +1,6 @@
 """What a book remembers: found by a query, listed as items, read as a summary."""
 
+import asyncio
 from collections.abc import Sequence
 
 import msgspec
@@ -23,6 +24,8 @@ SCOPES = ("conversation", "user")
 QUOTE_TOKENS = 120
 #: Posts behind the last summary that are read when items are asked for: a pass's worth.
 UNREAD = 48
+#: More characters than these are summed up in a thread: streams must not wait.
+LARGE = 20_000
 #: The most hits one search gives.
 MOST = 200
 
@@ -130,7 +133,9 @@ class Memory:
     async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
         """Give the newest posts of a conversation in C's batch form: actions, results, key facts."""
         posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
-        return compress_batch([line_of(post) for post in posts])
+        lines = [line_of(post) for post in posts]
+        large = sum(len(line.text) for line in lines) > LARGE
+        return await asyncio.to_thread(compress_batch, lines) if large else compress_batch(lines)
 
     async def summary(
         self, conversation: str, *, user: str | None = None, version: int | None = None

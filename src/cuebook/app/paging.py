@@ -1,6 +1,7 @@
 """How a long list is read page by page: what a cursor holds, and that one of another list is refused."""
 
 import base64
+from collections.abc import Sequence
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
@@ -77,6 +78,23 @@ def read_cursor(text: str, kind: type[C], *, no: int) -> C:
     if cursor.no != no:
         raise no_cursor(text)
     return cursor
+
+
+def page_of(rows: Sequence[T], *, no: int, name: str, state: int, limit: int | None, cursor: str | None) -> Paged[T]:
+    """Give a page of a list that is made anew each time, the whole of it without `limit` and `cursor`.
+
+    `state` is a number that is another one when rows no longer stand where they stood. Raises InvalidInput.
+    """
+    if limit is None and cursor is None:
+        return Paged(tuple(rows))
+    limit = LIMIT if limit is None else limit
+    check_limit(limit)
+    start = read_cursor(cursor, RowsAt, no=no) if cursor is not None else RowsAt(no, name, state, 0)
+    if (start.name, start.state) != (name, state):
+        raise no_cursor(cursor or "")
+    end = start.count + limit
+    more = write_cursor(RowsAt(no, name, state, end)) if end < len(rows) else None
+    return Paged(tuple(rows[start.count : end]), more)
 
 
 def no_cursor(text: str) -> InvalidInput:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from cuebook.app.session import SessionMessage
 from cuebook.engine.plan import dropped_to_wire
-from cuebook.records.conversation import Conversation, Part, Post, Round
+from cuebook.records.conversation import Conversation, Part, Post, Round, SharedEntry
 from cuebook.records.memory import Hit, Item, Summary
 from cuebook.records.turn import Turn, Window
 
@@ -163,6 +164,23 @@ def item(value: Item) -> Wire:
         "validTo": iso(value.valid_to),
         "supersedes": value.supersedes,
     }
+
+
+def session_message(value: SessionMessage) -> Wire:
+    """Give a message of C's session."""
+    return {
+        "role": value.role,
+        "content": value.content,
+        "timestamp": iso(value.timestamp),
+        "tokenCount": value.token_count,
+        "isCompressed": value.is_compressed,
+    }
+
+
+def shared_entry(value: SharedEntry) -> Wire:
+    """Give a note a role left for the others."""
+    sender = "" if value.sender is msgspec.UNSET else value.sender
+    return {"id": value.id, "type": value.type, "scope": value.scope, "content": value.content, "sendFrom": sender}
 
 
 def ids_of(posts: Sequence[Post]) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""`cuebook conversation`: list, show, import, export, delete."""
+"""`cuebook conversation`: list, show, import, export, session, shared, compress, delete."""
 
 import sys
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
 from cuebook.cli.state import State
-from cuebook.errors import InvalidInput
+from cuebook.errors import Conflict, InvalidInput
 
 app = new_app("List, show, import, export and delete conversations.")
 
@@ -219,6 +219,75 @@ def _every(book: BlockingCuebook, user: str | None) -> Iterator[str]:
         yield from (each.id for each in page.items)
         if not (cursor := page.cursor):
             return
+
+
+@command(app, "cuebook conversation session c1", "cuebook conversation session c1 --compressed --json", name="session")
+def session(
+    state: State,
+    conversation: Conversation,
+    *,
+    compressed: Annotated[bool, typer.Option("--compressed", help="Also what the summary covers.")] = False,
+    user: User = None,
+) -> None:
+    """Show what a model would load of a conversation: the summary first, then what it does not cover."""
+    with state.open() as book:
+        rows = book.conversations.session(conversation, user=user, include_compressed=compressed)
+    if state.json:
+        screen.say_json({"items": [shapes.session_message(each) for each in rows]})
+        return
+    for each in rows:
+        mark = " (compressed)" if each.is_compressed else ""
+        screen.heading(f"\n{each.role} {_minute(each.timestamp)} {each.token_count:,} tokens{mark}".strip())
+        screen.say(each.content)
+
+
+@command(app, "cuebook conversation shared c1", "cuebook conversation shared c1 --type plan --json", name="shared")
+def shared(
+    state: State,
+    conversation: Conversation,
+    *,
+    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Count failed rounds too.")] = False,
+    user: User = None,
+) -> None:
+    """List the notes the roles of a conversation left for each other."""
+    with state.open() as book:
+        found = book.conversations.shared_entries(conversation, user=user, entry_type=type_, include_failed=failed)
+    shown = [shapes.shared_entry(each) for each in found]
+    if state.json:
+        screen.say_json({"items": shown})
+    elif not shown:
+        screen.say("no shared entries")
+    else:
+        names = ("sendFrom", "type", "scope", "content")
+        screen.table(("from", "type", "scope", "what"), [tuple(str(each[name]) for name in names) for each in shown])
+
+
+@command(
+    app,
+    "cuebook conversation compress c1 --before p40 --summary 'They chose the blue boat.'",
+    "cuebook conversation compress c1 --before p40 --summary - < summary.txt",
+    name="compress",
+)
+def compress(
+    state: State,
+    conversation: Conversation,
+    *,
+    before: Annotated[str, typer.Option("--before", metavar="POST", help="The first post it does not cover.")],
+    summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="Its text; - reads from the pipe.")],
+    user: User = None,
+) -> None:
+    """Put a summary of your own in the place of older posts. They stay in the transcript."""
+    text = sys.stdin.read() if summary == "-" else summary
+    with state.open() as book:
+        if not book.conversations.compress(conversation, older_than=before, summary=text, user=user):
+            msg = f"conversation {conversation!r} has moved on while it was compressed; try again"
+            raise Conflict(msg)
+        made = book.memory.summary(conversation, user=user)
+    if state.json:
+        screen.say_json({"summary": shapes.summary_state(made) if made else None})
+    elif made:
+        screen.say(f"summary {made.version} of {conversation} stands for its posts up to {made.upto_seq}")
 
 
 @command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")

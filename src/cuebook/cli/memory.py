@@ -1,5 +1,6 @@
-"""`cuebook memory`: search, list, show."""
+"""`cuebook memory`: search, list, show, digest, compress."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -100,3 +101,34 @@ def show(
     upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
     screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {summary.made_by}")
     screen.say(summary.markdown)
+
+
+@command(app, "cuebook memory digest c1", "cuebook memory digest c1 --last 40", name="digest")
+def digest(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Of so many posts.")] = 15,
+    user: User = None,
+) -> None:
+    """Sum up the newest posts: actions, results, key facts."""
+    with state.open() as book:
+        text = book.memory.digest(conversation, user=user, last=last)
+    if state.json:
+        screen.say_json({"text": text})
+    else:
+        screen.say(text)
+
+
+@command(app, "cuebook memory compress < long.txt", "cuebook memory compress --json < long.txt", name="compress")
+def compress(
+    state: State,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text; - reads from the pipe.")] = "-",
+) -> None:
+    """Shorten a text as a full prompt does: first line, last line, every fact. One that gets no smaller stays."""
+    with state.open() as book:
+        made = book.memory.compress(sys.stdin.read() if text == "-" else text)
+    if state.json:
+        screen.say_json({"text": made.text, "tokensBefore": made.tokens_before, "tokensAfter": made.tokens_after})
+    else:
+        screen.say(made.text)

@@ -218,7 +218,15 @@ def _summary(
     )
 
 
-async def compress_by_hand(desk: Desk, scope: Scope, conversation: str, *, older_than: str, text: str) -> bool:
+async def compress_by_hand(
+    desk: Desk,
+    scope: Scope,
+    conversation: str,
+    *,
+    older_than: str,
+    text: str,
+    idempotency: tuple[str, bytes] | None = None,
+) -> bool:
     """Store a caller's own summary of everything before a post.
 
     Raises NotFound, InvalidInput, and Conflict while a turn runs.
@@ -252,5 +260,6 @@ async def compress_by_hand(desk: Desk, scope: Scope, conversation: str, *, older
         repeated=(),
         now=desk.clock.now(),
         no=read.conversation.no,
+        idempotency=idempotency,
     )
     return await desk.store.save_summary(scope, compacted)

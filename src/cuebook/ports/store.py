@@ -186,6 +186,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     repeated: tuple[Item, ...]
     now: float
     no: int = 0  # the conversation's number as it was read: one deleted and begun again is another; 0 does not ask
+    idempotency: tuple[str, bytes] | None = None  # key and digest of the request
 
 
 class Due(Struct, frozen=True):

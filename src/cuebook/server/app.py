@@ -24,7 +24,7 @@ from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.server import chat, conversations, memories, pages, v1
+from cuebook.server import chat, conversations, learning, memories, pages, sessions, v1
 from cuebook.server.caller import AnyRequest
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
@@ -52,7 +52,9 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
         route_handlers=[
             *chat.ROUTES,
             *conversations.ROUTES,
+            *sessions.ROUTES,
             *memories.ROUTES,
+            *learning.ROUTES,
             *pages.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import msgspec
 from litestar import Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
@@ -16,28 +15,14 @@ from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
+from cuebook.server.lists import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
 
-UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks")]
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most")]
-PageLimit = Annotated[int | None, QueryParameter(name="limit", ge=1, le=200, description="A page of so many at most")]
-PageCursor = Annotated[str | None, QueryParameter(name="cursor", description="`next` of the page before")]
 Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="The newest so many")]
 Flag = FromQuery[bool]
 #: Turns listed where nobody says how many.
 NEWEST = 20
 #: No turn has a higher number.
 HIGHEST = 2**31
-
-_PATH = "/api/conversations/{conversation:str}"
-_encode = msgspec.json.Encoder().encode
-
-
-def _json(value: Any, status: int = 200) -> Response[bytes]:
-    return Response(_encode(value), media_type="application/json", status_code=status)
-
-
-def _listed(items: list[Any], cursor: str | None) -> Response[bytes]:
-    return _json({"items": items} | ({"next": cursor} if cursor is not None else {}))
 
 
 @get("/api/conversations", responses=wire.answers(wire.ConversationPage))
@@ -46,27 +31,27 @@ async def list_conversations(
 ) -> Response[bytes]:
     """List conversations, the most recent first."""
     page = await book_of(request).conversations.list(user=user_of(request, user_id), limit=limit, cursor=cursor)
-    return _listed([shapes.conversation(each) for each in page.items], page.cursor)
+    return listed([shapes.conversation(each) for each in page.items], page.cursor)
 
 
-@get(_PATH, responses=wire.answers(wire.ConversationAnswer))
+@get(PATH, responses=wire.answers(wire.ConversationAnswer))
 async def get_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Give a conversation's own data."""
-    return _json(await book_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
+    return json_of(await book_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
 
 
-@delete(_PATH, status_code=200, responses=wire.answers(wire.Deleted))
+@delete(PATH, status_code=200, responses=wire.answers(wire.Deleted))
 async def delete_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Forget a conversation and everything derived from it."""
     gone = await book_of(request).conversations.delete(name_in(conversation), user=user_of(request, user_id))
-    return _json({"deleted": gone})
+    return json_of({"deleted": gone})
 
 
-@get(f"{_PATH}/rounds", responses=wire.answers(wire.Listing))
+@get(f"{PATH}/rounds", responses=wire.answers(wire.Listing))
 async def get_rounds(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -89,10 +74,10 @@ async def get_rounds(
         page = await talk.rounds_page(name, **view, limit=limit or LIMIT, cursor=cursor)
         rounds, more = page.items, page.cursor
     ids = await talk.ids(name, [each for round_ in rounds for each in round_.posts], user=user)
-    return _listed([shapes.round_(each, ids) for each in rounds], more)
+    return listed([shapes.round_(each, ids) for each in rounds], more)
 
 
-@get(f"{_PATH}/posts", responses=wire.answers(wire.Listing))
+@get(f"{PATH}/posts", responses=wire.answers(wire.Listing))
 async def get_posts(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -116,10 +101,10 @@ async def get_posts(
         page = await talk.posts_page(name, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
         posts, more = page.items, page.cursor
     ids = await talk.ids(name, posts, user=user)
-    return _listed([shapes.post(each, ids) for each in posts], more)
+    return listed([shapes.post(each, ids) for each in posts], more)
 
 
-@post(f"{_PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(wire.Stored, 201))
+@post(f"{PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(wire.Stored, 201))
 async def add_posts(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.PostsBody], user_id: UserQuery = None
 ) -> Response[bytes]:
@@ -137,20 +122,20 @@ async def add_posts(
         parent=wire.chain_of(posts),
         idempotency_key=idempotency_key(request.scope),
     )
-    return _json({"stored": appended.stored, "lastSeq": appended.last_seq}, 201)
+    return json_of({"stored": appended.stored, "lastSeq": appended.last_seq}, 201)
 
 
-@put(f"{_PATH}/head", dto=JsonBody[wire.HeadBody], responses=wire.answers(wire.ConversationAnswer))
+@put(f"{PATH}/head", dto=JsonBody[wire.HeadBody], responses=wire.answers(wire.ConversationAnswer))
 async def put_head(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.HeadBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Make a post the head; the other branches stay."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
     await book.conversations.move_head(name, data.post_id, user=user)
-    return _json(await book.conversations.describe(name, user=user))
+    return json_of(await book.conversations.describe(name, user=user))
 
 
-@get(f"{_PATH}/turns", responses=wire.answers(wire.Listing))
+@get(f"{PATH}/turns", responses=wire.answers(wire.Listing))
 async def get_turns(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -171,10 +156,10 @@ async def get_turns(
         turns, more = page.items, page.cursor
     shown = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
     hidden = ("query", "reply", "window")
-    return _listed([{key: value for key, value in each.items() if key not in hidden} for each in shown], more)
+    return listed([{key: value for key, value in each.items() if key not in hidden} for each in shown], more)
 
 
-@get(f"{_PATH}/turns/{{n:int}}", responses=wire.answers(wire.TurnAnswer))
+@get(f"{PATH}/turns/{{n:int}}", responses=wire.answers(wire.TurnAnswer))
 async def get_turn(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -184,10 +169,10 @@ async def get_turn(
 ) -> Response[bytes]:
     """Give a turn: query, reply, and every block of its window with its source and tokens."""
     name, user = name_in(conversation), user_of(request, user_id)
-    return _json(await book_of(request).turns.show(name, _number(n), step=step, user=user))
+    return json_of(await book_of(request).turns.show(name, _number(n), step=step, user=user))
 
 
-@get(f"{_PATH}/turns/{{n:int}}/replay", responses=wire.answers(wire.ReplayAnswer))
+@get(f"{PATH}/turns/{{n:int}}/replay", responses=wire.answers(wire.ReplayAnswer))
 async def replay_turn(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -199,17 +184,17 @@ async def replay_turn(
     name, user = name_in(conversation), user_of(request, user_id)
     replay = await book_of(request).turns.replay(name, _number(n), step=step, user=user)
     window = shapes.window(replay.window) if replay.window else None
-    return _json({"verdict": replay.verdict, "digest": replay.digest, "reason": replay.reason, "window": window})
+    return json_of({"verdict": replay.verdict, "digest": replay.digest, "reason": replay.reason, "window": window})
 
 
-@get(f"{_PATH}/summary", responses=wire.answers(wire.SummaryAnswer))
+@get(f"{PATH}/summary", responses=wire.answers(wire.SummaryAnswer))
 async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Give the rolling summary that stands for the head's path."""
     summary = await book_of(request).memory.summary(name_in(conversation), user=user_of(request, user_id))
-    return _json({"summary": shapes.summary_state(summary) if summary else None})
+    return json_of({"summary": shapes.summary_state(summary) if summary else None})
 
 
-@get(f"{_PATH}/items", responses=wire.answers(wire.Listing))
+@get(f"{PATH}/items", responses=wire.answers(wire.Listing))
 async def get_items(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -230,7 +215,7 @@ async def get_items(
     else:
         page = await memory.items_page(name, user=user, ended=ended, limit=limit or LIMIT, cursor=cursor)
         items, more = page.items, page.cursor
-    return _listed([shapes.item(each) for each in items], more)
+    return listed([shapes.item(each) for each in items], more)
 
 
 def _only_one(name: str, value: int | None) -> None:

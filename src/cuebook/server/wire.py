@@ -84,6 +84,28 @@ class HeadBody(In, frozen=True, kw_only=True):
     post_id: Text
 
 
+class CompressBody(In, frozen=True, kw_only=True):
+    """A summary that is to stand for all posts before the one named."""
+
+    older_than: Text
+    summary: Text
+    user_id: str | None = None
+
+
+class TextBody(In, frozen=True, kw_only=True):
+    """A text to shorten."""
+
+    text: str
+
+
+class DigestBody(In, frozen=True, kw_only=True):
+    """Of which conversation how many of the newest posts."""
+
+    conversation_id: Text
+    user_id: str | None = None
+    last: Annotated[int, Meta(ge=1, le=1000)] = 15
+
+
 class SearchBody(In, frozen=True, kw_only=True):
     """What to look for, and where."""
 
@@ -192,6 +214,20 @@ class SummaryAnswer(_Out, frozen=True, kw_only=True):
     """The rolling summary of the head's path, null where nothing was summed up yet."""
 
     summary: dict[str, Any] | None
+
+
+class CompressedAnswer(_Out, frozen=True, kw_only=True):
+    """A shortened text, and its tokens before and after."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
+
+
+class TextAnswer(_Out, frozen=True, kw_only=True):
+    """A text."""
+
+    text: str
 
 
 class TurnAnswer(_Out, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import after, backlog, mark_on, on_path, runs_to, tip_at
+from cuebook.backends.sqlite.writes import bind
 from cuebook.ports.store import Compacted, CompactionInput, Due
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Item, Scope, Summary
@@ -105,6 +106,8 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     _save_items(connection, row, compacted, version)
     count, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, row["head"]), upto)
     run(connection, "compaction_done", no=no, mark=upto, backlog=count, backlog_tokens=tokens, now=compacted.now)
+    if compacted.idempotency:
+        bind(connection, scope, row, compacted.idempotency, turn=0, response=b"{}", now=compacted.now)
     failpoints("summary.stored")
     return True
 

@@ -1,0 +1,41 @@
+"""A conversation as C's session loads it: the summary first, then the messages that are not compressed under it."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from cuebook.records.conversation import Post
+from cuebook.records.memory import Summary
+
+#: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
+CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
+
+
+class SessionMessage(Struct, frozen=True, kw_only=True):
+    """A message of a session (seed 002, "Message Storage"). `timestamp` in Unix seconds."""
+
+    role: str
+    content: str
+    timestamp: float
+    token_count: int
+    is_compressed: bool
+
+
+def session_of(
+    posts: Sequence[Post], summary: Summary | None, *, count: Callable[[str], int], include_compressed: bool
+) -> list[SessionMessage]:
+    """Give a path, oldest first, as a session; what the summary covers is left out, or marked as compressed."""
+    reach = summary.upto_seq if summary else 0
+    rows = [
+        _message(post.role, post.message, post.created_at, post.tokens, compressed=post.seq <= reach)
+        for post in posts
+        if include_compressed or post.seq > reach
+    ]
+    if summary is None:
+        return rows
+    text = f"{CONTEXT_SUMMARY}\n{summary.markdown}"
+    return [_message("system", text, summary.created_at, count(text), compressed=False), *rows]
+
+
+def _message(role: str, content: str, when: float, tokens: int, *, compressed: bool) -> SessionMessage:
+    return SessionMessage(role=role, content=content, timestamp=when, token_count=tokens, is_compressed=compressed)

@@ -1,0 +1,26 @@
+"""What the routes of a conversation share: their place, the query parameters of lists, and the form of an answer."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response
+from litestar.params import QueryParameter
+
+PATH = "/api/conversations/{conversation:str}"
+
+UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks")]
+Limit = Annotated[int, QueryParameter(ge=1, le=200, description="How many at most")]
+PageLimit = Annotated[int | None, QueryParameter(name="limit", ge=1, le=200, description="A page of so many at most")]
+PageCursor = Annotated[str | None, QueryParameter(name="cursor", description="`next` of the page before")]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_of(value: Any, status: int = 200) -> Response[bytes]:
+    """Answer with JSON."""
+    return Response(_encode(value), media_type="application/json", status_code=status)
+
+
+def listed(items: list[Any], cursor: str | None) -> Response[bytes]:
+    """Answer with a list, or a page of it and the cursor of the next."""
+    return json_of({"items": items} | ({"next": cursor} if cursor is not None else {}))
