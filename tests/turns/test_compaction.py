@@ -269,6 +269,46 @@ async def test_whatever_a_pass_fails_with_puts_off_its_own_conversation_only(tmp
         assert (due.failures, due.not_before > clock.now()) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("endless", "told"),
+    [
+        (Script(text="x" * 9, size=1, delay=0.1), "within 0.3 s"),
+        (Script(text="x" * 1_100_000, size=50_000), "more than"),
+    ],
+    ids=["slow", "long"],
+)
+async def test_a_model_that_comes_to_no_end_is_left_and_told_in_the_log(tmp_path, endless, told, caplog):
+    async with book_on(tmp_path) as book:
+        book.desk.work_model = model = ScriptedModel(default=endless)
+        book.desk.work_patience_s = 0.3
+        await talk(book, 24)
+        assert await book.work() == 0
+        assert model.cancelled == 1
+        assert (await mark_of(book), (await book.desk.store.due())[0].failures) == (0, 1)
+    [record] = [each for each in caplog.records if each.name == "cuebook.compact"]
+    assert f"compaction of {NAME} failed" in record.getMessage()
+    assert told in record.getMessage()
+
+
+async def test_a_secret_a_model_writes_is_stored_replaced(tmp_path, caplog):
+    secret = "ghp_Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0FeDcBa"
+    refused = UpstreamError(f"the model's server answered 401: no such key {secret}")
+    model = Compactor(
+        refused,
+        lambda request: json.dumps(json.loads(with_fact(request, text=f"The key is {secret}.")) | {
+            "summary_markdown": f"- The key is {secret}."
+        }),
+    )  # fmt: skip
+    async with book_on(tmp_path) as book:
+        book.desk.work_model = model
+        await talk(book, 24)
+        assert await book.settle() == {}
+        assert (await book.memory.summary(NAME)).markdown.startswith("- The key is [[secret:github_token#")
+    assert "no such key [[secret:" in caplog.text
+    assert secret not in caplog.text
+    assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
 async def test_a_tools_words_stay_out_of_the_system_prompt(tmp_path):
     """What a page said may speak through the model's summary: that stands in the fenced block."""
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -19,16 +20,20 @@ from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.rolling import COMPACTOR, LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
 from cuebook.memory.steps import Calls, held_together
-from cuebook.ports.model import ModelRequest
+from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
 from cuebook.records.memory import CATEGORIES, Line, Scope, Summary
 
+log = logging.getLogger("cuebook.compact")
+
 #: A model that failed so often in a row is passed over: the rules do the pass, so that memory keeps up.
 FAILURES = 3
 #: Of what it covers, a summary may take at most this much, else the pass is refused (a summary must shrink).
 SHRINK = 0.9
+#: Characters a model may say in a pass.
+LONGEST = 1_000_000
 #: What a pass came to: a new summary; a failure that is tried again later; one that would not be smaller than what it
 #: covers; or nothing to do any more.
 Outcome = Literal["stored", "failed", "refused", "nothing"]
@@ -60,7 +65,9 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
     most = min(profile.max_summary_tokens, int(size * SHRINK))
     try:
         derived = await _derive(desk, read, lines, most)
-    except (InvalidInput, BackendError):
+    except (InvalidInput, BackendError) as error:
+        reason = desk.writer.clean(str(error))
+        log.warning("compaction of %s failed and is tried again later: %s", conversation, reason)
         return await _postpone(desk, read, profile, "failed")
     summary = _summary(desk, read, posts, derived, profile)
     if summary.tokens > size * SHRINK:
@@ -147,15 +154,38 @@ async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], mo
     )
     failure: InvalidInput | None = None
     for _ in range(2):
-        async with closing(model.stream(request)) as pieces:
-            text = "".join([piece.text async for piece in pieces])
+        text = await _said(desk, model, request)
         try:
             answer = parse_answer(text, known=known, max_tokens=most, count=desk.count)
         except InvalidInput as error:
             failure = error
             continue
-        return _from_answer(desk, read, lines, answer, model.name)
+        return _from_answer(desk, read, lines, _clean(desk, answer), model.name)
     raise failure or InvalidInput("the model gave no answer")
+
+
+async def _said(desk: Desk, model: Model, request: ModelRequest) -> str:
+    """Give all a model says. Raises BackendError for one that comes to no end: all the others would wait behind it."""
+    text: list[str] = []
+    room = LONGEST
+    try:
+        async with asyncio.timeout(desk.work_patience_s), closing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                text.append(piece.text)
+                room -= len(piece.text)
+                if room < 0:
+                    msg = f"{model.name} said more than {LONGEST:,} characters"
+                    raise BackendError(msg, retryable=True)
+    except TimeoutError:
+        msg = f"{model.name} did not come to an end within {desk.work_patience_s:g} s"
+        raise BackendError(msg, retryable=True) from None
+    return "".join(text)
+
+
+def _clean(desk: Desk, answer: Answer) -> Answer:
+    """Give an answer with its secrets replaced: a model may join what stood apart, or know some of its own."""
+    memory = msgspec.json.decode(desk.writer.clean_json(msgspec.json.encode(answer.memory_json)))
+    return Answer(desk.writer.clean(answer.summary_markdown), memory)
 
 
 def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: Answer, name: str) -> Derived:

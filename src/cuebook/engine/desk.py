@@ -58,6 +58,7 @@ class Desk(Struct, kw_only=True):
     lines: Lines
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
+    work_patience_s: float = 300.0  # for a model's whole answer in the work behind
     recall: bool = True
     recall_hits: int = 12
     cache_rule: CacheRule | None = None

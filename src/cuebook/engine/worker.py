@@ -105,7 +105,7 @@ class Worker:
         try:
             return await compact_once(desk, scope, due.conversation, profile)
         except CuebookError as error:
-            log.warning("compaction of %s: %s", due.conversation, error)
+            log.warning("compaction of %s: %s", due.conversation, desk.writer.clean(str(error)))
         except Exception:
             log.exception("compaction of %s failed; it is tried again later", due.conversation)
         until = desk.clock.now() + backoff_s(due.failures, profile.cooldown_ms)
