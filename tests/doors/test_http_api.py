@@ -150,6 +150,55 @@ async def test_attachments_and_parts_keep_what_nobody_knows(client: httpx.AsyncC
     assert all(each["id"] for each in found)
 
 
+async def test_who_a_post_goes_to_is_told_the_same_way_however_it_came(client: httpx.AsyncClient) -> None:
+    posts = [{"sendFrom": name, "message": "x"} for name in ("ann", "assistant", "tool", "system")]
+    messages = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "x"}]
+    messages.append({"role": "tool", "content": "x", "tool_call_id": "1"})
+    await stored(client, "c1", posts=[*posts, {"sendFrom": "ann", "sendTo": "bob", "message": "x"}])
+    await client.post("/api/conversations/c2/posts", json={"messages": messages})
+    await client.post("/api/chat", json={"message": "Hi", "conversationId": "c3"})
+    found = {}
+    for name in ("c1", "c2", "c3"):
+        items = (await client.get(f"/api/conversations/{name}/posts")).json()["items"]
+        found[name] = [each["sendTo"] for each in items]
+    assert found == {
+        "c1": ["assistant", "user", "assistant", "", "bob"],
+        "c2": ["assistant", "user", "assistant"],
+        "c3": ["assistant", "user"],
+    }
+
+
+async def test_every_block_has_a_text(client: httpx.AsyncClient) -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "find", "arguments": '{"q": "tea"}'}}
+    parts = [
+        {"type": "image_url", "image_url": {"url": url}} for url in ("https://x.y/a.png", "data:image/png;base64,AA")
+    ]
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "green"},
+        {"role": "assistant", "content": None, "function_call": {"name": "old", "arguments": "{}"}},
+        {"role": "function", "name": "old", "content": "done"},
+    ]
+    await client.post("/api/conversations/c1/posts", json={"messages": messages})
+    plan = {"sendFrom": "assistant", "attachments": [{"type": "plan", "content": "1. rest"}]}
+    await client.post("/api/conversations/c1/posts", json={"posts": [plan]})
+    body = {"message": "And?", "conversationId": "c1"}
+    window = (await client.post("/api/assemble", json=body)).json()["window"]
+    texts = [block["text"] for block in window["blocks"] if block["source"].startswith("post:")]
+    assert texts[:-1] == [
+        "[image_url] https://x.y/a.png\n[image_url]", 'find({"q": "tea"})', "green", "old({})", "done",
+        "[plan] 1. rest",
+    ]  # fmt: skip
+    await client.post("/api/chat", json=body)
+    turn = (await client.get("/api/conversations/c1/turns/1")).json()
+    assert [block["text"] for block in turn["window"]["blocks"]] == [block["text"] for block in window["blocks"]]
+    assert turn["replay"] == "identical"
+    attached = [{"type": "image_url", "content": "https://x.y/b.png"}]
+    await client.post("/api/chat", json={"message": "", "conversationId": "c1", "attachments": attached})
+    assert (await client.get("/api/conversations/c1/turns/2")).json()["query"] == "[image_url] https://x.y/b.png"
+
+
 async def test_openai_messages_are_stored_too(client: httpx.AsyncClient) -> None:
     messages = [
         {"id": "m1", "role": "user", "content": "Hi", "name": "ann", "timestamp": "2024-05-01T10:00:00+02:00"},

@@ -275,6 +275,15 @@ def test_a_tool_loop_is_one_turn(relayed: Live, upstream: Upstream, streams: boo
         assert [each["tool_call_id"] for each in sent[2:]] == ["call_a", "call_b"]
     turns = httpx.get(f"{relayed.url}/api/conversations/tools/turns").json()["items"]
     assert [(each["state"], len(each["steps"])) for each in turns] == [("finished", 2)]
+    shown = httpx.get(f"{relayed.url}/api/conversations/tools/turns/1").json()
+    assert all(block["text"] for block in shown["window"]["blocks"])
+    [calls] = [block["text"] for block in shown["window"]["blocks"] if block["role"] == "assistant"]
+    assert calls == 'weather({"city": "Oslo"})\nweather({"city": "Rome"})'
+    posts = httpx.get(f"{relayed.url}/api/conversations/tools/posts").json()["items"]
+    assert [(each["sendFrom"], each["sendTo"]) for each in posts] == [
+        ("user", "assistant"), ("assistant", "user"), ("tool", "assistant"), ("tool", "assistant"),
+        ("assistant", "user"),
+    ]  # fmt: skip
 
 
 def test_without_an_upstream_the_books_model_answers(serve_live: Callable[..., Live]) -> None:

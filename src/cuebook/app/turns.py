@@ -6,10 +6,13 @@ from msgspec import Struct
 
 from cuebook.app import shapes
 from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
+from cuebook.app.readable import readable, text_of
+from cuebook.assembly.forms import whole
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
 from cuebook.assembly.window import RENDERER, render
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
+from cuebook.records.conversation import PathPost
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Turn, Window
@@ -64,8 +67,8 @@ class Turns:
         query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
         shown = shapes.turn(
             turn,
-            query=(query.message or "") if query else "",
-            reply=(reply.message or "") if reply else "",
+            query=_said(query),
+            reply=_said(reply),
             shown=replay.window,
         )
         if shown["window"]:
@@ -101,10 +104,16 @@ class Turns:
         digest = messages_digest(window.messages)
         ratio = manifest.stable_prefix_ratio
         fields = {name: getattr(window, name) for name in window.__struct_fields__}
-        window = Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors}))
+        window = readable(Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors})))
         if digest == manifest.digest:
             return Replay(verdict="identical", digest=digest, window=window)
         if manifest.renderer != RENDERER:
             reason = f"rendered by version {manifest.renderer}, this is {RENDERER}"
             return Replay(verdict="renderer-changed", digest=digest, window=window, reason=reason)
         return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")
+
+
+def _said(post: PathPost | None) -> str:
+    if post is None:
+        return ""
+    return post.message or text_of(whole(post, None))

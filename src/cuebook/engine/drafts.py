@@ -69,7 +69,7 @@ class Writer(Struct, frozen=True):
             Said(role, name, posted.message, posted.parts),
             id=posted.id or id,
             sender=posted.sender,
-            recipient=posted.recipient or ("" if role == "user" else "user"),
+            recipient=posted.recipient or recipient_of(role),
             now=now if posted.created_at is None else posted.created_at,
         )
 
@@ -92,7 +92,9 @@ class Writer(Struct, frozen=True):
         if clean is not raw:
             said = read_message(clean)
         plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(clean)
-        draft = self.draft(said, id=id, sender=sender, recipient="", now=now, wire=None if plain else bytes(clean))
+        draft = self.draft(
+            said, id=id, sender=sender, recipient=recipient_of(said.role), now=now, wire=None if plain else bytes(clean)
+        )
         if clean is raw:
             return draft
         return msgspec.structs.replace(draft, tokens=max(draft.tokens, weigh(decode(raw), self.count)))
@@ -179,6 +181,11 @@ class Writer(Struct, frozen=True):
 def unlearned(role: str, message: str) -> bool:
     """Say whether memory passes a post over: an answer that was itself recalled."""
     return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
+
+
+def recipient_of(role: Role) -> str:
+    """Give to whom a post goes that names nobody: a user's or a tool's to the assistant, an assistant's to the user."""
+    return {ASSISTANT: "user", "user": ASSISTANT, TOOL: ASSISTANT}.get(role, "")
 
 
 def _is_plain(raw: bytes) -> bool:

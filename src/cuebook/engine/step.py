@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import recipient_of
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.ports.store import Closing, Lease
 from cuebook.records.conversation import ASSISTANT, Draft
@@ -127,7 +128,7 @@ class Step:
             Said(said.role, said.name, text, said.parts),
             id=id_,
             sender=ASSISTANT,
-            recipient="user",
+            recipient=recipient_of(ASSISTANT),
             now=self._desk.clock.now(),
             state="complete" if state == "finished" else "interrupted",
             wire=wire,

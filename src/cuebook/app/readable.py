@@ -1,0 +1,66 @@
+"""What a block shows whose post has no message: the calls it makes, the pictures, files and notes it holds."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from cuebook.records.turn import Window
+
+_ARGUMENTS = ("arguments", "input")
+#: Keys a content part's address or name may stand under.
+_NAMES = ("url", "file_id", "filename")
+
+
+def readable(window: Window) -> Window:
+    """Give a window whose blocks all have a text; its messages stay as they are."""
+    if all(block.text or not block.message for block in window.blocks):
+        return window
+    blocks = (
+        block if block.text else msgspec.structs.replace(block, text=text_of(block.message)) for block in window.blocks
+    )
+    return msgspec.structs.replace(window, blocks=tuple(blocks))
+
+
+def text_of(message: bytes) -> str:
+    """Give a message of the wire as a text: what it says, then a line for each picture, file and call."""
+    if not message:
+        return ""
+    said = msgspec.json.decode(message, type=dict[str, Any])
+    calls, content = said.get("tool_calls"), said.get("content")
+    lines = [content] if isinstance(content, str) else [_part(part) for part in _objects(content)]
+    lines += [_call(call) for call in _objects(calls)]
+    if isinstance(legacy := said.get("function_call"), dict):
+        lines.append(_call(legacy))
+    return "\n".join(filter(None, lines))
+
+
+def _objects(values: object) -> list[dict[str, Any]]:
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    body = next((each for each in _bodies(call) if isinstance(each.get("name"), str)), None)
+    if body is None:
+        return f"[{call.get('type') or 'call'}]"
+    arguments = next((body[key] for key in _ARGUMENTS if body.get(key) is not None), "")
+    shown = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+    return f"{body['name']}({shown})"
+
+
+def _bodies(call: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Give where a call's name and arguments may stand: under its type, or in the call itself."""
+    inner = call.get(str(call.get("type") or "function"))
+    if isinstance(inner, dict):
+        yield inner
+    yield call
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    kind = str(part.get("type") or "part")
+    body = part.get(kind)
+    if kind == "text":
+        return body if isinstance(body, str) else ""
+    names = [body.get(key) for key in _NAMES] if isinstance(body, dict) else [body]
+    name = next((each for each in names if isinstance(each, str) and each and not each.startswith("data:")), "")
+    return f"[{kind}] {name}".rstrip()
