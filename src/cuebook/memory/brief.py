@@ -6,12 +6,13 @@ from typing import Final, NamedTuple
 from cuebook.memory.extract import dependent
 from cuebook.memory.sentences import sentences, trim
 from cuebook.memory.slots import WORD, topic, values
+from cuebook.records.expression import Expression
 
 #: A line of so many characters is short enough; a longer stretch is cut to about this.
 ENOUGH: Final = 64
 WIDTH: Final = 110
 #: Lead-ins that announce a statement and tell nothing.
-_LEAD: Final = re.compile(
+_LEAD: Final = Expression(
     r"^(?:(?:just )?so you know|for the record|for your information|fyi|by the way|btw|to be (?:clear|honest|fair)|"
     r"(?:plot|plan) (?:twist|change)|(?:one|another|last|small|quick|other|more) (?:more )?(?:thing|change|point|news|"
     r"update|note|question)[^,.:;!]{0,30}|(?:good|bad|great|big|sad|more|better|other) news[^,.:;!]{0,24}|new one|"
@@ -21,12 +22,12 @@ _LEAD: Final = re.compile(
     r"and that means[^,.:;!]{0,30})(?:[,:.!;]|\s[-–—])+\s+",
     re.IGNORECASE,
 )
-_PIECE: Final = re.compile(r"(?<=[,;:])\s+|\s+[-–—]\s+|\s+(?=(?:because|although|which|who|so that|even though)\s)")
+_PIECE: Final = Expression(r"(?<=[,;:])\s+|\s+[-–—]\s+|\s+(?=(?:because|although|which|who|so that|even though)\s)")
 #: What a cut must not leave at an end.
-_DANGLES: Final = re.compile(
+_DANGLES: Final = Expression(
     r"(?:[\s,;:–—-]|\b(?:and|but|so|or|because|which|that|with|the|a|my|our))+$", re.IGNORECASE
 )
-_JOINS: Final = re.compile(r"^(?:and|but|so|then)\s+(?!that\b)", re.IGNORECASE)
+_JOINS: Final = Expression(r"^(?:and|but|so|then)\s+(?!that\b)", re.IGNORECASE)
 
 
 class _Piece(NamedTuple):

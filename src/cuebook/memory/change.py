@@ -41,6 +41,7 @@ from cuebook.memory.relations import Relation, codes, gone, home_now, reached, r
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import AMOUNT, WORD, Value, stem, topic, values
 from cuebook.memory.vocabulary import STOP
+from cuebook.records.expression import Expression, lowered
 from cuebook.records.memory import Item
 
 
@@ -93,12 +94,12 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
     """Read an item's text for comparison; of `news` also what only a new statement is asked: who fills what, who is
     gone.
     """
-    text = item.text
+    text, lower = item.text, lowered(item.text)
     speaker, _, subject = item.subject.partition(" ") if item.subject.startswith("@") else ("", "", item.subject)
     frames = _in_context(_frames(text), subject)
     if news:
         frames = tuple(frame._replace(past=_past(frame)) for frame in frames)
-    asks = bool(ASKS.search(text))
+    asks = bool(ASKS.search(lower))
     return Claim(
         stems=frozenset().union(*(frame.stems for frame in frames)),
         named=frozenset().union(*(frame.named for frame in frames)),
@@ -109,17 +110,17 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
         owners=_owners(text),
         over=_over(text),
         seq=item.seq,
-        change=bool(CHANGE.search(text)),
+        change=bool(CHANGE.search(lower)),
         task=item.category in {"todo", "open_loops"} or any(frame.task for frame in frames),
-        more=bool(MORE.search(text)),
-        states=bool(STATES.search(text)),
-        negative=bool(NEGATIVE.search(text)),
-        exclusive=subject in EXCLUSIVE or bool(FAVOURITE.search(text)),
-        decided=item.category == "decisions" or bool(SETTLED.search(text)),
+        more=bool(MORE.search(lower)),
+        states=bool(STATES.search(lower)),
+        negative=bool(NEGATIVE.search(lower)),
+        exclusive=subject in EXCLUSIVE or bool(FAVOURITE.search(lower)),
+        decided=item.category == "decisions" or bool(SETTLED.search(lower)),
         asks=asks,
         pending=item.category in {"todo", "open_loops"} or asks,
         restated=restated(text),
-        answered=news and bool(ANSWERED.search(text)),
+        answered=news and bool(ANSWERED.search(lower)),
         relations=tuple(relations(text)) if news else (),
         gone=gone(text) if news else frozenset(),
         reached=reached(text) if news else frozenset(),
@@ -140,7 +141,7 @@ def restated(text: str) -> frozenset[str]:
 
 def done_verbs(frame: Frame) -> frozenset[str]:
     """Return the stems of what a clause says was done."""
-    return frozenset(stem(word) for match in DONE.finditer(frame.text) for word in WORD.findall(match[0]))
+    return frozenset(stem(word) for match in DONE.finditer(lowered(frame.text)) for word in WORD.findall(match[0]))
 
 
 def object_stems(stems: frozenset[str]) -> frozenset[str]:
@@ -180,7 +181,8 @@ def _frames(text: str) -> list[Frame]:
 
 def _of_sentence(sentence: str, last: list[Frame]) -> list[Frame]:
     found: list[Frame] = []
-    cues = tuple(pattern for pattern in (CHANGE, DONE, TASK, NEGATIVE) if pattern.search(sentence))
+    lower = lowered(sentence)
+    cues = tuple(pattern for pattern in (CHANGE, DONE, TASK, NEGATIVE) if pattern.search(lower))
     opener: Frame | None = None
     for part in CLAUSES.split(sentence):
         frame = _frame(part, cues)
@@ -215,7 +217,8 @@ def _after(frame: Frame, earlier: Frame) -> Frame:
 
 
 def _past(frame: Frame) -> bool:
-    return not frame.task and bool(PAST.search(frame.text)) and not AHEAD.search(frame.text)
+    lower = lowered(frame.text)
+    return not frame.task and bool(PAST.search(lower)) and not AHEAD.search(lower)
 
 
 def _fragment(part: str, frame: Frame) -> bool:
@@ -224,7 +227,7 @@ def _fragment(part: str, frame: Frame) -> bool:
         frame.values
         and len(WORD.findall(part)) <= FRAGMENT
         and not frame.done
-        and not STATES.search(part)
+        and not STATES.search(lowered(part))
         and not SUBJECT_FIRST.match(part)
     )
 
@@ -240,9 +243,10 @@ def _priced(frame: Frame) -> Frame:
     return frame._replace(stems=frame.stems | rent, heads=frame.heads | rent, values=given)
 
 
-def _frame(part: str, cues: tuple[re.Pattern[str], ...]) -> Frame:
+def _frame(part: str, cues: tuple[Expression, ...]) -> Frame:
     """Read one clause; `cues` are the patterns that its sentence has at all."""
-    shown = {pattern for pattern in cues if pattern.search(part)}
+    lower = lowered(part)
+    shown = {pattern for pattern in cues if pattern.search(lower)}
     task = TASK in shown
     given = values(part)
     return Frame(

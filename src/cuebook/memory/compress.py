@@ -2,10 +2,10 @@
 survive.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from cuebook.memory.facts import SECRET, facts_in
 from cuebook.records.memory import Line
 
 #: C, Memory Compression: texts up to here are kept as they are; also the longest kept first and last line.
@@ -13,49 +13,6 @@ SHORT: Final = 200
 #: C's own code (notes/seed-origins.md 3.1): a batch shows 5 actions and 5 results of 150 characters.
 BATCH_LINES: Final = 5
 BATCH_WIDTH: Final = 150
-
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?)\.?"
-)
-_SECRET = re.compile(r"\[\[secret:[^\]]*\]\]")
-#: C's eight patterns in C's order, then ours: dates, money, file paths, quoted identifiers. Every quantifier is
-#: bounded or
-#: followed by what it cannot contain, so that a hostile text of any length is read in linear time.
-_FACTS: Final = tuple(
-    re.compile(pattern, flags)
-    for pattern, flags in (
-        (r"\bhttps?://[^\s<>\"'`\])}]{1,2000}", re.IGNORECASE),
-        (r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}", 0),
-        (r"\b\w{0,40}(?:error|exception)\b[^\n]{0,200}", re.IGNORECASE),
-        (
-            (
-                r"\b(?:css |xpath )?selector['\"]?\s{0,3}[:=]?\s{0,3}(?:'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|"
-                r"`[^`\n]{1,200}`)"
-            ),
-            re.IGNORECASE,
-        ),
-        (r"\bclass(?:Name)?=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')", re.IGNORECASE),
-        (r"\bid=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')", re.IGNORECASE),
-        (r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?(?![\d.]\d)", 0),
-        (r"\b\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b", 0),
-        (
-            rf"\b(?:\d{{1,2}}(?:st|nd|rd|th)? (?:of )?)?{_MONTH} \d{{1,4}}(?:st|nd|rd|th)?\b(?:,? \d{{4}}\b)?",
-            re.IGNORECASE,
-        ),
-        (rf"\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTH}(?!\w)", re.IGNORECASE),
-        (
-            (
-                r"[$€£¥]\s?\d[\d.,]{0,20}(?:k|m|bn)?\b|\b\d[\d.,]{0,20}\s?(?:[€£¥]|(?:usd|eur|gbp|chf|dollars?|euros?|"
-                r"pounds?)\b)"
-            ),
-            re.IGNORECASE,
-        ),
-        (r"(?<![\w/.:])(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,30}|(?<![\w\\])[A-Za-z]:(?:\\[\w.@+ -]{1,100}){1,30}", 0),
-        (r"`[^`\n]{2,80}`|(?<!\w)'[A-Za-z_][\w.:-]{1,60}'(?!\w)|(?<!\w)\"[A-Za-z_][\w.:-]{1,60}\"(?!\w)", 0),
-        (r"(?<![\w.,])\d{1,3}(?:,\d{3}){1,6}(?![\w,])|(?<!\w)\d{3,40}(?!\w)", 0),
-    )
-)
 
 
 def compress(text: str, *, role: str = "") -> str | None:
@@ -92,23 +49,6 @@ def compress_batch(lines: Sequence[Line]) -> str:
     return f"{shown}\nKey facts: {', '.join(facts)}" if facts else shown
 
 
-def facts_in(text: str) -> list[str]:
-    """Return the unique facts of `text` in the order of their first place; a fact inside a longer one is not told
-    twice.
-    """
-    hidden = _SECRET.sub(lambda match: "\0" * len(match[0]), text)
-    taken = bytearray(len(hidden))
-    found: list[tuple[int, str]] = []
-    for pattern in _FACTS:
-        for match in pattern.finditer(hidden):
-            start, end = match.span()
-            if taken[start] or taken[end - 1]:
-                continue
-            taken[start:end] = b"\1" * (end - start)
-            found.append((start, match[0].split("\0")[0].rstrip(" .,;:!?)")))
-    return list(dict.fromkeys(fact for _, fact in sorted(found) if fact))
-
-
 def _kept_lines(text: str) -> list[str]:
     """Return the first and the last line, each cut to C's 200 characters; of a single long line its two ends."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
@@ -122,7 +62,7 @@ def _kept_lines(text: str) -> list[str]:
 
 def cut(text: str, width: int) -> str:
     """Return the first `width` characters of `text`, never half of a secret's token."""
-    for match in _SECRET.finditer(text):
+    for match in SECRET.finditer(text):
         if match.start() < width < match.end():
             return text[: match.start()].rstrip()
     return text[:width].rstrip()
@@ -131,7 +71,7 @@ def cut(text: str, width: int) -> str:
 def _ending(line: str) -> str:
     """Return the last whole words of one long line."""
     start = len(line) - SHORT
-    for match in _SECRET.finditer(line):
+    for match in SECRET.finditer(line):
         if match.start() < start < match.end():
             start = match.end()
     words = line[start:]

@@ -8,10 +8,11 @@ from cuebook.memory import patterns
 from cuebook.memory.patterns import ASKS, ASKS_TO_KEEP, CATEGORY_ORDER, FAULTS, NEWS, NEWS_THRESHOLD, THRESHOLD
 from cuebook.memory.plain import PLAIN, asks_plainly, spelled
 from cuebook.memory.sentences import clauses, clean, paragraphs, quoted_share, sentences, trim
-from cuebook.memory.signs import SIGNS
+from cuebook.memory.signs import SIGNS, shown
 from cuebook.memory.slots import WORD, names, stem, topic, values
 from cuebook.memory.subject import item_id, subject_of
 from cuebook.memory.vocabulary import FOREIGN, STOP
+from cuebook.records.expression import lowered
 from cuebook.records.memory import Category, Item, Line, Trust
 
 #: Longest text of an item, in characters: three spoken sentences. A longer unit keeps its own sentence only.
@@ -68,20 +69,18 @@ def score(text: str, *, chat: bool = True) -> Score:
     `chat`: judge it also by the signs of hasty chat, where a short post is mostly one statement.
     """
     plain = spelled(text)
-    signs = {name: weight for name, weight, pattern in SIGNS if pattern.search(plain)}
-    signs |= (
-        {name: weight for name, weight, pattern in PLAIN if pattern.search(plain)}
-        if chat and len(signs) < ENOUGH
-        else {}
-    )
-    faults = {name: weight for name, weight, pattern in FAULTS if pattern.search(plain)}
+    lower = lowered(plain)
+    signs = shown(SIGNS, plain, lower)
+    if chat and len(signs) < ENOUGH:
+        signs |= shown(PLAIN, plain, lower)
+    faults = shown(FAULTS, plain, lower)
     if "explicit" in signs:
         faults.pop("request", None)
     if "preference" in signs or "todo" in signs:
         faults.pop("second person", None)
     total = sum(signs.values()) + _value_weight(text) - sum(faults.values())
     if text.rstrip().endswith("?") or ("?" not in text and asks_plainly(plain)):
-        total = total if ASKS_TO_KEEP.search(text) else total - 0.8
+        total = total if ASKS_TO_KEEP.search(lowered(text)) else total - 0.8
     total -= {0: 1.0, 1: 0.6, 2: 0.1}.get(len(WORD.findall(text)), 0.0)
     return Score(max(0.0, min(1.0, total)), frozenset(signs), doubt=bool(faults))
 
@@ -219,8 +218,9 @@ def _parts(sentence: str) -> list[str]:
     asks = whole.endswith("?")
     grouped: list[tuple[str, bool]] = []
     for piece in pieces:
-        strong = score(piece, chat=False).weight >= THRESHOLD and not dependent(piece) and not _points(piece)
-        if asks and (ASKS.search(trim(piece)) or piece.endswith("?")) and not ASKS_TO_KEEP.search(piece):
+        lower = lowered(piece)
+        strong = not _points(piece) and not dependent(piece) and score(piece, chat=False).weight >= THRESHOLD
+        if asks and (ASKS.search(lowered(trim(piece))) or piece.endswith("?")) and not ASKS_TO_KEEP.search(lower):
             strong = False
             grouped.append((piece, False))
         elif grouped and not (strong and grouped[-1][1]) and not asks:

@@ -8,7 +8,8 @@ need a companion.
 import re
 from typing import Final
 
-from cuebook.memory.signs import any_of
+from cuebook.memory.signs import Sign, any_of
+from cuebook.records.expression import Expression
 from cuebook.records.memory import Category
 
 #: A clause at or above this is kept. One that reports something done, settled or changed is read from less on,
@@ -19,8 +20,8 @@ NEWS_THRESHOLD: Final = 0.15
 KEPT_NEWS: Final = 0.3
 NEWS: Final = frozenset({"done", "change", "decision", "status", "report", "now"})
 
-FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
-    (
+FAULTS: Final[tuple[Sign, ...]] = (
+    Sign(
         "hypothetical",
         0.7,
         any_of(
@@ -34,7 +35,7 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"^if\b",
         ),
     ),
-    (
+    Sign(
         "joking",
         0.8,
         any_of(
@@ -47,7 +48,7 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"😂|🤣|🙃|😜|😉",
         ),
     ),
-    (
+    Sign(
         "request",
         0.45,
         any_of(
@@ -64,7 +65,7 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\b(?:i|we) need (?:your|some|a|an|help|ideas|advice|you)\b(?! to)",
         ),
     ),
-    (
+    Sign(
         "small talk",
         0.7,
         any_of(
@@ -83,7 +84,7 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             ),
         ),
     ),
-    (
+    Sign(
         "moment",
         0.25,
         any_of(
@@ -95,7 +96,7 @@ FAULTS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             ),
         ),
     ),
-    (
+    Sign(
         "second person",
         0.3,
         any_of(
@@ -121,18 +122,18 @@ ASKS_TO_KEEP: Final = any_of(
     r"todo|to-do))\b"
 )
 #: A user's answer that endorses what the assistant said last.
-AFFIRMS: Final = re.compile(
+AFFIRMS: Final = Expression(
     r"^(?:yes|yep|yeah|yup|correct|exactly|right|that's right|that is right|that's correct|confirmed|"
     r"perfect|sounds good|sounds great|sounds perfect|go ahead|do it|"
     r"let's do (?:it|that)|deal|agreed|ok do that|please do|spot on|indeed|absolutely|definitely|"
     r"works for me|book it)\b[^?]{0,40}$",
     re.IGNORECASE,
 )
-DENIES: Final = re.compile(
+DENIES: Final = Expression(
     r"^(?:no|nope|nah|wrong|not quite|incorrect|that's (?:not|wrong)|actually|scrap|don't|wait|hmm no)\b", re.IGNORECASE
 )
 #: What an assistant did or settled, as opposed to what it explains.
-ASSISTANT_DID: Final = re.compile(
+ASSISTANT_DID: Final = Expression(
     r"\b(?:i've|i’ve|i have|i) (?:just )?(?:booked|scheduled|sent|ordered|created|set|added|reserved|"
     r"cancell?ed|updated|moved|confirmed|paid|submitted|filed|renewed|saved|"
     r"deployed|fixed|merged|published)\b|\b(?:booking|reservation|order|confirmation) (?:is confirmed|"
@@ -140,7 +141,7 @@ ASSISTANT_DID: Final = re.compile(
     re.IGNORECASE,
 )
 #: What an assistant asks the user to confirm.
-ASKS_CONFIRM: Final = re.compile(
+ASKS_CONFIRM: Final = Expression(
     (
         r"\b(?:right|correct|is that right|shall i|should i|do i have that right|yes|"
         r"confirm)\b[^.!]{0,60}\?\s*$|^so\b.{10,}\?\s*$"
@@ -164,8 +165,8 @@ CATEGORY_ORDER: Final[tuple[tuple[str, Category], ...]] = (
 )
 
 #: Single-valued things one states without naming them: "we moved to Porto" is about the home.
-SUBJECTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
-    (subject, re.compile(pattern, re.IGNORECASE))
+SUBJECTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
+    (subject, Expression(pattern, re.IGNORECASE))
     for subject, pattern in (
         (
             "home",
@@ -196,7 +197,7 @@ SUBJECTS: Final[tuple[tuple[str, re.Pattern[str]], ...]] = tuple(
         ("name", r"\b(?:my name is|my name's|call me)\b"),
     )
 )
-SUBJECT: Final = re.compile(
+SUBJECT: Final = Expression(
     r"\b(?:(?P<owner>(?i:my|our|his|her|their|the)|"
     r"[A-ZÀ-Þ][\w-]+['’]s) )(?P<topic>(?:[\w'’-]+ ){0,4}?[\w'’-]+?)(?:'s|’s)?\s"
     r"(?:(?:now|currently|still|actually|also) )?"

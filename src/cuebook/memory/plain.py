@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from cuebook.memory.signs import RELATION, any_of
+from cuebook.memory.signs import RELATION, Sign, any_of
+from cuebook.records.expression import Expression, lowered
 
 #: Contractions without their apostrophe, for the tables only; an item keeps its author's spelling.
 _APOSTROPHES: Final = {
@@ -13,24 +14,31 @@ _APOSTROPHES: Final = {
         "he's she's that's there's they're they've we've you're you've what's who's let's"
     ).split()
 }
-_BARE = re.compile(rf"\b(?:{'|'.join(_APOSTROPHES)})\b", re.IGNORECASE)
-#: The same where the bare form is a word of its own and only what follows tells.
+_BARE = Expression(rf"\b(?:{'|'.join(_APOSTROPHES)})\b")
+#: The same where the bare form is a word of its own and only what follows tells: the form with a space, how it is found
+#: then, and what it stands for.
 _BY_CONTEXT: Final = (
     (
-        re.compile(r"\bill(?= (?:be|need|have|go|do|see|get|take|make|want|try|let|pay|send|ring|call|book|bring)\b)"),
+        "ill ",
+        Expression(r"\bill(?= (?:be|need|have|go|do|see|get|take|make|want|try|let|pay|send|ring|call|book|bring)\b)"),
         "i'll",
     ),
-    (re.compile(r"\bid(?= (?:like|love|rather|prefer|say|want|need)\b)"), "i'd"),
-    (re.compile(r"(?:^|(?<=, )|(?<=and ))were(?= (?:\w+ing|open|closed|off|in|at|all|now)\b)", re.IGNORECASE), "we're"),
+    ("id ", Expression(r"\bid(?= (?:like|love|rather|prefer|say|want|need)\b)"), "i'd"),
     (
-        re.compile(
+        "were ",
+        Expression(r"(?:^|(?<=, )|(?<=and ))were(?= (?:\w+ing|open|closed|off|in|at|all|now)\b)", re.IGNORECASE),
+        "we're",
+    ),
+    (
+        "its ",
+        Expression(
             r"\bits(?= (?:a|an|the|just|not|on|at|in|number|been|going|my|our|only|called|\d+)\b)", re.IGNORECASE
         ),
         "it's",
     ),
 )
 #: A question that ends without its mark, as typed in haste.
-_ASKS_PLAINLY: Final = re.compile(
+_ASKS_PLAINLY: Final = Expression(
     r"^(?:(?:and|so|also|but|ok|oh|hey|right) )?(?:what(?:'s|s)|what(?! an? )|how(?! \w+ing)|why|who(?:'s|s)?|"
     r"where(?:'s|"
     r"s)?"
@@ -51,8 +59,8 @@ _NO_SUBJECT: Final = (
     r"will)\b)"
 )
 
-PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
-    (
+PLAIN: Final[tuple[Sign, ...]] = (
+    Sign(
         "statement",
         0.25,
         any_of(
@@ -64,7 +72,7 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             rf"^{_NO_SUBJECT}[\w-]+(?:'s|’s) (?:\w+ ?){{2,}}",
         ),
     ),
-    (
+    Sign(
         "report",
         0.3,
         any_of(
@@ -77,7 +85,7 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"replaced|swapped|changed|went with)\b(?= \S+)",
         ),
     ),
-    (
+    Sign(
         "changed",
         0.25,
         any_of(
@@ -87,17 +95,17 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"changed)\b"
         ),
     ),
-    (
+    Sign(
         "family",
         0.2,
         any_of(
             rf"(?:^|[,;] |\b(?:and|but|so|because|when|if) )(?:the |our |me )?{RELATION}(?:'s|’s|s)? (?:\w+ )?(?:is|"
             rf"was|"
             r"lives|works|has|had|got|said|wants|needs|will|in|on|at|back|called|named|\w+ed)\b",
-            r"\b[Oo]ur (?-i:[A-Z])\w+\b",
         ),
     ),
-    (
+    Sign("family", 0.2, Expression(r"\b(?i:our) [A-Z]\w+\b"), spelled=True),
+    Sign(
         "progress",
         0.2,
         any_of(
@@ -109,7 +117,7 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"teaching|switching|expecting|staying)\b",
         ),
     ),
-    (
+    Sign(
         "care",
         0.25,
         any_of(
@@ -117,13 +125,15 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"in charge of|responsible for)\b"
         ),
     ),
-    (
+    Sign(
         "hours",
         0.25,
         any_of(r"\b(?:open|doing|work(?:ing)?) \d{1,2}(?:[.:]\d\d)? ?(?:[ap]m)? ?(?:-|–|to|til|till|until) ?\d"),
     ),
-    ("now", 0.15, any_of(r"\bnow\b(?! (?:and then|that|then|what))", r"\b(?:these days|nowadays|instead|as from)\b")),
-    (
+    Sign(
+        "now", 0.15, any_of(r"\bnow\b(?! (?:and then|that|then|what))", r"\b(?:these days|nowadays|instead|as from)\b")
+    ),
+    Sign(
         "duty",
         0.35,
         any_of(
@@ -134,7 +144,7 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\b(?:runs? out|expires?) (?:on|in|at|\d)",
         ),
     ),
-    (
+    Sign(
         "wish",
         0.4,
         any_of(
@@ -153,9 +163,12 @@ PLAIN: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
 
 def spelled(text: str) -> str:
     """Return a text with the apostrophes its author left out."""
-    text = _BARE.sub(lambda match: _APOSTROPHES[match[0].lower()], text)
-    for pattern, whole in _BY_CONTEXT:
-        text = pattern.sub(whole, text)
+    lower = lowered(text)
+    for match in reversed(list(_BARE.finditer(lower))):
+        text = text[: match.start()] + _APOSTROPHES[match[0]] + text[match.end() :]
+    for bare, pattern, whole in _BY_CONTEXT:
+        if bare in lower:
+            text = pattern.sub(whole, text)
     return text
 
 

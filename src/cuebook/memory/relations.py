@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from cuebook.memory.slots import WORD, stem, topic
 from cuebook.memory.vocabulary import STOP
+from cuebook.records.expression import Expression
 
 #: Words of one role, the first standing for all: "the landlady" is who "the landlord" was.
 _ROLES: Final = (
@@ -58,7 +59,7 @@ _NAME: Final = (
     r"[A-ZÀ-Þ][\w'’-]+(?: (?:(?:de|van|von|der|la|le|di|da|of|the|El|&) )*[A-ZÀ-Þ][\w'’-]+)*)"
 )
 _WHOSE: Final = r"(?i:my|our|the|a|an|new|your|his|her|their)"
-_HOLDER: Final = re.compile(
+_HOLDER: Final = Expression(
     rf"\b{_WHOSE} (?P<kind>(?:[\w-]+ ){{0,2}}?)(?P<role>(?i:{_ROLE_WORDS}))\b(?P<link>(?:,|:|(?i: (?:he|she)(?:'s|"
     rf"’s)| is| was| will be|'s|’s| called|"
     rf" named| now| from now on| then| a| an| at \w+))*) (?P<name>{_NAME})"
@@ -66,14 +67,14 @@ _HOLDER: Final = re.compile(
     rf"(?:{_WHOSE} )?(?:(?i:new|acting|own|allotment|line|[\w-]+) )?(?P<role2>(?i:{_ROLE_WORDS}))\b"
 )
 #: The same where names are typed small: "sarah is our treasurer", "my boss is karen".
-_SMALL_HOLDER: Final = re.compile(
+_SMALL_HOLDER: Final = Expression(
     rf"(?:^|[,;.] |\band )(?P<name>[\w-]+)(?:'s|’s| is)(?: now)? (?:my|our|the) (?:new )?(?P<role>{_ROLE_WORDS})\b"
     rf"|\b(?:my|our) (?:new )?(?P<role2>{_ROLE_WORDS})(?:'s|’s| is)(?: now| called)? (?P<name2>[\w-]+)(?=[,.;!]|$|"
     rf" now)",
     re.IGNORECASE,
 )
 #: Where a thing is or where one does something.
-_WHERE: Final = re.compile(
+_WHERE: Final = Expression(
     r"(?:\b(?:the|my|our) |^)(?P<thing>(?:[\w-]+ )?[\w-]+)(?:'s|’s| is| are| has| have)(?: now| been| still| being)* "
     r"(?:(?:kept|stored|moored|parked|switched|moved|held|going) )?(?:in|at|on|to|into|under) "
     r"(?P<place>(?:the |my |our |room |rack |berth |shelf |hall )[\w'’-]+(?: [\w'’-]+)?|(?-i:[A-Z])[\w'’ -]+)"
@@ -86,7 +87,7 @@ _WHERE: Final = re.compile(
     re.IGNORECASE,
 )
 #: One family of verbs for whoever does a job: what one "minds", another may "look after".
-_DUTY: Final = re.compile(
+_DUTY: Final = Expression(
     rf"(?P<who>\b{_NAME}|^[\w-]+|\b(?:[Hh]e|[Ss]he|[Tt]hey|[Ww]ho)|\b(?:[Mm]y|[Oo]ur) [\w-]+)(?:'s|’s|'ll|’ll| is|"
     rf" are| will|"
     r" will be| has been|'ve been)?(?: (?:now|always|also|still|usually|going to|gonna|be|one|the|who|can|could|then))*"
@@ -99,40 +100,40 @@ _DUTY: Final = re.compile(
 _HOUSE: Final = r"(?:flat|apartment|house|home|place|studio|cottage|room|bungalow|maisonette)"
 _PLACE: Final = r"(?P<place>[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ\d][\w'’-]*)*|the shop|the \w+)"
 #: Where the speaker lives, said in passing.
-_HOME: Final = re.compile(
+_HOME: Final = Expression(
     rf"\bgot (?:an?|our|the) (?:new )?(?:flat|house|apartment|cottage|bungalow|studio) (?:in|on|at|"
     rf"near) {_PLACE.replace('place', 'place2')}|"
     rf"(?:(?:from|in|at|out of) (?:[\w' -]{{1,30}}? (?:of|in) )?)?\b(?:my|our) (?:\w+ )?{_HOUSE} (?:is )?(?:in|on|at|"
     rf"near) "
     rf"{_PLACE}",
 )
-_LIVES: Final = re.compile(
+_LIVES: Final = Expression(
     rf"\b(?:[Ii]|[Ww]e)(?:'m|'re| am| are)?(?: \w+)? (?:live|living|based|rent|renting)(?: \w+){{0,3}}? "
     rf"(?:in|on|at|above|near|over) {_PLACE}"
 )
-_HOME_NOW: Final = re.compile(
+_HOME_NOW: Final = Expression(
     r"\b(?:i|we|me and \w+|\w+ and (?:i|me))(?:'ve|'re|'m|’ve|’re|’m| have| are| am)? (?:\w+ )?(?:moved|living|live|"
     r"based|settled|in our new|in my new|got (?:a|our|the) (?:new )?(?:flat|house|apartment))\b",
     re.IGNORECASE,
 )
-_SOURCE: Final = re.compile(
+_SOURCE: Final = Expression(
     r"\b(?:get(?:ting|s)?|buy(?:ing|s)?|order(?:ing|s)?|have) (?:the|my|our|all) ([\w-]+)(?: now| delivered)? from "
     rf"(?:an? [\w-]+ in )?(?P<name>{_NAME})"
     rf"|\b(?:[Tt]he|[Mm]y|[Oo]ur) ([\w-]+) (?:now )?(?:comes?|is|are|is coming)(?: now)? from "
     rf"(?:an? [\w-]+ in )?(?P<name2>{_NAME})"
 )
-_HOURS: Final = re.compile(
+_HOURS: Final = Expression(
     r"\b(?:(?:my|our|the) (?:opening )?hours (?:are|is|will be)|(?:i|we)(?:'re|’re| are|'ll be|'m)? (?:now )?(?:open|"
     r"doing|do|work))(?: \w+){0,2}? (?P<hours>\d{1,2}(?:[:.]\d\d)?(?: ?[ap]m)? ?(?:-|–|to|til|till|until) ?"
     r"\d{1,2}(?:[:.]\d\d)?(?: ?[ap]m)?)\b(?! \w*(?:people|covers|sets|kilos?|euros?))(?P<rest>[^.;!?]*)",
     re.IGNORECASE,
 )
-_DAY: Final = re.compile(r"\b(?:mon|tue|wed|thu|fri|sat|sun)\w*\b|\bweek(?:end|day)s?\b", re.IGNORECASE)
-_LEAVES: Final = re.compile(
+_DAY: Final = Expression(r"\b(?:mon|tue|wed|thu|fri|sat|sun)\w*\b|\bweek(?:end|day)s?\b", re.IGNORECASE)
+_LEAVES: Final = Expression(
     r"left|leav|gone|quit|resign|retir|pack(?:ed|ing) (?:it )?in|step|fired|sacked|let go|mov(?:ed|ing) |home|notice"
 )
 #: Somebody leaves what they did for or with the speaker.
-_GONE: Final = re.compile(
+_GONE: Final = Expression(
     r"(?P<who>(?:[Mm]r|[Mm]rs|[Mm]s|[Dd]r)\.? [\w-]+|[^\W\d_][\w-]*)(?:'s|’s)?(?: \w+'s)? ?(?:has |is |have |had )?"
     r"(?:just |now |finally |also )?(?:left (?:the|our|us)\b|left(?= ?[,.;!]| ?$)|leaving(?! (?:it|the house|early|"
     r"at|on))"
@@ -141,20 +142,20 @@ _GONE: Final = re.compile(
     r"(?:gone|went|going) (?:back )?home\b|gone(?= ?[,.;!]| ?$)|flew (?:back )?home\b|hand(?:ed|ing) (?:in )?(?:his|"
     r"her|their) notice\b)"
 )
-_STAYS: Final = re.compile(
+_STAYS: Final = Expression(
     r"\b(?:stay\w*|stopping|visit\w*|lodging|here until) (?:with us|with me|at ours|until|here)\b"
 )
 _NO_NAME: Final = frozenset("i we you he she they it this that there what who is was not been and but or so".split())
 
 
 #: Whom one has to reach, and whom one has reached.
-_REACH: Final = re.compile(
+_REACH: Final = Expression(
     r"\b(?:need to|have to|must|should|ought to|got to|gotta|'ve to|remind me to|forget to|going to|i'll) "
     r"(?:tell|ring|call|phone|text|e?mail|ask|speak (?:to|with)|talk to|write to|message|answer) ((?:[\w'’-]+ ?){1,3})"
     r"|\bhear(?:ing)?(?: back)? from (?:the |my )?((?:[\w'’-]+ ?){1,2})",
     re.IGNORECASE,
 )
-_REACHED: Final = re.compile(
+_REACHED: Final = Expression(
     r"(?:^|\b(?:i|we)(?:'ve|’ve| have)? (?:just |finally )?|[,;.] (?:and )?)"
     r"(?:told|rang|called|phoned|texted|e?mailed|asked|spoke (?:to|with)|"
     r"talked to|wrote to|messaged|answered) ((?:[\w'’-]+ ?){1,3})"

@@ -9,14 +9,15 @@ from cuebook.memory.extract import dependent, score
 from cuebook.memory.sentences import sentences, trim
 from cuebook.memory.slots import topic
 from cuebook.memory.subject import item_id, subject_of
+from cuebook.records.expression import Expression
 from cuebook.records.memory import Item
 
 #: A remainder is already known to come from a kept statement, so it needs less than a new one.
 REMAINS: Final = 0.25
-_STATEMENTS: Final = re.compile(r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our)\b)", re.IGNORECASE)
+_STATEMENTS: Final = Expression(r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our)\b)", re.IGNORECASE)
 _MARKS: Final = " ,;.!?…"
 #: What cannot end a statement.
-_LOOSE: Final = re.compile(
+_LOOSE: Final = Expression(
     r"(?:\b(?:and|but|so|or|which|that|because|the|a|an|my|our|is|are|was|with|to|of|in|on|at|for|from)|[:–—-])$",
     re.IGNORECASE,
 )

@@ -3,45 +3,48 @@
 import re
 from typing import Final
 
+from cuebook.records.expression import Expression
+
 #: What recalled memory is wrapped in when it enters a window; a text that holds such a mark is never ingested again
 #: (MISSION L6).
-FENCE: Final = re.compile(
+FENCE: Final = Expression(
     r"</?\s*(?:recalled|recall|memory|memories|cuebook|retrieved)[\w:-]*[^>\n]{0,200}>|\[\[?/?(?:recalled|"
     r"memory|cuebook)\b"
     r"|\bBEGIN (?:RECALLED|MEMORY)|\bcuebook[-_:](?:fence|recall|memory)",
     re.IGNORECASE,
 )
-_FENCED_PAIR = re.compile(
+_FENCED_PAIR = Expression(
     r"<\s*((?:recalled|recall|memory|memories|cuebook|retrieved)[\w:-]*)[^>\n]{0,200}>.*?</\s*\1[^>\n]{0,200}>",
     re.IGNORECASE | re.DOTALL,
 )
-_CODE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
-_QUOTED_LINE = re.compile(r"^\s{0,3}>.*$", re.MULTILINE)
+_CODE = Expression(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_QUOTED_LINE = Expression(r"^\s{0,3}>.*$", re.MULTILINE)
 #: Material handed over to be worked on is not a statement about the speaker: from "proofread this:" to the post's end.
-_MATERIAL = re.compile(
+_MATERIAL = Expression(
     r"\b(?:proofread|translate|rewrite|rephrase|summari[sz]e|paraphrase|shorten|polish|edit|fix|review|"
     r"check|debug|explain|"
     r"here(?:'s| is| are)|this is|wrote me|sent me|says|said|reads|goes like|lyrics|poem|"
     r"quote)\b[^\n:]{0,80}:\s*\n.*\Z",
     re.IGNORECASE | re.DOTALL,
 )
-_BULLET = re.compile(r"^\s*(?:[-*•+–]|\d{1,2}[.)]|#{1,6})\s+")
-_MARKUP = re.compile(r"\*\*|__|(?<!\w)[*_](?=\w)|(?<=\w)[*_](?!\w)")
+_COLON_AT_END = Expression(r":\s*\n")
+_BULLET = Expression(r"^\s*(?:[-*•+–]|\d{1,2}[.)]|#{1,6})\s+")
+_MARKUP = Expression(r"\*\*|__|(?<!\w)[*_](?=\w)|(?<=\w)[*_](?!\w)")
 #: A full stop after these ends no sentence.
 _ABBREVIATIONS: Final = frozenset(
     "dr mr mrs ms prof st vs etc eg ie e.g i.e approx ca cf no nr fig vol jr sr inc ltd co dept apt ave jan feb mar "
     "apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur fri sat min max tel ext est bzw z.b usw str".split()
 )
-_MONTH_NEXT = re.compile(
+_MONTH_NEXT = Expression(
     (
         r"\s*(?:jan|feb|mar|mär|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz]|ene|abr|ago|dic|gen|giu|lug|set|"
         r"ott|fév|avr|aoû|déc)"
     ),
     re.IGNORECASE,
 )
-_END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[」』”]*|\n+")
-_BLANK = re.compile(r"\n\s*\n")
-_CLAUSE = re.compile(
+_END = Expression(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[」』”]*|\n+")
+_BLANK = Expression(r"\n\s*\n")
+_CLAUSE = Expression(
     r"\s*;\s+|\s+[-–—]+\s+|\s*—\s*"
     r"|,?\s+(?=(?:but|so|because|since|although|though)\s+(?:then\s+)?(?:i|i'm|i've|i'll|i'd|we|we're|"
     r"we've|we'll|my|our|her|his|their)\b)"
@@ -50,7 +53,7 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 #: Openers that carry no fact; dropped as long as words stay after them.
-_OPENER = re.compile(
+_OPENER = Expression(
     r"^(?:(?:oh|ah|aha|hey|hi|hello|hiya|yo|yeah|yep|yes|yup|ye|ya|nope|nah|no|ok|okay|alright|right|well|"
     r"so|anyway|anyways|btw|by the way|"
     r"also|and|but|plus|um|uh|hmm+|haha+|hehe|lol|ugh|wow|good morning|good evening|morning|evening|"
@@ -61,8 +64,8 @@ _OPENER = re.compile(
     r"i'm|my|we|the|also)\b)))+",
     re.IGNORECASE,
 )
-_EMOJI = re.compile(r"^[\W_]*[\U0001F000-\U0001FAFF☀-➿]+\s*|\s*[\U0001F000-\U0001FAFF☀-➿️]+$")
-_QUOTED = re.compile(r"[“\"][^”\"\n]{12,}[”\"]")
+_EMOJI = Expression(r"^[\W_]*[\U0001F000-\U0001FAFF☀-➿]+\s*|\s*[\U0001F000-\U0001FAFF☀-➿️]+$")
+_QUOTED = Expression(r"[“\"][^”\"\n]{12,}[”\"]")
 
 #: Longest stretch of text read of one post; what follows is material, not conversation.
 MAX_READ: Final = 20_000
@@ -82,7 +85,7 @@ def clean(text: str) -> str:
         if FENCE.search(text):
             return ""
     text = _QUOTED_LINE.sub("", _CODE.sub("\n", text))
-    head = _MATERIAL.search(text)
+    head = _MATERIAL.search(text) if _COLON_AT_END.search(text) else None
     return text[: head.start()] if head else text
 
 

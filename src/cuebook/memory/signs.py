@@ -1,12 +1,32 @@
 """What speaks for remembering a clause: the signs of a fact, each with its weight."""
 
-import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from cuebook.records.expression import Expression
 
 
-def any_of(*patterns: str) -> re.Pattern[str]:
-    """Return the pattern that finds any of `patterns`, in any case of letters."""
-    return re.compile("|".join(patterns), re.IGNORECASE)
+class Sign(NamedTuple):
+    """What speaks for or against a clause: its name, its weight in [0, 1], and how it is found in lower-case text."""
+
+    name: str
+    weight: float
+    pattern: Expression
+    spelled: bool = False  # it tells capitals from small letters, so it is looked for in the text as it is spelled
+
+
+def any_of(*patterns: str) -> Expression:
+    """Return what finds any of `patterns` in lower-case text. What begins with a word's edge (and has no other
+    beginning) is tried only at one.
+    """
+    edged = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
+    others = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
+    return Expression("|".join([rf"\b(?:{'|'.join(edged)})", *others] if edged else others))
+
+
+def shown(signs: Iterable[Sign], text: str, lower: str) -> dict[str, float]:
+    """Return the names and weights of the signs a text shows; `lower` is the same in lower case."""
+    return {sign.name: sign.weight for sign in signs if sign.pattern.search(text if sign.spelled else lower)}
 
 
 _WE = r"(?:i|we)"
@@ -27,8 +47,8 @@ RELATION: Final = (
     r"rabbit|hamster|parrot|best man|bridesmaid|godmother|godfather|godson|goddaughter|ex)"
 )
 
-SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
-    (
+SIGNS: Final[tuple[Sign, ...]] = (
+    Sign(
         "explicit",
         0.45,
         any_of(
@@ -47,7 +67,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\bimportant:",
         ),
     ),
-    (
+    Sign(
         "state",
         0.3,
         any_of(
@@ -70,7 +90,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             ),
         ),
     ),
-    (
+    Sign(
         "named",
         0.4,
         any_of(
@@ -80,11 +100,11 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\b(?:my|the|her|his|our) name(?:'s|’s| is)\b",
             r"\bcall me\b",
             r"\bgoes by\b",
-            r"\b(?:called|named) (?-i:[A-Z])",
             r"\b(?:birthday|anniversary|born (?:on|in))\b",
         ),
     ),
-    (
+    Sign("named", 0.4, Expression(r"\b(?i:called|named) [A-Z]"), spelled=True),
+    Sign(
         "change",
         0.25,
         any_of(
@@ -96,7 +116,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"new plan|change of plans?|update:|upgraded|downgraded|raised to|cut to|went up to|down to|up to)\b",
         ),
     ),
-    (
+    Sign(
         "decision",
         0.4,
         any_of(
@@ -117,7 +137,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\bsettled on\b",
         ),
     ),
-    (
+    Sign(
         "constraint",
         0.4,
         any_of(
@@ -143,7 +163,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\bnever (?:eat|drink|use|work|fly|drive)\b",
         ),
     ),
-    (
+    Sign(
         "preference",
         0.4,
         any_of(
@@ -180,7 +200,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\bi'm (?:not )?(?:really )?into\b",
         ),
     ),
-    (
+    Sign(
         "todo",
         0.4,
         any_of(
@@ -201,7 +221,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             ),
         ),
     ),
-    (
+    Sign(
         "open",
         0.35,
         any_of(
@@ -221,7 +241,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\bneed to figure\b",
         ),
     ),
-    (
+    Sign(
         "goal",
         0.35,
         any_of(
@@ -240,10 +260,10 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             rf"\b{_WE}(?:'ll|’ll| will) (?:be|have|start|move|go|fly|run|take|host|visit|travel|join|launch)\b",
         ),
     ),
-    (
+    Sign(
         "identity",
         0.25,
-        re.compile(
+        Expression(
             r"(?:^|[^.!?] )(?!(?:Tomorrow|Today|Yesterday|This|That|It|There|Here|What|Which|One|Two|Three|Ten|"
             r"Everything|Nothing)\b)"
             r"[A-ZÀ-Þ][\w'’-]+(?: [A-ZÀ-Þ][\w'’-]+)*,? (?:who )?(?:is|was|as|'s|’s|became|becomes|"
@@ -255,11 +275,12 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r",)(?: now)? (?:[A-Z]\w+\.? )?[A-ZÀ-Þ][\w'’-]+"
             r"|^(?:I'm|I am|This is|That's) [A-ZÀ-Þ][\w'’-]+"
         ),
+        spelled=True,
     ),
-    (
+    Sign(
         "named subject",
         0.15,
-        re.compile(
+        Expression(
             r"(?:^|[,;:—–-] |\b(?:and|but|so|because|that|since|says|said) )(?!I\b|I'|The\b|A\b|It\b|You\b|This\b|"
             r"That\b|There\b|What\b)(?:[A-Z][\w'’&-]+ ){1,4}"
             r"(?:is|are|was|were|has|have|had|will|can't|cannot|won't|doesn't|lives?|works?|got|gets|wants?|"
@@ -268,8 +289,9 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"quit|took|takes|runs?|sends?|sent|pays?|paid|went|goes|called|rang|wrote|confirmed|approved|"
             r"rejected|accepted|offered|opens?|closes?|costs?|passed|died|retired|turned|turns|prefers?|\w+ed)\b"
         ),
+        spelled=True,
     ),
-    (
+    Sign(
         "habit",
         0.3,
         any_of(
@@ -287,7 +309,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\bas a rule\b|\b(?:the|a|my) rule\b|\bfor future\b",
         ),
     ),
-    (
+    Sign(
         "status",
         0.2,
         any_of(
@@ -313,8 +335,8 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"\b(?:pick up|hand in|hand over|collect|bring|deliver) ",
         ),
     ),
-    ("relation", 0.15, any_of(rf"\b(?:my|our|his|her|'s|’s) (?:[\w-]+ ){{0,2}}{RELATION}\b")),
-    (
+    Sign("relation", 0.15, any_of(rf"\b(?:my|our|his|her|'s|’s) (?:[\w-]+ ){{0,2}}{RELATION}\b")),
+    Sign(
         "health",
         0.2,
         any_of(
@@ -322,7 +344,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             r"pregnan\w+|injur\w+|therapy|treatment|symptoms?)\b"
         ),
     ),
-    (
+    Sign(
         "event",
         0.2,
         any_of(
@@ -335,7 +357,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             ),
         ),
     ),
-    (
+    Sign(
         "third",
         0.2,
         any_of(
@@ -355,7 +377,7 @@ SIGNS: Final[tuple[tuple[str, float, re.Pattern[str]], ...]] = (
             ),
         ),
     ),
-    (
+    Sign(
         "done",
         0.15,
         any_of(

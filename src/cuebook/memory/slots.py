@@ -4,11 +4,13 @@ rarity.
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
 from cuebook.memory.vocabulary import GENERIC, IRREGULAR, STOP
+from cuebook.records.expression import Expression
 
-WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+WORD: Final = Expression(r"[^\W_]+(?:['’][^\W_]+)*")
 
 _MONTHS: Final = {
     name: number
@@ -44,12 +46,12 @@ _DAYS: Final = {
     "sat": "sat",
     "sun": "sun",
 }
-_WEEKDAY = re.compile(
+_WEEKDAY = Expression(
     r"\b(?:(first|second|third|fourth|last) )?(mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b(mon|tues?|wed|thur?s?|"
     r"fri)\b(?=[\s,.]|$)",
     re.IGNORECASE,
 )
-_DATE = re.compile(
+_DATE = Expression(
     rf"\b(?P<iso>\d{{4}}-\d{{2}}-\d{{2}})\b"
     rf"|\b(?:the )?(?P<d1>\d{{1,2}})(?:st|nd|rd|th|\.)?(?: of)? (?P<m1>{_MONTH})\b\.?"
     rf"|\b(?P<m2>{_MONTH})\b\.? (?:the )?(?P<d2>\d{{1,2}})(?:st|nd|rd|th)?\b(?![:.]\d)"
@@ -58,8 +60,8 @@ _DATE = re.compile(
     rf"|\b(?P<m3>{_MONTH})\b",
     re.IGNORECASE,
 )
-_MONTH_ALONE = re.compile(rf"\b(?=[a-z])(?P<m3>{_MONTH})\b", re.IGNORECASE)
-_TIME = re.compile(
+_MONTH_ALONE = Expression(rf"\b(?=[a-z])(?P<m3>{_MONTH})\b", re.IGNORECASE)
+_TIME = Expression(
     r"\b(?P<h>\d{1,2})(?:[:.](?P<min>\d{2}))?\s?(?P<half>[ap])\.?m\b\.?|\b(?P<h2>[01]?\d|2[0-3]):(?P<min2>[0-5]\d)\b"
     r"|\b(?:at|before|after|by|until|till|from|past) (?P<word>one|two|three|four|five|six|seven|eight|"
     r"nine|ten|eleven|twelve|noon)(?= (?:in the|on|o'clock|sharp|every|each|tomorrow|tonight|instead|now|"
@@ -69,7 +71,7 @@ _TIME = re.compile(
     r"|\bat (?P<h3>\d{1,2})(?=[\s,.!?]|$)(?! (?:euros?|dollars?|pounds?|percent|%|[a-z]+s\b))",
     re.IGNORECASE,
 )
-_MONEY = re.compile(
+_MONEY = Expression(
     r"(?P<sign>[$€£¥]|\b(?:eur|usd|gbp|chf|rs)\s?)(?P<n1>\d[\d.,]*)\s?(?P<k1>k\b|m\b|million\b|thousand\b)?"
     r"|\b(?P<n2>\d[\d.,]*)\s?(?P<k2>k|m|million|thousand)?\s?(?:[€£¥$]|\b(?:eur|usd|gbp|chf|euros?|"
     r"dollars?|pounds?|bucks|quid|francs?|kr|kroner|crowns?|rupees?|yen|pesos?)\b)"
@@ -84,7 +86,7 @@ _NUMBER_WORDS: Final = {
     )
     if word != "one"
 }
-_NUMBER = re.compile(
+_NUMBER = Expression(
     (
         rf"(?<![\w.,])(?P<n>\d[\d.,]*|{'|'.join(_NUMBER_WORDS)})(?P<glued>%|[a-z]{{1,4}}\b)?(?P<per>\s(?:a|an|"
         r"per)\b)?[\s-]?(?P<unit>[a-z]+)?"
@@ -92,23 +94,23 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 #: A number with a unit that is no thing: "640 square metres" is a size, "three dogs" are dogs.
-_MEASURE = re.compile(
+_MEASURE = Expression(
     r"\b\d[\d.,]*\s?-?(?:(?:square|cubic) )?(?:%|percent|per cent|m2|m²|km|cm|mm|m|kg|g|mg|ml|l|met(?:er|"
     r"re)s?|kilomet(?:er|re)s?|miles?|feet|foot|ft|inch(?:es)?|litres?|liters?|pounds?|lbs?|kilos?|grams?|"
     r"hours?|hrs?|minutes?|mins?|"
     r"seconds?|degrees?|kwh|kw|gb|mb|tb|hectares?|acres?)\b",
     re.IGNORECASE,
 )
-_CODE = re.compile(
+_CODE = Expression(
     r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])[A-Z0-9][A-Z0-9-]{2,}\b|\+?\d[\d ()-]{6,}\d\b"
     r"|\b[a-z]{3,20}\d{1,8}[a-z\d]{0,8}\b"
     r"|\b(?=[\w.-]{0,60}\d)(?=[\w.-]{0,60}[a-z])[a-z\d]{1,30}(?:[-._][a-z\d]{1,30}){1,6}\b"
 )
-_NAME = re.compile(
+_NAME = Expression(
     r"(?:(?:Dr|Mr|Mrs|Ms|Prof|St)\.? )?[A-ZÀ-ÖØ-Þ][\w'’&-]*(?: (?:(?:de|da|di|van|von|der|la|le|of|the|&|"
     r"and) )?[A-ZÀ-ÖØ-Þ][\w'’&-]*)*"
 )
-_PLACE = re.compile(
+_PLACE = Expression(
     r"\b(?:live|lives|living|lived|move|moved|moving|moves|relocat\w+|based|settled|staying|located|"
     r"resid\w+|flat|apartment|house|home)\b"
     r"[^.,;!?]{0,40}?\b(?:in|to|at|near)\s+(?:the\s+)?(?P<place>[^\W\d_][\w'’-]*(?: [A-ZÀ-Þ][\w'’-]*)*)",
@@ -132,12 +134,13 @@ _ENDINGS: Final = (("ies", 5), ("ying", 6), ("ing", 6), ("ied", 5), ("ed", 5), (
 _LAST: Final = frozenset(ending[-1] for ending, _ in _ENDINGS)
 
 #: Where an amount, a measure or a bare number stands.
-AMOUNT: Final = re.compile(rf"{_MONEY.pattern}|{_MEASURE.pattern}|(?<![\w.,-])\d[\d.,]*(?![\w-])", re.IGNORECASE)
+AMOUNT: Final = Expression(rf"{_MONEY.pattern}|{_MEASURE.pattern}|(?<![\w.,-])\d[\d.,]*(?![\w-])", re.IGNORECASE)
 
-_DIGIT = re.compile(r"\d")
+_DIGIT = Expression(r"\d")
 Value = tuple[str, str]
 
 
+@lru_cache(maxsize=1 << 14)
 def stem(word: str) -> str:
     """Return a word's rough stem: lower case, no possessive, plural, -ed or -ing; the same for all forms of most
     words.
@@ -183,6 +186,7 @@ def topic(text: str) -> frozenset[str]:
     return frozenset(found for found in stems(text) if found not in GENERIC)
 
 
+@lru_cache(maxsize=1 << 14)
 def _topical(word: str) -> bool:
     lower = word.lower().replace("’", "'")
     if lower in STOP or lower.removesuffix("'s") in STOP:
@@ -352,7 +356,7 @@ def _agree(one: str, two: str) -> bool:
     return one in two.split() or two in one.split()
 
 
-_READERS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Value | None], bool], ...]] = (
+_READERS: Final[tuple[tuple[Expression, Callable[[re.Match[str]], Value | None], bool], ...]] = (
     (_MONEY, _money, True),
     (_TIME, _time, False),
     (_DATE, _date, False),

@@ -6,16 +6,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cuebook.memory.slots import values
+from cuebook.records.expression import Expression
 
 #: What another will do, by when: a term past, nobody waits for it any more. One's own duties stay open until done.
-_PROMISED: Final = re.compile(
+_PROMISED: Final = Expression(
     r"\b(?:he|she|they|[\w-]+)(?:'ll|’ll| will)(?: \S+){1,8}? (?:before|by|until|"
     r"till)(?P<term>(?: the)?(?: end of)? .{3,24})"
     r"|\b(?:is|are|'s|’s|'re|’re) (?:staying|stopping|visiting|here|away|on (?:leave|holiday))(?: \S+){0,4}? "
     r"(?:until|till)(?P<stay>(?: the)?(?: end of)? .{3,24})",
     re.IGNORECASE,
 )
-_OWN: Final = re.compile(r"\b(?:i|we)(?:'ll|’ll| will)\b", re.IGNORECASE)
+_OWN: Final = Expression(r"\b(?:i|we)(?:'ll|’ll| will)\b", re.IGNORECASE)
 
 
 def lapses(text: str, said: float) -> float | None:

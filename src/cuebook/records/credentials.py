@@ -8,11 +8,13 @@ where its hint was found, and what it may repeat is bounded or consumed. Tokens 
 import re
 from collections.abc import Iterator
 
+from cuebook.records.expression import Expression
+
 #: Characters `start` to `end` hold a secret of `family`.
 Span = tuple[int, int, str]
 
 TOKEN_START = "[[secret:"  # noqa: S105  what stands in a secret's place begins so
-_TOKEN = re.compile(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
+_TOKEN = Expression(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
 
 # ---------------------------------------------------------------- keys of a known shape
 
@@ -22,43 +24,43 @@ _RIGHT = r"(?![A-Za-z0-9]|\[\[secret:)"
 
 #: Hints of which one must occur, the family, the shape. Source: notes/security.md §2 and the issuers' documented
 #: prefixes; where an issuer gives no length, it is a lower bound.
-_SHAPES: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
-    (("AKIA", "ASIA"), "aws_access_key", re.compile(_LEFT + r"A(?:KIA|SIA)[A-Z0-9]{16}" + _RIGHT)),
-    (("sk-ant-",), "anthropic_key", re.compile(_LEFT + r"sk-ant-[A-Za-z0-9_-]{20,}")),
-    (("sk-",), "openai_key", re.compile(_LEFT + r"sk-(?!ant-)[A-Za-z0-9_-]{20,}")),
-    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token", re.compile(_LEFT + r"gh[pousr]_[A-Za-z0-9]{30,}")),
-    (("github_pat_",), "github_token", re.compile(_LEFT + r"github_pat_[A-Za-z0-9_]{22,}")),
+_SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
+    (("AKIA", "ASIA"), "aws_access_key", Expression(_LEFT + r"A(?:KIA|SIA)[A-Z0-9]{16}" + _RIGHT)),
+    (("sk-ant-",), "anthropic_key", Expression(_LEFT + r"sk-ant-[A-Za-z0-9_-]{20,}")),
+    (("sk-",), "openai_key", Expression(_LEFT + r"sk-(?!ant-)[A-Za-z0-9_-]{20,}")),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token", Expression(_LEFT + r"gh[pousr]_[A-Za-z0-9]{30,}")),
+    (("github_pat_",), "github_token", Expression(_LEFT + r"github_pat_[A-Za-z0-9_]{22,}")),
     (
         ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"),
         "slack_token",
-        re.compile(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}"),
+        Expression(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}"),
     ),
-    (("AIza",), "google_key", re.compile(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
-    (("sk_live_", "rk_live_"), "stripe_key", re.compile(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
-    (("npm_",), "npm_token", re.compile(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),
-    (("pypi-",), "pypi_token", re.compile(_LEFT + r"pypi-[A-Za-z0-9_-]{50,}")),
+    (("AIza",), "google_key", Expression(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
+    (("sk_live_", "rk_live_"), "stripe_key", Expression(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
+    (("npm_",), "npm_token", Expression(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),
+    (("pypi-",), "pypi_token", Expression(_LEFT + r"pypi-[A-Za-z0-9_-]{50,}")),
     (
         ("eyJ",),
         "jwt",
-        re.compile(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+        Expression(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ),
 )
 #: Shapes that words joined by hyphens could fill. Real keys of them are random, so three digits are asked for.
 _RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token"})
-_PEM = re.compile(
+_PEM = Expression(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
 )
-_PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?=\[\[secret:)")
-_URL = re.compile(r"://[^\s/?#@:\"'<>\[\]]{0,128}:((?:(?!\[\[secret:)[^\s/?#\"'<>]){1,256})@")
+_PEM_END = Expression(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?=\[\[secret:)")
+_URL = Expression(r"://[^\s/?#@:\"'<>\[\]]{0,128}:((?:(?!\[\[secret:)[^\s/?#\"'<>]){1,256})@")
 
 # ---------------------------------------------------------------- values behind a secret word
 
-_ALONE = re.compile(r"(?<![a-z0-9])$")
-_KEY_OF = re.compile(r"(?:api|access|secret|private|signing|encryption|master|account|auth)[ _-]?$")
-_TOKEN_OF = re.compile(r"(?:access|auth|api|bearer|refresh|session|secret|security|bot|deploy)[ _-]?$")
+_ALONE = Expression(r"(?<![a-z0-9])$")
+_KEY_OF = Expression(r"(?:api|access|secret|private|signing|encryption|master|account|auth)[ _-]?$")
+_TOKEN_OF = Expression(r"(?:access|auth|api|bearer|refresh|session|secret|security|bot|deploy)[ _-]?$")
 _FOREIGN = ("passwort", "kennwort", "contraseña", "mot de passe", "пароль", "密码", "密碼", "パスワード", "비밀번호")
 #: The word in lower case, its family, and what must stand right before it, if anything must.
-_WORDS: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
+_WORDS: tuple[tuple[str, str, Expression | None], ...] = (
     *((word, "password", None) for word in ("password", "passwd", "passphrase", "passcode", *_FOREIGN)),
     ("pwd", "password", _ALONE),
     ("secret", "secret", None),
@@ -69,10 +71,10 @@ _WORDS: tuple[tuple[str, str, re.Pattern[str] | None], ...] = (
     ("cvv", "pin", _ALONE),
 )
 _SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
-_KEY_SUFFIX = re.compile(_SUFFIX + "$")
+_KEY_SUFFIX = Expression(_SUFFIX + "$")
 _SCHEME = r"(?:(?:bearer|basic|digest)[ ]{1,3})?"  # of an Authorization header
 #: What may stand between the word and its value: `sign` announces one, `verb` may, `gap` is only a space before quotes.
-_LINK = re.compile(
+_LINK = Expression(
     _SUFFIX
     + r"""(?:\\{0,8}["'`)\]]|\*\*){0,3}
     (?:[ \t]?,?[ \t]?\\{0,8}["']?value\\{0,8}["']?)?
@@ -91,23 +93,23 @@ _LINK = re.compile(
     + _SCHEME,
     re.VERBOSE | re.IGNORECASE,
 )
-_FLAG = re.compile(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
-_FLAG_LINK = re.compile(r"[ \t]{1,3}(?!-)")
+_FLAG = Expression(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
+_FLAG_LINK = Expression(r"[ \t]{1,3}(?!-)")
 #: A value is in quotes, a string prefix allowed, or runs up to a space or a delimiter that ends it or starts a name.
-_OPEN = re.compile(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])" + _SCHEME, re.IGNORECASE)
-_SCHEMED = re.compile(_SCHEME, re.IGNORECASE)
+_OPEN = Expression(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])" + _SCHEME, re.IGNORECASE)
+_SCHEMED = Expression(_SCHEME, re.IGNORECASE)
 _CLOSERS = {"“": "”", "‘": "’", "«": "»"}
-_BARE = re.compile(
+_BARE = Expression(
     r"""(?:[^\s"'`<>,;&\\\[] | \\(?!\\{0,8}[nrt"']) | \[(?!\[secret:)
     | [,;&](?![\s"'`}\])\\]|\Z|[\w.-]{1,40}\s?[=:]) | ["'`](?![\s,;:&}\])]|\Z)){1,4096}""",
     re.VERBOSE,
 )
 _LONGEST = 4096
 _WORDED = frozenset({"password", "secret"})  # families whose values people think up; the others' are made by machines
-_KEYLIKE = re.compile(r"[0-9].{5}|.{5}[0-9]|^[A-Za-z]{16,}$", re.DOTALL)
-_PIN = re.compile(r"[0-9]{3,12}")
+_KEYLIKE = Expression(r"[0-9].{5}|.{5}[0-9]|^[A-Za-z]{16,}$", re.DOTALL)
+_PIN = Expression(r"[0-9]{3,12}")
 #: How a placeholder, a reference to where the secret is, a mere measure or a token begins, quoted or not.
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = Expression(
     r"""<|\{|&(?:lt|gt|quot|\#[0-9]{2}|\#x[0-9a-f]{2});|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
     |\$[{(]|\$[A-Za-z_]+(?:->|\[|(?=[\s"'`,;)}\]])|$)|%(?:\(|s\b|[A-Z_]{1,40}%)|@\{
     |[#.][A-Za-z][A-Za-z_-]*(?:$|(?=[\s"'`,;)\]{>]))
@@ -119,21 +121,21 @@ _PLACEHOLDER = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 #: What follows a plain word that is a whole value: after `=`, after other signs, and in both cases.
-_SETTING_END = re.compile(r"[ \t]*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]")
-_CLAUSE_END = re.compile(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']")
-_LINE_END = re.compile(r"[ \t]*(?:[\r\n]|\Z)")
+_SETTING_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]")
+_CLAUSE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']")
+_LINE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)")
 #: Code in the place of a value: a call, a subscript, a parenthesis.
-_EXPRESSION = re.compile(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
+_EXPRESSION = Expression(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
 #: Nothing but a mask, partly masked, or with a place to fill in.
-_MASKED = re.compile(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}|\{[A-Za-z_][^{}]*\}|%s|%\().*", re.DOTALL)
+_MASKED = Expression(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}|\{[A-Za-z_][^{}]*\}|%s|%\().*", re.DOTALL)
 #: A name and no value: dotted, or letters that end in a secret word, or three humps of camel case.
-_REFERENCE = re.compile(
+_REFERENCE = Expression(
     r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key"
     r"|authorization)|(?-i:(?:[A-Z][a-z]{2,}){3,})",
     re.IGNORECASE,
 )
-_CONSTANT = re.compile(r"[A-Z]+(?:_[A-Z]+)+")
-_PROSE = re.compile(
+_CONSTANT = Expression(r"[A-Z]+(?:_[A-Z]+)+")
+_PROSE = Expression(
     r"\b(?:your|must|should|enter|please|users?|password|passphrase|secret|key|required|optional|characters|used|not|the"
     r"|cannot|invalid|incorrect|wrong|forgot|reset|change|field|default|is|are|for|if|when)\b",
     re.IGNORECASE,
@@ -149,12 +151,12 @@ _NO_SECRETS = frozenset(
 
 # ---------------------------------------------------------------- payment cards
 
-_CARD_RUN = re.compile(r"[0-9](?:[ -]?[0-9]){12,}+")
+_CARD_RUN = Expression(r"[0-9](?:[ -]?[0-9]){12,}+")
 #: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
 _CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
 _CARD_LENGTHS = range(13, 20)
 #: Issuers' prefixes and lengths (ISO/IEC 7812 ranges as the networks publish them).
-_CARD = re.compile(
+_CARD = Expression(
     r"4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})"  # Visa
     r"|(?:5[1-5][0-9]{2}|222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}"  # Mastercard
     r"|3[47][0-9]{13}"  # American Express

@@ -13,24 +13,25 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.records.credentials import TOKEN_START, announced, family_of, hinted, is_card, spans
+from cuebook.records.expression import Expression
 
-_FLAGS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("email", re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),
+_FLAGS: tuple[tuple[str, Expression], ...] = (
+    ("email", Expression(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),
     (
         "phone",
-        re.compile(
+        Expression(
             r"(?<![\w.+-])(?:(?:\+|00)[1-9](?:[ ()./-]{0,2}[0-9]){7,14}|\(?[0-9]{3}\)?[ .-][0-9]{3}[ .-][0-9]{4})(?!\w)"
         ),
     ),
     (
         "high_entropy",
-        re.compile(r"(?<![\w+/=-])(?=[\w+/=-]{0,64}[0-9])(?=[\w+/=-]{0,64}[a-z])(?=[\w+/=-]{0,64}[A-Z])[\w+/=-]{32}"),
+        Expression(r"(?<![\w+/=-])(?=[\w+/=-]{0,64}[0-9])(?=[\w+/=-]{0,64}[a-z])(?=[\w+/=-]{0,64}[A-Z])[\w+/=-]{32}"),
     ),
 )
-_LITERAL = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|-?[0-9][0-9.eE+-]*+', re.DOTALL)
-_COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
+_LITERAL = Expression(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|-?[0-9][0-9.eE+-]*+', re.DOTALL)
+_COLON = Expression(r"[ \t\r\n]*:[ \t\r\n]*")
 #: A character of a JSON string as it is spelled there.
-_CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_CHARACTER = Expression(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 _HIDING = ("\\u", "\\/")  # escapes that can hide a hint from a search in the raw document
 _SHORTEST = 8  # characters a text needs to name and hold a secret: pin=1234
 _NUMBER_FAMILIES = frozenset({"pin", "password"})

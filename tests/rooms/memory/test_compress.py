@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.compress import compress, compress_batch, facts_in
+from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.facts import facts_in
 from cuebook.records.memory import Line
 
 PIECES = st.sampled_from(
@@ -78,6 +79,13 @@ def test_a_batch_names_its_size(texts):
 )
 def test_facts_of(text, facts):
     assert facts_in(text) == facts
+
+
+@given(TEXTS)
+def test_no_fact_goes_unseen_for_want_of_a_sign(text):
+    signs = '. http://a.b c@d.ef error; selector "a" class="b" id="c" 1 may, june, $ eur /c'
+    shown = facts_in(f"{text}\n{signs}")
+    assert set(facts_in(text)) == set(shown) - (set(facts_in(signs)) - set(facts_in(text)))
 
 
 def test_twelve_links_in_the_middle_are_all_kept():
