@@ -174,7 +174,7 @@ class Meter:
 
     def _chunks(self, window: Window) -> list[Chunk]:
         """Give a window's chunks, the query of the call before marked too where no turn was opened for it."""
-        known = {digest_of(block.message) for block in window.blocks if block.seq and block.seq == self._asked}
+        known = {block.message for block in window.blocks if block.seq and block.seq == self._asked}
         self._asked = next((block.seq for block in window.blocks if block.kind == "query"), 0)
         chunks = chunks_of(window, tools="")
         return [msgspec.structs.replace(each, marked=each.marked or each.digest in known) for each in chunks]

@@ -14,7 +14,8 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import merge
-from cuebook.memory.recall import Query, excerpt, pack, read_query
+from cuebook.memory.recall import Query, read_query
+from cuebook.memory.shown import excerpt, pack
 from cuebook.ports.store import SearchLook
 from cuebook.records.memory import Hit, Item, Scope, Summary
 

@@ -7,7 +7,6 @@ never read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
 
 from msgspec import Struct
 
@@ -33,9 +32,9 @@ class Chunk(Struct, frozen=True):
     """A piece of a request that is cached whole: a tool list, a message or one of its content blocks.
 
     `role` is tools (definitions), system, developer, user, assistant, tool_use (a call block) or tool (a result).
-    `digest` stands for the bytes; two chunks of one digest and role are the same. `text`, where given, lets a prefix
-    rule credit the common part of the first differing chunk, by bytes. `ends` is False for a block that other blocks of
-    its message follow.
+    `digest` stands for the bytes, and may be the bytes themselves; two chunks of one digest and role are the same.
+    `text`, where given, lets a prefix rule credit the common part of the first differing chunk, by bytes. `ends` is
+    False for a block that other blocks of its message follow.
     """
 
     tokens: int
@@ -100,8 +99,8 @@ class CacheSimulator:
 
     def __init__(self, rule: CacheRule) -> None:
         self.rule = rule
-        self._used: dict[bytes, float] = {}  # entry → seconds of its last write or read, oldest first
-        self._next: dict[bytes, dict[bytes, Chunk]] = {}  # prefix rules: entry → the chunks that followed it
+        self._used: dict[int, float] = {}  # entry → seconds of its last write or read, oldest first
+        self._next: dict[int, dict[int, Chunk]] = {}  # prefix rules: entry → the chunks that followed it
 
     def copy(self) -> "CacheSimulator":
         """Return a simulator of the same state: what one would do must not change the other."""
@@ -129,19 +128,19 @@ class CacheSimulator:
         cost = uncached + read * self.rule.read + written * self.rule.write
         return CacheUse(total, read, written, uncached, cost)
 
-    def _longest(self, chunks: Sequence[Chunk], keys: list[bytes], ends: list[int], now: float) -> int:
+    def _longest(self, chunks: Sequence[Chunk], keys: list[int], ends: list[int], now: float) -> int:
         """Read the longest known prefix, and remember this whole request. Its write is no other price than input."""
         known = next((at for at, key in enumerate(keys) if not self._lives(key, now)), len(keys))
         common = ends[known - 1] if known else 0
         if known < len(keys):
-            common += self._partly(chunks[known], keys[known - 1] if known else b"", now)
-        for before, key, chunk in zip([b"", *keys], keys, chunks, strict=False):
+            common += self._partly(chunks[known], keys[known - 1] if known else 0, now)
+        for before, key, chunk in zip([0, *keys], keys, chunks, strict=False):
             self._touch(key, now)
             self._next.setdefault(before, {})[key] = chunk
         read = common - common % self.rule.step
         return read if read >= self.rule.minimum else 0
 
-    def _partly(self, chunk: Chunk, before: bytes, now: float) -> int:
+    def _partly(self, chunk: Chunk, before: int, now: float) -> int:
         """Count the chunk's tokens that stood there before too, by its share of common bytes, rounded down."""
         followers = self._next.get(before, {})
         for dead in [key for key in followers if not self._lives(key, now)]:
@@ -153,7 +152,7 @@ class CacheSimulator:
         return chunk.tokens * same // len(chunk.text)
 
     def _at_markers(
-        self, chunks: Sequence[Chunk], keys: list[bytes], ends: list[int], now: float, *, explicit: bool
+        self, chunks: Sequence[Chunk], keys: list[int], ends: list[int], now: float, *, explicit: bool
     ) -> tuple[int, int]:
         """Read the longest entry at a place the rule looks at, write up to the last marker; tokens read and written."""
         marks = [at for at, chunk in enumerate(chunks) if chunk.marked and chunk.role not in self.rule.unmarkable]
@@ -171,10 +170,10 @@ class CacheSimulator:
                 reach = max(reach, ends[at])
         return read, reach - read
 
-    def _lives(self, key: bytes, now: float) -> bool:
+    def _lives(self, key: int, now: float) -> bool:
         return key in self._used and now - self._used[key] <= self.rule.ttl
 
-    def _touch(self, key: bytes, now: float) -> None:
+    def _touch(self, key: int, now: float) -> None:
         self._used[key] = max(now, self._used.pop(key, now))
 
     def _expire(self, now: float) -> None:
@@ -192,15 +191,13 @@ def simulate(rule: CacheRule, requests: Iterable[tuple[float, Sequence[Chunk]]],
     return totals
 
 
-def _prefixes(chunks: Sequence[Chunk]) -> tuple[list[bytes], list[int]]:
+def _prefixes(chunks: Sequence[Chunk]) -> tuple[list[int], list[int]]:
     """Name each prefix by a hash over its chunks' roles and digests, and count its tokens. Markers are not in it."""
-    keys: list[bytes] = []
+    keys: list[int] = []
     ends: list[int] = []
-    key, tokens = b"", 0
+    key = tokens = 0
     for chunk in chunks:
-        role = chunk.role.encode()
-        sizes = len(role).to_bytes(4, "big") + len(chunk.digest).to_bytes(4, "big")
-        key = blake2b(key + sizes + role + chunk.digest, digest_size=16).digest()
+        key = hash((key, chunk.role, chunk.digest))
         tokens += chunk.tokens
         keys.append(key)
         ends.append(tokens)

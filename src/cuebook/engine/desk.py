@@ -108,26 +108,17 @@ def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
     front = [block for block in window.blocks if not block.seq and block.role in ("system", "developer")]
     marked = {anchor.after for anchor in window.anchors}
     posts = [block for block in window.blocks if block.seq]
+    volatile = [block.tokens for block in window.blocks if block.role == "user" and not block.seq]
     systems = len(window.messages) - len(posts)
     if front and systems:
         text = b"".join(window.messages[:systems])
         tokens = sum(block.tokens for block in front)
         chunks.append(Chunk(tokens, digest_of(text), "system", marked=systems - 1 in marked, text=text))
     for number, block in enumerate(posts, systems):
-        volatile = block.kind == "query" and any(each.role == "user" and not each.seq for each in window.blocks)
-        chunks.append(
-            Chunk(
-                block.tokens,
-                digest_of(block.message),
-                block.role,
-                marked=number in marked,
-                text=block.message,
-                ends=not volatile,
-            )
-        )
-        if volatile:
-            tokens = sum(each.tokens for each in window.blocks if not each.seq and each.role == "user")
-            chunks.append(Chunk(tokens, digest_of(window.messages[number]), "user"))
+        message, splits = block.message, block.kind == "query" and bool(volatile)
+        chunks.append(Chunk(block.tokens, message, block.role, number in marked, message, not splits))
+        if splits:
+            chunks.append(Chunk(sum(volatile), window.messages[number], "user"))
     return chunks
 
 

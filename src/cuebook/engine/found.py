@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 from cuebook.assembly.tokens import Counter
 from cuebook.engine.drafts import unlearned
-from cuebook.memory.recall import Candidate, Corpus, Query, excerpt, rank
+from cuebook.memory.recall import Candidate, Corpus, Query, rank
+from cuebook.memory.shown import excerpt
 from cuebook.records.memory import Found, Hit
 
 #: A recalled post longer than this many tokens is quoted by its best passage.

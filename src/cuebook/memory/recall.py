@@ -9,17 +9,17 @@ long post counts by its best passage, so that long answers and tool outputs neit
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from msgspec import Struct
 
-from cuebook.memory.words import is_pair, key_text, query_words, read_period, spans_of, words
+from cuebook.memory.words import is_pair, key_text, query_words, read_period, words
 
 __all__ = [
-    "CANDIDATES", "NEIGHBOURS_OF", "REACH", "Candidate", "Corpus", "Query", "Ranked", "excerpt", "key_text",
-    "match_expression", "pack", "rank", "read_query",
+    "CANDIDATES", "NEIGHBOURS_OF", "REACH", "Candidate", "Corpus", "Query", "Ranked", "key_text", "match_expression",
+    "rank", "read_query",
 ]  # fmt: skip
 
 # What the store does best to ask for. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
@@ -51,7 +51,8 @@ FLOOR: Final = 0.1  # least share of the query's information (idf) a post and th
 SILENCE: Final = 0.2  # the fullest of all, else nothing fits: 16 % of other people's questions, at no cost to one's own
 SESSION_GAP_S: Final = 3 * 3600.0  # silence that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
-PRICE: Final = 1 / 16  # exponent of the tokens a hit costs, where a budget is packed
+PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's why where they bring
+TELLING: Final = 0.05  # more than this
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
@@ -89,16 +90,6 @@ class Ranked(Struct, frozen=True):
     seq: int
     score: float
     why: str
-
-
-class _Sized(Protocol):
-    @property
-    def score(self) -> float: ...
-    @property
-    def tokens(self) -> int: ...
-
-
-_Hit = TypeVar("_Hit", bound=_Sized)
 
 
 # ---- the query ------------------------------------------------------------------------------------------------------
@@ -157,7 +148,7 @@ class _Reading(Struct):
     session: int = 0
     before: int = -1  # place of the post before it in the same session, -1 for none
     after: int = -1
-    notes: str = ""
+    parts: tuple[float, ...] = ()  # what PARTS brought
 
 
 def rank(query: Query, candidates: Iterable[Candidate], corpus: Corpus, *, limit: int) -> list[Ranked]:
@@ -269,16 +260,18 @@ def _weigh(readings: Sequence[_Reading], idf: Mapping[str, float]) -> None:
 
 def _window(readings: Sequence[_Reading], at: int) -> tuple[dict[str, float], float]:
     """Add up terms and lengths of a post and those around it, weighted NEAR by distance."""
-    counts, length = dict(readings[at].counts), float(readings[at].length)
-    older = newer = at
+    here = readings[at]
+    counts, length = dict(here.counts), float(here.length)
+    older, newer = here.before, here.after
     for weight in NEAR[1:]:
-        older = readings[older].before if older >= 0 else -1
-        newer = readings[newer].after if newer >= 0 else -1
         for other in (older, newer):
             if other >= 0:
-                length += weight * readings[other].length
-                for term, n in readings[other].counts.items():
+                near = readings[other]
+                length += weight * near.length
+                for term, n in near.counts.items():
                     counts[term] = counts.get(term, 0.0) + weight * n
+        older = readings[older].before if older >= 0 else -1
+        newer = readings[newer].after if newer >= 0 else -1
     return counts, length
 
 
@@ -304,9 +297,7 @@ def _combine(readings: Sequence[_Reading], query: Query) -> None:
         names = speaker == reading.post.speaker
         timely = query.period is not None and query.period[0] <= reading.post.when < query.period[1]
         reading.score = (score + lent + asked) * (1 + SPEAKER * names) * (1 + PERIOD * timely)
-        session = SESSION * best[reading.session]
-        parts = {"session": session, "neighbours": lent, "answer": asked, "speaker": names, "time": timely}
-        reading.notes = ", ".join(name for name, part in parts.items() if part > 0.05)
+        reading.parts = (SESSION * best[reading.session], lent, asked, names, timely)
 
 
 def _lent(reading: _Reading, readings: Sequence[_Reading], fused: Sequence[float]) -> tuple[float, float]:
@@ -336,65 +327,13 @@ def _choose(readings: Sequence[_Reading], limit: int) -> list[Ranked]:
         Ranked(
             seq=reading.post.seq,
             score=min(1.0, reading.score * unit),
-            why=f"words {reading.own:.2f}, around {reading.around:.2f}; {reading.notes}".removesuffix("; "),
+            why=_why(reading),
         )
         for reading in kept[:limit]
     ]
 
 
-# ---- what is shown --------------------------------------------------------------------------------------------------
-
-
-def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:
-    """Cut out the part of a text that answers best, in whole sentences, within `tokens` as `count` counts.
-
-    A text that fits comes back as it is, "" where nothing fits; "…" stands where something was left out.
-    """
-    if count(text) <= tokens:
-        return text
-    spans, terms = spans_of(text), set(query.terms)
-    held = [terms.intersection(words(text[first:last])) for first, last in spans]
-    often = Counter(term for found in held for term in found)
-    value = [sum(1 / often[term] for term in found) for found in held]
-    if not spans:
-        return ""
-    low = high = max(range(len(spans)), key=lambda at: value[at] + sum(value[max(0, at - 1) : at + 2]) / 2)
-    while True:
-        after = value[high + 1] if high + 1 < len(spans) else -1.0
-        before = value[low - 1] if low else -1.0
-        wider = (low, high + 1) if after >= before else (low - 1, high)
-        if max(after, before) < 0 or count(_cut(text, spans[wider[0]][0], spans[wider[1]][1])) > tokens:
-            break
-        low, high = wider
-    return _fit(text, spans[low][0], spans[high][1], tokens, count)
-
-
-def _cut(text: str, first: int, last: int) -> str:
-    shown = text[first:last].strip()
-    return f"{'… ' if text[:first].strip() else ''}{shown}{' …' if text[last:].strip() else ''}"
-
-
-def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], int]) -> str:
-    """Shorten the span from its end, by eighths and between words where there are any, until it fits."""
-    while text[first:last].strip():
-        shown = _cut(text, first, last)
-        if count(shown) <= tokens:
-            return shown
-        last -= max(1, (last - first) // 8)
-        last = max(text.rfind(" ", first, last), text.rfind("\n", first, last)) if " " in text[first:last] else last
-    return ""
-
-
-def pack(hits: Sequence[_Hit], token_budget: int) -> list[_Hit]:
-    """Choose the hits that give most within a budget, by score per token; they keep their order.
-
-    Scores lie close together, so twice the tokens must bring 4 % more score, not twice: `tokens ** PRICE` (measured in
-    1,000 tokens of assistant chat: 87 % of the evidence, 86 by rank alone, 81 by score to the fourth over tokens).
-    """
-    worth = sorted(range(len(hits)), key=lambda at: (-hits[at].score / max(1, hits[at].tokens) ** PRICE, at))
-    left, chosen = token_budget, set()
-    for at in worth:
-        if hits[at].tokens <= left:
-            left -= hits[at].tokens
-            chosen.add(at)
-    return [hits[at] for at in sorted(chosen)]
+def _why(reading: _Reading) -> str:
+    told = f"words {reading.own:.2f}, around {reading.around:.2f}"
+    notes = ", ".join(name for name, part in zip(PARTS, reading.parts, strict=True) if part > TELLING)
+    return f"{told}; {notes}" if notes else told

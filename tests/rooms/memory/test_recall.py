@@ -10,13 +10,12 @@ from msgspec import Struct
 from cuebook.memory.recall import (
     Candidate,
     Corpus,
-    excerpt,
     key_text,
     match_expression,
-    pack,
     rank,
     read_query,
 )
+from cuebook.memory.shown import excerpt, pack
 from cuebook.memory.words import KEY_WORDS, query_words, read_period, words
 
 DAY = 86_400.0

@@ -269,10 +269,10 @@ SELECT rowid FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :firs
 SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last;
 
 -- name: found_posts
--- Posts as recall needs them, with what full text holds of each, by seq.
-SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.key FROM json_each(:seqs) j
+-- Posts as recall needs them, with what full text holds of each (read from FTS5's own content table: one lookup), by seq.
+SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
 CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value
-LEFT JOIN post_text t ON t.rowid = :base + j.value ORDER BY p.seq;
+LEFT JOIN post_text_content t ON t.id = :base + j.value ORDER BY p.seq;
 
 -- name: delete_post_text
 -- Forget the full-text rows of a conversation.

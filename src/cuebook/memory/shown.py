@@ -1,0 +1,75 @@
+"""What is shown of what was found: the best passage of a long post, and the hits worth their tokens."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeVar
+
+from cuebook.memory.recall import Query
+from cuebook.memory.words import spans_of, words
+
+PRICE: Final = 1 / 16  # exponent of the tokens a hit costs, where a budget is packed
+
+
+class _Sized(Protocol):
+    @property
+    def score(self) -> float: ...
+    @property
+    def tokens(self) -> int: ...
+
+
+_Hit = TypeVar("_Hit", bound=_Sized)
+
+
+def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:
+    """Cut out the part of a text that answers best, in whole sentences, within `tokens` as `count` counts.
+
+    A text that fits comes back as it is, "" where nothing fits; "…" stands where something was left out.
+    """
+    if count(text) <= tokens:
+        return text
+    spans, terms = spans_of(text), set(query.terms)
+    held = [terms.intersection(words(text[first:last])) for first, last in spans]
+    often = Counter(term for found in held for term in found)
+    value = [sum(1 / often[term] for term in found) for found in held]
+    if not spans:
+        return ""
+    low = high = max(range(len(spans)), key=lambda at: value[at] + sum(value[max(0, at - 1) : at + 2]) / 2)
+    while True:
+        after = value[high + 1] if high + 1 < len(spans) else -1.0
+        before = value[low - 1] if low else -1.0
+        wider = (low, high + 1) if after >= before else (low - 1, high)
+        if max(after, before) < 0 or count(_cut(text, spans[wider[0]][0], spans[wider[1]][1])) > tokens:
+            break
+        low, high = wider
+    return _fit(text, spans[low][0], spans[high][1], tokens, count)
+
+
+def _cut(text: str, first: int, last: int) -> str:
+    shown = text[first:last].strip()
+    return f"{'… ' if text[:first].strip() else ''}{shown}{' …' if text[last:].strip() else ''}"
+
+
+def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], int]) -> str:
+    """Shorten the span from its end, by eighths and between words where there are any, until it fits."""
+    while text[first:last].strip():
+        shown = _cut(text, first, last)
+        if count(shown) <= tokens:
+            return shown
+        last -= max(1, (last - first) // 8)
+        last = max(text.rfind(" ", first, last), text.rfind("\n", first, last)) if " " in text[first:last] else last
+    return ""
+
+
+def pack(hits: Sequence[_Hit], token_budget: int) -> list[_Hit]:
+    """Choose the hits that give most within a budget, by score per token; they keep their order.
+
+    Scores lie close together, so twice the tokens must bring 4 % more score, not twice: `tokens ** PRICE` (measured in
+    1,000 tokens of assistant chat: 87 % of the evidence, 86 by rank alone, 81 by score to the fourth over tokens).
+    """
+    worth = sorted(range(len(hits)), key=lambda at: (-hits[at].score / max(1, hits[at].tokens) ** PRICE, at))
+    left, chosen = token_budget, set()
+    for at in worth:
+        if hits[at].tokens <= left:
+            left -= hits[at].tokens
+            chosen.add(at)
+    return [hits[at] for at in sorted(chosen)]
