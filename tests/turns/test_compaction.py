@@ -452,6 +452,16 @@ async def test_conversations_that_are_not_due_hide_none_that_is(tmp_path):
         assert await mark_of(book) == 12
 
 
+@pytest.mark.parametrize("steps", range(5))
+async def test_a_book_closes_at_whatever_moment_its_worker_is_woken(tmp_path, steps):
+    async with asyncio.timeout(20):
+        async with book_on(tmp_path, worker=True) as book:
+            await asyncio.sleep(0.05)
+            book.desk.stirred()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+
+
 async def test_settle_ends_in_time_and_says_what_is_left(tmp_path):
     async with book_on(tmp_path) as book:
         book.desk.work_model = ScriptedModel(default=Script(text="{}", delay=5))

@@ -222,7 +222,8 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
         server = HttpUpstream(url, api_key_env=key, connect_timeout_s=PATIENCE_S, read_timeout_s=PATIENCE_S)
         shown += server.base_url
         try:
-            answer = await asyncio.wait_for(server.send(request), PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
+                answer = await server.send(request)
             await answer.aclose()
         finally:
             await server.aclose()

@@ -48,8 +48,7 @@ class Worker:
         """End; what was under way is found again by whoever looks next."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait((self._task,))
             self._task = None
 
     async def _run(self) -> None:
@@ -60,7 +59,10 @@ class Worker:
             except Exception:  # the outermost loop of the work behind: it records and goes on
                 log.exception("work behind failed; it is found again")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stirred.wait(), self._interval)
+                async with asyncio.timeout(
+                    self._interval
+                ):  # `wait_for` of 3.11 can lose a cancellation: stop would hang
+                    await self._stirred.wait()
 
     async def _until_idle(self) -> None:
         done = 1
