@@ -2,14 +2,19 @@
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from upstream import CALLS
 
-from cuebook import BlockingCuebook, Conflict, CuebookError, Posted
+from conftest import Live
+from cuebook import BlockingCuebook, Conflict, CuebookError, Part, Post, Posted
 from cuebook.app.transcripts import (
     Transcript,
     batches_of,
@@ -18,6 +23,7 @@ from cuebook.app.transcripts import (
     write_transcript,
 )
 from cuebook.app.transcripts.write import Format
+from cuebook.ports.store import ROOT
 
 MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
 LOCOMO = {
@@ -277,9 +283,160 @@ def test_openai_messages_are_written_as_a_client_would_send_them() -> None:
     assert json.loads(text) == {"id": "c1", "messages": MESSAGES}
 
 
-def test_a_second_beginning_is_left_out_and_counted() -> None:
+def test_a_second_beginning_is_stored_beside_the_first() -> None:
     posts = [{"id": name, "sendFrom": "a", "message": name, "parent": parent} for name, parent in
              (("a", None), ("b", None), ("c", "b"), ("d", "a"))]  # fmt: skip
+    found = read({"conversation": {"id": "c1", "head": "d"}, "posts": posts})
+    assert [each.parent for each in batches_of(found)] == [None, ROOT, "a"]
     with BlockingCuebook.open() as book:
-        *_, last = store_transcript(book, read({"posts": posts}))
-    assert (last.done, last.stored, last.left_out) == (4, 2, 2)
+        *_, last = store_transcript(book, found)
+        assert (last.done, last.stored, last.last_seq) == (4, 4, 4)
+        stored = book.conversations.posts("c1", branches=True)
+        assert [(each.id, each.parent) for each in stored] == [("a", 0), ("b", 0), ("c", 2), ("d", 1)]
+        assert [each.id for each in book.conversations.posts("c1")] == ["a", "d"]
+        assert store(book, found) == 0
+
+
+def test_an_import_cut_short_goes_on_and_ends_at_the_same_head() -> None:
+    posts = [{"id": f"p{n}", "sendFrom": "a", "message": str(n), "parent": parent} for n, parent in
+             enumerate((None, "p0", "p1", None, "p3"))]  # fmt: skip
+    whole = read({"conversation": {"id": "c1", "head": "p2"}, "posts": posts})
+    with BlockingCuebook.open() as book:
+        next(store_transcript(book, whole))
+        assert store(book, whole) == 2
+        assert [each.id for each in book.conversations.posts("c1")] == ["p0", "p1", "p2"]
+        book.append("c1", [Posted(sender="a", message="said since", id="new")])
+        grown = read({"conversation": {"id": "c1", "head": "p2"}, "posts": [*posts, posts[0] | {"id": "p5"}]})
+        assert store(book, grown) == 1
+        assert [each.id for each in book.conversations.posts("c1")] == ["p5"], "nobody's head but the newest post"
+
+
+# ---- there and back -------------------------------------------------------------------------------------------------
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "find", "arguments": '{"q": 1.50}'}}
+#: Messages of the wire, some with bytes that reading and writing would change.
+WIRES = [
+    b'{"role": "user",  "content": "spaced", "n": 1.50}',
+    b'{"role":"user","content":"caf\\u00e9 \\ud83d\\ude00","seed":12345678901234567890123}',
+    b'{"role":"assistant","content":null,"tool_calls":[' + json.dumps(CALL).encode() + b'],"reasoning_content":"hm"}',
+    b'{"role":"tool","tool_call_id":"call_1","content":"12 degrees"}',
+    b'{"role":"user","content":[{"type":"text","text":"What?"},{"type":"image_url","image_url":{"url":"data:,A"}}]}',
+    b'{"role":"user","content":[{"type":"hologram","hologram":[1e-3]}]}',
+    b'{"role":"assistant","content":"signed","signature":"s\\/1","content_filter":{"a":1e3}}',
+]
+PARTS = st.lists(
+    st.sampled_from([
+        Part("plan", "1. rest"), Part("image_url", "https://x.y/a.png", {"detail": "low"}, "atta-1"),
+        Part("text", "more"), Part("opaque", "(o)", {"originalType": "hologram", "extra": {"x": [1, None]}}),
+        Part("function", '{"name": "f", "arguments": "{}"}', {"callId": "1"}), Part("code_error", "boom", ""),
+        Part("shared_memory_entry", "", {"type": "plan", "scope": "round", "content": "x"}), Part("opaque", "", []),
+    ]),
+    max_size=3,
+)  # fmt: skip
+POSTS = st.one_of(
+    st.builds(
+        lambda sender, recipient, message, parts, state, role: Posted(
+            sender=sender, recipient=recipient, message=message or ("" if parts else "x"), parts=tuple(parts),
+            state=state, role=role,
+        ),
+        st.sampled_from(["ann", "bob", "user", "assistant", "tool", "system", "Planner"]),
+        st.sampled_from(["", "ann", "Planner"]),
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=12),
+        PARTS,
+        st.sampled_from(["complete", "interrupted"]),
+        st.sampled_from([None, "user", "assistant", "tool", "system"]),
+    ),
+    st.builds(
+        lambda sender, wire: Posted(sender=sender, wire=wire),
+        st.sampled_from(["ann", "user", "assistant", "tool"]),
+        st.sampled_from(WIRES),
+    ),
+    st.sampled_from([json.loads(wire) for wire in WIRES]),
+)  # fmt: skip
+#: Each post with the number of the one it follows: the one before it, another, or none.
+TREES = st.lists(st.tuples(POSTS, st.none() | st.integers(0, 9) | st.just(-1)), min_size=1, max_size=9)
+
+
+def exported(book: BlockingCuebook) -> dict[str, Any]:
+    about, posts = book.conversations.get("c1"), book.conversations.posts("c1", branches=True)
+    document: dict[str, Any] = json.loads(write_transcript(about, posts=posts))
+    for made_here in ("createdAt", "updatedAt"):
+        del document["conversation"][made_here]
+    return document
+
+
+def records(book: BlockingCuebook) -> list[Post]:
+    posts = book.conversations.posts("c1", branches=True)
+    return [msgspec.structs.replace(post, created_at=0.0) for post in posts]  # an export tells times to the microsecond
+
+
+@settings(max_examples=150)
+@given(TREES, st.integers(0, 8), st.sampled_from([None, "ann"]))
+def test_an_export_imported_is_the_same_export(
+    tree: list[tuple[Posted | dict[str, Any], int | None]], head: int, user: str | None
+) -> None:
+    with BlockingCuebook.open(worker=False) as book, BlockingCuebook.open(worker=False) as copy:
+        for n, (post, follows) in enumerate(tree):
+            named = msgspec.structs.replace(post, id=f"p{n}") if isinstance(post, Posted) else post | {"id": f"p{n}"}
+            parent = ROOT if follows is None else f"p{n - 1 if follows < 0 else follows % n}" if n else None
+            book.append("c1", [named], user=user, persona="helper", parent=parent)
+        book.conversations.move_head("c1", f"p{head % len(tree)}", user=user)
+        first = exported(book)
+        store(copy, read(json.dumps(first)))
+        assert exported(copy) == first
+        assert records(copy) == records(book)
+        assert store(book, read(json.dumps(first))) == 0, "the same posts, in the book they come from"
+
+
+def test_what_was_said_through_the_wire_survives_the_round_trip(relayed: Live) -> None:
+    """Tool calls, pictures, a regenerated answer, another beginning and an answer cut off."""
+
+    def say(model: str, *messages: dict[str, Any]) -> list[dict[str, Any]]:
+        body = {"model": model, "messages": messages, "stream": model == "half"}
+        with suppress(httpx.RemoteProtocolError):
+            httpx.post(f"{relayed.url}/c/c1/v1/chat/completions", json=body)
+        newest = relayed.ask_book(lambda: relayed.book.conversations.posts("c1"))[-1]
+        return [*messages, json.loads(newest.wire or b"{}")]
+
+    def ask(text: str) -> dict[str, Any]:
+        return {"role": "user", "content": text}
+
+    picture = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+    history = say("tools", ask("Weather in Oslo and Rome?"))
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "mild"} for call in CALLS]
+    history = say("tools", *history, *results)
+    say("plain", *history, ask("And now?"))
+    say("plain", *history, ask("And then?"))
+    say("plain", *history, {"role": "user", "content": picture})
+    say("plain", ask("Weather in Bergen?"), *history[1:])
+    say("half", *history, ask("Go on"))
+    about = relayed.ask_book(lambda: relayed.book.conversations.get("c1"))
+    posts = relayed.ask_book(lambda: relayed.book.conversations.posts("c1", branches=True))
+    assert len({post.parent for post in posts}) < len(posts) - 2, "there are branches"
+    assert sum(post.parent == 0 for post in posts) == 2
+    assert {post.state for post in posts} == {"complete", "interrupted"}
+    text = write_transcript(about, posts=posts)
+    with BlockingCuebook.open(worker=False) as copy:
+        store(copy, read(text))
+        assert exported(copy)["posts"] == json.loads(text)["posts"]
+        again = copy.conversations.posts("c1", branches=True)
+        assert [(post.wire, post.digest, post.state) for post in again] == [
+            (post.wire, post.digest, post.state) for post in posts
+        ]
+        [interrupted] = [post for post in again if post.state == "interrupted"]
+        assert interrupted.message == "Grüße from"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("state", "half", "posts[0].state: expected one of complete, interrupted, got 'half'"),
+        ("state", 1, "posts[0].state: expected a string, got a number"),
+        ("wire", "{", "posts[0].wire: not readable JSON"),
+        ("wire", {"role": "robot"}, "posts[0].wire.role: expected one of system"),
+        ("wire", 5, "posts[0].wire: expected an object, got a number"),
+    ],
+)
+def test_a_wrong_state_or_wire_is_one_error_naming_the_place(field: str, value: object, said: str) -> None:
+    with pytest.raises(CuebookError, match=re.escape(said)):
+        read({"posts": [{"sendFrom": "a", "message": "x", field: value}]})

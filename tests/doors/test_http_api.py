@@ -223,6 +223,15 @@ async def test_a_parent_makes_a_branch_and_the_head_moves_back(client: httpx.Asy
     assert (await client.put("/api/conversations/c1/head", json={"postId": "zzz"})).status_code == 404
 
 
+async def test_an_empty_parent_begins_the_conversation_anew(client: httpx.AsyncClient) -> None:
+    await stored(client)
+    anew = [{"id": "a2", "sendFrom": "ann", "message": "I moved to Porto.", "parent": ""}]
+    assert (await stored(client, posts=anew)).json() == {"stored": 1, "lastSeq": 3}
+    every = (await client.get("/api/conversations/c1/posts?branches=true")).json()["items"]
+    assert [(each["id"], each["parent"]) for each in every] == [("a", None), ("b", "a"), ("a2", None)]
+    assert [each["id"] for each in (await client.get("/api/conversations/c1/posts")).json()["items"]] == ["a2"]
+
+
 async def test_conversations_are_listed_in_pages(client: httpx.AsyncClient) -> None:
     for n in range(5):
         await stored(client, f"c{n}")

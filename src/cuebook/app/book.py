@@ -191,7 +191,10 @@ class Cuebook:
         parent: str | None = None,
         idempotency_key: str | None = None,
     ) -> Appended:
-        """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings."""
+        """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings.
+
+        `parent` is the id of the post they follow: the head unless given, none if empty.
+        """
         return await self.conversations.append(
             conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
         )

@@ -50,7 +50,8 @@ class Conversations:
     ) -> Appended:
         """Store posts made elsewhere, all or none.
 
-        The same id with the same content is stored once; with other content: Conflict.
+        `parent` is the id of the post they follow: the head unless given, none if empty. The same id with the same
+        content is stored once; with other content: Conflict.
         """
         if not conversation:
             msg = "conversation: empty; name the conversation"
@@ -107,7 +108,7 @@ class Conversations:
             sender = sender_of(said, user)
             return desk.writer.message(raw, said, id=id_ or fresh, sender=sender, now=when, owner=user)
         except InvalidInput as error:
-            if error.where and error.where.startswith("messages["):
+            if error.where and error.where.startswith("messages[") and not isinstance(given, Posted):
                 raise  # it names its place already
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error

@@ -130,9 +130,8 @@ def import_(
         for each in found:
             done.append(_store(book, each, conversation or each.conversation, user, persona))
             if not state.json:
-                left = f"; {done[-1]['leftOut']:,} posts of other beginnings left out" if done[-1]["leftOut"] else ""
                 told = f"{done[-1]['stored']:,} of {len(each.posts):,} posts new"
-                screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source}){left}")
+                screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source})")
     if state.json:
         screen.say_json({"items": done})
     elif any(each["stored"] for each in done):
@@ -155,7 +154,6 @@ def _store(
         "conversationId": name,
         "posts": so_far.done,
         "stored": so_far.stored,
-        "leftOut": so_far.left_out,
         "lastSeq": so_far.last_seq,
     }
 

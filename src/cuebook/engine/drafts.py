@@ -42,6 +42,10 @@ class Posted(Struct, frozen=True, kw_only=True):
     id: str = ""
     created_at: float | None = None
     role: Role | None = None
+    state: PostState = "complete"
+    wire: bytes | None = (
+        None  # the message verbatim, where it came as one; then it says what is said, and in which role
+    )
 
 
 class Writer(Struct, frozen=True):
@@ -61,17 +65,27 @@ class Writer(Struct, frozen=True):
 
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
         """Give a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
+        said, wire = self._said(posted, persona=persona, user=user)
+        return self.draft(
+            said,
+            id=posted.id or id,
+            sender=posted.sender,
+            recipient=posted.recipient or recipient_of(said.role),
+            now=now if posted.created_at is None else posted.created_at,
+            state=posted.state,
+            wire=wire,
+        )
+
+    def _said(self, posted: Posted, *, persona: str | None, user: str | None) -> tuple[Said, bytes | None]:
+        """Read what a caller's post says: from its message of the wire, if it has one."""
+        if posted.wire is not None:
+            clean = bytes(self.clean_json(posted.wire))
+            return read_message(clean), clean
         role = posted.role or role_of(posted.sender, persona)
         for part in posted.parts:
             check_text(part.content, "attachments")
         name = posted.sender if role == "user" and posted.sender != user else None
-        return self.draft(
-            Said(role, name, posted.message, posted.parts),
-            id=posted.id or id,
-            sender=posted.sender,
-            recipient=posted.recipient or recipient_of(role),
-            now=now if posted.created_at is None else posted.created_at,
-        )
+        return Said(role, name, posted.message, posted.parts), None
 
     def message(
         self,

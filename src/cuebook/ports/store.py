@@ -15,6 +15,7 @@ from cuebook.records.memory import Found, Item, Scope, SearchResult, Summary
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
 
 __all__ = [
+    "ROOT",
     "Alignment",
     "Answered",
     "Appended",
@@ -36,6 +37,10 @@ __all__ = [
     "Store",
     "Stretch",
 ]
+
+
+#: In the place of a parent's id: there is none, the post begins the conversation anew.
+ROOT = ""
 
 
 class SearchLook(Struct, frozen=True, kw_only=True):
@@ -82,7 +87,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     now: float
     user: str | None = None
     persona: str | None = None
-    parent: str | None = None  # id of the post the first one follows; None = the head
+    parent: str | None = None  # id of the post the first one follows; None = the head, ROOT = none
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
 
 

@@ -57,7 +57,10 @@ class ChatBody(In, frozen=True, kw_only=True):
 
 
 class PostBody(In, frozen=True, kw_only=True):
-    """A post made elsewhere: a `message`, or `parts`. `parent` names the post it follows; the head, if left out."""
+    """A post made elsewhere: a `message`, or `parts`.
+
+    `parent` names the post it follows: the head if left out, none if empty, so that it begins the conversation anew.
+    """
 
     send_from: Text
     send_to: str = ""
@@ -65,7 +68,7 @@ class PostBody(In, frozen=True, kw_only=True):
     parts: list[Attachment] | None = None
     attachments: list[Attachment] = []
     id: Text | None = None
-    parent: Text | None = None
+    parent: str | None = None
     timestamp: Time | None = None
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.ports.store import Appended, Batch, Store
+from cuebook.ports.store import ROOT, Appended, Batch, Store
 from cuebook.records.conversation import Draft, Part
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
@@ -92,6 +92,14 @@ class PostsContract:
         everything = await store.posts(OWNER, "c", path=False)
         assert [(post.seq, post.parent) for post in everything] == [(1, 0), (2, 1), (3, 2), (4, 1), (5, 4)]
         assert [post.id for post in await store.posts(OWNER, "c", head=3)] == ["p1", "p2", "p3"]
+
+    async def test_a_post_without_a_parent_begins_the_conversation_anew(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        assert await say(store, "c", *drafts("another one", "and on", prefix="q"), parent=ROOT) == Appended(2, 4)
+        assert await path_of(store, "c") == ["q1", "q2"]
+        assert [post.parent for post in await store.posts(OWNER, "c", path=False)] == [0, 1, 0, 3]
+        assert [post.id for post in await store.posts(OWNER, "c", head=2)] == ["p1", "p2"]
+        assert await say(store, "new", draft("x", "hello"), parent=ROOT) == Appended(1, 1)
 
     async def test_an_unknown_parent_is_not_found_and_leaves_nothing(self, store: Store) -> None:
         with pytest.raises(NotFound):

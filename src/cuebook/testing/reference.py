@@ -93,7 +93,7 @@ class Reference:
                     raise Conflict
             if fresh:
                 parent = talk.head if batch.parent is None else talk.seq_of(batch.parent)
-                if batch.parent is not None and not parent:
+                if batch.parent and not parent:
                     raise NotFound
                 talk.head = _grow(talk, fresh, parent)
                 talk.updated_at = max(talk.updated_at, batch.now)

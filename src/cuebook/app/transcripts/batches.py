@@ -6,13 +6,14 @@ from msgspec import Struct
 
 from cuebook.app.transcripts.posts import Given, id_of
 from cuebook.app.transcripts.transcript import Transcript
+from cuebook.ports.store import ROOT
 
 #: Posts stored in one transaction.
 SIZE = 500
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """Consecutive posts and the post the first one follows, None for the head."""
+    """Consecutive posts and the post the first one follows, None for the head, ROOT for none."""
 
     posts: tuple[Given, ...]
     parent: str | None
@@ -35,7 +36,7 @@ def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int
             yield Batch(posts=tuple(batch), parent=parent)
             batch = []
         if not batch:
-            parent = follows
+            parent = ROOT if follows is None and previous is not None else follows
         batch.append(post)
         previous, was_known = id_, is_known
     if batch:

@@ -8,7 +8,7 @@ import msgspec
 from cuebook.app.transcripts.transcript import Place
 from cuebook.engine.drafts import Posted
 from cuebook.errors import InvalidInput
-from cuebook.records.conversation import Part, Post, Role
+from cuebook.records.conversation import Part, Post, PostState, Role
 from cuebook.records.openai_messages import read_message
 from cuebook.records.portable import part_from_dict
 
@@ -20,6 +20,7 @@ _KNOWN = frozenset({
     "role", "seq", "tokens", "state", "wire",
 })  # fmt: skip
 _ROLES: tuple[Role, ...] = get_args(Role)
+_STATES: tuple[PostState, ...] = get_args(PostState)
 
 
 def read_messages(values: list[Any], places: list[Place]) -> list[Given]:
@@ -31,13 +32,7 @@ def _message(value: object, number: int, place: Place) -> Given:
     fields = dict(place.mapping(value))
     id_ = place.at("id").name(fields.pop("id", None)) or f"import-{number}"
     when = place.at("timestamp").time(fields.pop("timestamp", None))
-    try:
-        said = read_message(fields)
-    except InvalidInput as error:
-        inside = (error.where or "").removeprefix("messages[0]")
-        problem = str(error).removeprefix(f"{error.where}: ")
-        Place(place.file, place.path + inside).refuse(problem)
-    place.at("content").check(said.message)
+    _check_message(fields, place)
     return fields | {"id": id_} | ({} if when is None else {"timestamp": when})
 
 
@@ -52,9 +47,7 @@ def _post(fields: Mapping[str, Any], number: int, place: Place) -> Given:
             place.at(key).refuse(f"no such field; known are {', '.join(sorted(_KNOWN))}")
     id_ = place.at("id").name(fields.get("id")) or f"import-{number}"
     when = place.at("timestamp").time(fields.get("timestamp"))
-    if fields.get("wire") is not None:
-        wire = place.at("wire").mapping(fields["wire"])
-        return _message({**wire, "id": id_, "timestamp": when}, number, place.at("wire"))
+    wire = _wire(fields.get("wire"), place.at("wire"))
     role = place.at("role").text(fields.get("role"), "") or None
     if role is not None and role not in _ROLES:
         place.at("role").refuse(f"expected one of {', '.join(_ROLES)}, got {role!r}")
@@ -64,7 +57,7 @@ def _post(fields: Mapping[str, Any], number: int, place: Place) -> Given:
     parts = _parts(fields, "parts", place) + _parts(fields, "attachments", place)
     texts = [part.content for part in parts if part.type == "text"]
     message = place.at("message").text(fields.get("message"), "\n".join(texts))
-    if not message and not parts:
+    if not message and not parts and wire is None:
         place.refuse("says nothing; give it a message or attachments")
     return Posted(
         sender=sender,
@@ -74,7 +67,36 @@ def _post(fields: Mapping[str, Any], number: int, place: Place) -> Given:
         id=id_,
         created_at=when,
         role=next((each for each in _ROLES if each == role), None),
+        state=_state(fields.get("state"), place.at("state")),
+        wire=wire,
     )
+
+
+def _state(value: object, place: Place) -> PostState:
+    said = place.text(value, "complete")
+    state = next((each for each in _STATES if each == said), None)
+    if state is None:
+        place.refuse(f"expected one of {', '.join(_STATES)}, got {said!r}")
+    return state
+
+
+def _wire(value: object, place: Place) -> bytes | None:
+    """Read a message of the wire: the object itself, or a string that holds its bytes."""
+    if value is None:
+        return None
+    raw = place.text(value).encode() if isinstance(value, str) else msgspec.json.encode(place.mapping(value))
+    _check_message(raw, place)
+    return raw
+
+
+def _check_message(raw: bytes | Mapping[str, Any], place: Place) -> None:
+    try:
+        said = read_message(raw)
+    except InvalidInput as error:
+        inside = (error.where or "").removeprefix("messages[0]")
+        problem = str(error).removeprefix(f"{error.where}: ")
+        Place(place.file, place.path + inside).refuse(problem)
+    place.at("content").check(said.message)
 
 
 def _parts(fields: Mapping[str, Any], key: str, place: Place) -> list[Part]:
@@ -91,11 +113,10 @@ def _parts(fields: Mapping[str, Any], key: str, place: Place) -> list[Part]:
     return parts
 
 
-def given(post: Post) -> Given:
-    """Give a post of another store to this one: as its verbatim message, if it has one."""
+def given(post: Post, place: Place) -> Posted:
+    """Give a post of another store to this one, with its verbatim message, if it has one."""
     if post.wire is not None:
-        fields = msgspec.json.decode(post.wire, type=dict[str, Any])
-        return fields | {"id": post.id} | ({"timestamp": post.created_at} if post.created_at else {})
+        _check_message(post.wire, place)
     return Posted(
         sender=post.sender,
         recipient=post.recipient,
@@ -104,6 +125,8 @@ def given(post: Post) -> Given:
         id=post.id,
         created_at=post.created_at or None,
         role=post.role,
+        state=post.state,
+        wire=post.wire,
     )
 
 

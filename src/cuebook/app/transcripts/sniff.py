@@ -210,12 +210,17 @@ def _taskweaver(value: Mapping[str, Any], place: Place, stem: str) -> Transcript
     except InvalidInput as error:
         msg = f"{place.file}: {error}"
         raise InvalidInput(msg, where=error.where) from error
-    found = [post for round_ in read.rounds for post in round_.posts]
+    rounds = place.at("rounds")
+    found = [
+        given(post, rounds.at(n).at("post_list").at(m))
+        for n, round_ in enumerate(read.rounds)
+        for m, post in enumerate(round_.posts)
+    ]
     if not found:
-        place.at("rounds").refuse("no round holds a post")
+        rounds.refuse("no round holds a post")
     return Transcript(
         conversation=read.conversation.id or stem,
-        posts=tuple(given(post) for post in found),
+        posts=tuple(found),
         source="TaskWeaver",
         user=read.conversation.user,
         persona=read.conversation.persona,

@@ -12,11 +12,10 @@ from cuebook.errors import NotFound
 
 
 class Stored(Struct, frozen=True, kw_only=True):
-    """How far a transcript is: posts done with, those of them that were new, and those left out."""
+    """How far a transcript is: posts done with, and those of them that were new."""
 
     done: int = 0
     stored: int = 0
-    left_out: int = 0
     last_seq: int = 0
 
 
@@ -30,24 +29,18 @@ def store_transcript(
 ) -> Iterator[Stored]:
     """Store a transcript under a name, its own by default, telling how far it is after each piece.
 
-    What is stored already stays as it is. A post that begins the conversation anew, a second root, cannot be stored
-    beside the first: it is left out with all that follows it. Raises Conflict where an id is taken by other content.
+    What is stored already stays as it is. The head is the transcript's own, unless the conversation holds more than
+    the transcript does. Raises Conflict where an id is taken by other content.
     """
     name, user = conversation or transcript.conversation, user or transcript.user
     persona = persona or transcript.persona
     known = _known(book, name, user)
-    left_out: set[str] = set()
     done = stored = last_seq = 0
     for batch in batches_of(transcript, known):
-        anew = batch.parent is None and done > 0
-        done += len(batch.posts)
-        if anew or batch.parent in left_out:
-            left_out.update(map(id_of, batch.posts))
-        else:
-            appended = book.append(name, batch.posts, user=user, persona=persona, parent=batch.parent)
-            stored, last_seq = stored + appended.stored, appended.last_seq
-        yield Stored(done=done, stored=stored, left_out=len(left_out), last_seq=last_seq)
-    if not known and transcript.head and transcript.head not in left_out:
+        appended = book.append(name, batch.posts, user=user, persona=persona, parent=batch.parent)
+        done, stored, last_seq = done + len(batch.posts), stored + appended.stored, appended.last_seq
+        yield Stored(done=done, stored=stored, last_seq=last_seq)
+    if transcript.head and stored and known <= set(map(id_of, transcript.posts)):
         book.conversations.move_head(name, transcript.head, user=user)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -14,6 +15,8 @@ from cuebook.records.conversation import Conversation, Post, Round
 from cuebook.records.openai_messages import write_message
 
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
+#: What a post is never written without, even if empty.
+_ALWAYS = frozenset({"id", "sendFrom", "message"})
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
@@ -55,15 +58,29 @@ def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -
 def _post(post: Post, ids: dict[int, str]) -> dict[str, Any]:
     shown = shapes.post(post, ids)
     shown["attachments"] = [_part(portable.part_to_dict(part)) for part in post.parts]
+    shown["timestamp"] = _exact(post.created_at)
     if post.wire is not None:
-        shown["wire"] = msgspec.json.decode(post.wire)
+        shown["wire"] = _verbatim(post.wire)
     if post.state == "complete":
         del shown["state"]
-    return {key: value for key, value in shown.items() if value not in ("", []) or key in ("id", "sendFrom")}
+    return {key: value for key, value in shown.items() if value not in ("", []) or key in _ALWAYS}
 
 
 def _part(fields: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if key not in ("id", "extra") or value not in ("", None)}
+    empty = {"id": "", "extra": None}
+    return {key: value for key, value in fields.items() if key not in empty or value != empty[key]}
+
+
+def _exact(when: float) -> str:
+    """Give a time to the microsecond, shorter where it says no more."""
+    read = datetime.fromtimestamp(when, UTC)
+    return read.isoformat(timespec="microseconds" if read.microsecond % 1000 else "milliseconds").replace("+00:00", "Z")
+
+
+def _verbatim(wire: bytes) -> Any:
+    """Give a message as JSON, or as a string of its bytes where reading and writing it would change them."""
+    value = msgspec.json.decode(wire)
+    return value if msgspec.json.encode(json.loads(json.dumps(value))) == wire else wire.decode()
 
 
 def _wire(post: Post, user: str | None) -> Any:

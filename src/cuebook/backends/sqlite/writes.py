@@ -10,7 +10,7 @@ from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import SHIFT, grow, settle_head, tip_at, turn_to
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.store import Appended, Batch
+from cuebook.ports.store import ROOT, Appended, Batch
 from cuebook.records.conversation import Conversation, Draft
 from cuebook.records.memory import Scope
 
@@ -49,7 +49,9 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
     row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
     fresh = _fresh(connection, row, batch.drafts)
     if fresh:
-        parent = row["head"] if batch.parent is None else _seq_of(connection, row, batch.parent)
+        parent = row["head"]
+        if batch.parent is not None:
+            parent = 0 if batch.parent == ROOT else _seq_of(connection, row, batch.parent)
         start = tip_at(connection, row["tenant"], row["no"], parent)
         settle_head(connection, row, start, grow(connection, row, fresh, start), now=batch.now)
     answer = Appended(len(fresh), row["last_seq"])
