@@ -21,6 +21,8 @@ from cuebook.records.openai_messages import Said, read_message
 
 #: Part types whose content is data, not text: no secrets are looked for in it.
 _DATA = frozenset({"image_url", "file", "audio", "input_audio"})
+#: Times a post may have: years 1000 to 9998, so that every day reckoned from one is a day (`datetime` ends at 9999).
+_EARLIEST, _LATEST = -30_610_224_000.0, 253_370_764_800.0
 #: Parts a post may have that its compressed text can stand for.
 _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status", "text"})
 
@@ -127,6 +129,7 @@ class Writer(Struct, frozen=True):
     ) -> Draft:
         """Give a draft of what was said. Raises TooLarge for too much text, if it is `limited`."""
         check_text(said.message, "message")
+        check_time(now)
         if limited:
             self._check_size(said)
         message = self.clean(said.message)
@@ -181,7 +184,8 @@ class Writer(Struct, frozen=True):
     def _clean_part(self, part: Part) -> Part:
         if self.redactor is None:
             return part
-        content = part.content if part.type in _DATA else self.clean(part.content)
+        data = part.type in _DATA and "://" not in part.content[:16]  # an address may hold a password
+        content = part.content if data else self.clean(part.content)
         extra = part.extra
         if extra is not None:
             raw = msgspec.json.encode(extra)
@@ -220,6 +224,13 @@ def role_of(sender: str, persona: str | None) -> Role:
     if sender == SYSTEM:
         return SYSTEM
     return "user"
+
+
+def check_time(when: float) -> None:
+    """Refuse a time that is no day's, as milliseconds are, or one left empty by a program that counts from year 1."""
+    if not _EARLIEST <= when < _LATEST:
+        msg = f"timestamp: {when} is no time of the years 1000 to 9998; give seconds since 1970"
+        raise InvalidInput(msg, where="timestamp")
 
 
 def check_text(text: str, where: str) -> None:

@@ -1,0 +1,44 @@
+"""What is refused or replaced before anything of a post is stored."""
+
+import math
+
+import pytest
+from stage import NAME, book_on, user
+
+from cuebook import InvalidInput, NotFound, Part, Posted
+
+
+@pytest.fixture
+async def book(tmp_path):
+    async with book_on(tmp_path) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "when", [1.7e12, -62_135_596_800.0, 253_402_300_799.0, 1e300, math.inf, -math.inf, math.nan], ids=str
+)
+async def test_a_time_no_day_can_be_reckoned_from_is_refused_and_nothing_is_stored(book, when):
+    for post in (Posted(sender="user", message="hi", created_at=when), user("hi", timestamp=when)):
+        with pytest.raises(InvalidInput, match="timestamp") as refused:
+            await book.append(NAME, [Posted(sender="user", message="before"), post])
+        assert refused.value.where == "posts[1].timestamp"
+    with pytest.raises(NotFound):
+        await book.conversations.get(NAME)
+
+
+@pytest.mark.parametrize("when", [-30_610_224_000.0, 0.0, 253_370_764_799.0])
+async def test_posts_of_any_day_are_found_and_compacted(book, when):
+    await book.append(NAME, [user(f"The boat number {n} is red.", timestamp=when) for n in range(40)])
+    assert await book.settle() == {}
+    assert await book.memory.summary(NAME) is not None
+    assert await book.memory.search("boat", conversation=NAME)
+
+
+async def test_a_password_in_the_address_of_an_attachment_is_not_stored(book, tmp_path):
+    address, data = "https://ann:hunter2Pass9@example.com/x.png", "data:image/png;base64,AAAA"
+    parts = (Part("image_url", address), Part("image_url", data), Part("file", "ftp://bob:hunter2Pass9@host/f"))
+    await book.append(NAME, [Posted(sender="user", message="see", parts=parts)])
+    [post] = await book.conversations.posts(NAME)
+    assert post.parts[0].content.startswith("https://ann:[[secret:url_password#")
+    assert post.parts[1].content == data
+    assert b"hunter2Pass9" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
