@@ -2,10 +2,12 @@
 
 import ast
 import importlib
+import importlib.metadata
 import pkgutil
 import re
 import socket
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +116,48 @@ def test_own_rooms_are_imported_at_the_top() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom) and is_own(node)
     ]
     assert not hidden, "an import of our own inside a function hides a cycle"
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Give the top packages a module imports, also by a name in `import_module`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").split(".")[0]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield from (str(arg.value).split(".")[0] for arg in node.args if isinstance(arg, ast.Constant))
+
+
+def test_every_import_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = [named for group in project["optional-dependencies"].values() for named in group]
+    declared = {re.split(r"[^\w-]", named)[0].lower() for named in (*project["dependencies"], *extras)}
+    packages = importlib.metadata.packages_distributions()
+    undeclared = {
+        f"{name(path)}: {package}"
+        for path in MODULES
+        for package in imported(parsed(path))
+        if package not in sys.stdlib_module_names
+        and package != "cuebook"
+        and not {each.lower() for each in packages.get(package, ())} & declared
+    }
+    assert not undeclared, "what is imported stands in pyproject.toml, as a dependency or in an extra"
+
+
+@pytest.mark.parametrize(
+    ("package", "code", "extra"),
+    [
+        ("quicktok", "from cuebook.assembly.tokens import counter; counter('o200k')", "exact-tokens"),
+        ("pytest", "import cuebook.testing.store_contract", "testing"),
+    ],
+)
+def test_a_missing_extra_is_named(package: str, code: str, extra: str) -> None:
+    """Each extra's first package is missing in a process of its own."""
+    hidden = f"import sys; sys.modules[{package!r}] = None; {code}"
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert f"install cuebook[{extra}]" in done.stderr.splitlines()[-1]
 
 
 def test_nothing_catches_everything() -> None:

@@ -4,12 +4,16 @@
         async def make_store(self) -> Store:
             return MyStore(...)  # empty
 
-It needs pytest, and anyio's plugin to run what is async.
+It needs pytest, and anyio's plugin to run what is async: `pip install cuebook[testing]`.
 """
 
 from collections.abc import AsyncIterator
 
-import pytest
+try:
+    import pytest
+except ImportError as error:
+    msg = "a store's contract is run by pytest, which is not installed; install cuebook[testing]"
+    raise ImportError(msg) from error
 
 from cuebook.ports.store import Store
 from cuebook.testing.contract_memory import MemoryContract

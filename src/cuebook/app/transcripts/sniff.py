@@ -95,10 +95,8 @@ def _json_lines(text: str, place: Place) -> list[tuple[Place, Mapping[str, Any]]
 
 
 def _yaml(text: str, place: Place) -> Any:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:
-        place.refuse("is YAML, and PyYAML is not installed; install pyyaml, or save it as JSON")
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:

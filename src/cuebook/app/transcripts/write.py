@@ -9,7 +9,6 @@ import msgspec
 
 from cuebook.app import shapes
 from cuebook.app.transcripts.sniff import FORMAT
-from cuebook.errors import InvalidInput
 from cuebook.records import portable
 from cuebook.records.conversation import Conversation, Post, Round
 from cuebook.records.openai_messages import write_message
@@ -31,7 +30,7 @@ def write_transcript(
     """Write a conversation as text that ends its last line.
 
     `cuebook` wants the posts of all branches, `openai` those of the head's path, TaskWeaver's forms want the rounds;
-    `one_line` makes a line of JSONL. Raises InvalidInput where PyYAML is missing.
+    `one_line` makes a line of JSONL.
     """
     if form == "cuebook":
         return _own(conversation, posts, one_line=one_line)
@@ -92,9 +91,6 @@ def _dump(value: object, *, one_line: bool) -> str:
 
 
 def _yaml(document: dict[str, Any]) -> str:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError as error:
-        msg = "taskweaver-yaml needs PyYAML, which is not installed; install pyyaml, or export as taskweaver-json"
-        raise InvalidInput(msg, where="format") from error
+    import yaml
+
     return str(yaml.safe_dump(document, allow_unicode=True, sort_keys=False))
