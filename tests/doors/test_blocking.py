@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, NotFound, Posted
+from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.conversations import Conversations
 from cuebook.app.memory import Memory
@@ -123,6 +124,27 @@ def test_errors_of_the_book_arrive_as_they_are() -> None:
             list(book.stream(Ask("Hello", "c1")))
         with pytest.raises(CuebookError, match="empty"):
             book.ask(Ask("", "c1"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"wire": b"{"}, "posts[0].wire"),
+        ({"wire": b"\xff"}, "posts[0].wire"),
+        ({"wire": b'{"role": "wizard"}'}, "posts[0].wire.role"),
+        ({"wire": b'{"role": "user", "content": 5}'}, "posts[0].wire.content"),
+        ({"message": "x", "state": "half"}, "posts[0].state"),
+        ({"message": "x\x00"}, "posts[0].message"),
+    ],
+)
+def test_a_wrong_post_names_its_field(fields: dict[str, Any], where: str) -> None:
+    with BlockingCuebook.open(worker=False) as book:
+        with pytest.raises(InvalidInput) as refused:
+            book.append("c1", [Posted(sender="ann", **fields)])
+        assert refused.value.where == where
+        assert str(refused.value).startswith("posts[0]: " + where.removeprefix("posts[0]."))
+        with pytest.raises(NotFound):
+            book.conversations.get("c1")
 
 
 def test_several_threads_share_a_book() -> None:

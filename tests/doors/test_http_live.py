@@ -73,6 +73,7 @@ def test_api_chat_ends_with_its_client_unless_it_has_a_key(serve_live: Callable[
         ("a", {}, {}, "interrupted"),
         ("b", {"stream": True}, {}, "interrupted"),
         ("c", {}, {"Idempotency-Key": "k"}, "finished"),
+        ("d", {"stream": True}, {"Idempotency-Key": "k2"}, "finished"),
     ):
         body = {"message": "Hi", "conversationId": name} | more
         url = f"{live.url}/api/chat"
@@ -86,7 +87,7 @@ def test_api_chat_ends_with_its_client_unless_it_has_a_key(serve_live: Callable[
         f"{live.url}/api/chat", json={"message": "Hi", "conversationId": "c"}, headers={"Idempotency-Key": "k"}
     )
     assert (again.status_code, again.json()["text"]) == (200, "Slowly said.")
-    assert len(model.requests) == 3
+    assert len(model.requests) == 4
 
 
 def test_one_key_at_once_is_one_turn(serve_live: Callable[..., Live]) -> None:

@@ -4,7 +4,7 @@ Secrets are replaced, tokens counted, the compressed form and the search key mad
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,7 @@ from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, P
 from cuebook.records.memory import NO_MODEL_LABEL
 from cuebook.records.openai_messages import Said, read_message
 
+_STATES: tuple[PostState, ...] = get_args(PostState)
 #: Part types whose content is data, not text: no secrets are looked for in it.
 _DATA = frozenset({"image_url", "file", "audio", "input_audio"})
 #: Times a post may have: years 1000 to 9998, so that every day reckoned from one is a day (`datetime` ends at 9999).
@@ -67,6 +68,9 @@ class Writer(Struct, frozen=True):
 
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
         """Give a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
+        if posted.state not in _STATES:
+            msg = f"state: {posted.state!r} is none of {', '.join(_STATES)}"
+            raise InvalidInput(msg, where="state")
         said, wire = self._said(posted, persona=persona, user=user)
         return self.draft(
             said,
@@ -81,8 +85,12 @@ class Writer(Struct, frozen=True):
     def _said(self, posted: Posted, *, persona: str | None, user: str | None) -> tuple[Said, bytes | None]:
         """Read what a caller's post says: from its message of the wire, if it has one."""
         if posted.wire is not None:
-            clean = bytes(self.clean_json(posted.wire))
-            return read_message(clean), clean
+            try:
+                clean = bytes(self.clean_json(posted.wire))
+                return read_message(clean), clean
+            except InvalidInput as error:
+                where = (error.where or "").replace("messages[0]", "wire")
+                raise InvalidInput(str(error).replace(error.where or "", where, 1), where=where) from error
         role = posted.role or role_of(posted.sender, persona)
         for part in posted.parts:
             check_text(part.content, "attachments")
