@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stage import NAME, Client, book_on, everything, path, user
 
+from cuebook import Ask
 from cuebook.app.book import Call
 from cuebook.engine.wire import Heard, hear, message_of, take
 from cuebook.errors import UpstreamError
@@ -498,3 +499,20 @@ async def test_without_an_upstream_the_books_own_model_answers_on_the_wire(tmp_p
         deltas = [json.loads(each[6:])["choices"][0]["delta"] for each in events[:-2]]
         assert "".join(delta.get("content", "") for delta in deltas) == "Noted."
         assert await path(book) == ["u1", "Noted.", "u2", "Noted."]
+
+
+@pytest.mark.parametrize(("settings", "folded"), [({}, False), ({"memory__profile": "standard"}, True)])
+async def test_a_client_that_sends_its_history_has_it_read_whole_until_the_window_fills(tmp_path, settings, folded):
+    """Its program runs as before; what is asked through the book's own doors is folded early all the same."""
+    upstream = ScriptedUpstream()
+    async with book_on(tmp_path, upstream=upstream, **settings) as book:
+        client = Client(book, upstream)
+        for n in range(20):
+            await client.say(f"Fact {n}: the box of colour {n} holds {n} apples.")
+        for n in range(20):
+            await book.ask(Ask(f"Fact {n}: the box of colour {n} holds {n} apples.", "own"))
+        await book.settle()
+        await client.say("And now?")
+        assert (len(client.upstream.messages()) < len(client.history) - 1) is folded
+        assert (await book.memory.summary(NAME) is not None) is folded
+        assert await book.memory.summary("own") is not None

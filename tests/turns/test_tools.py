@@ -19,7 +19,7 @@ def upstream():
 
 @pytest.fixture
 async def book(tmp_path, upstream):
-    async with book_on(tmp_path, upstream=upstream) as opened:
+    async with book_on(tmp_path, upstream=upstream, memory__profile="standard") as opened:
         yield opened
 
 

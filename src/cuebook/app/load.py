@@ -59,7 +59,7 @@ def load_compaction(config: Config) -> Compaction:
         if profile not in compaction.profiles:
             msg = f"memory.profile: no profile {profile!r}; there are {', '.join(sorted(compaction.profiles))}"
             raise InvalidInput(msg, where="memory.profile")
-        compaction = Compaction(profiles=compaction.profiles, default=profile, by_mode=compaction.by_mode)
+        compaction = Compaction(profiles=compaction.profiles, default=profile)
     return override(compaction, config.compaction_env)
 
 

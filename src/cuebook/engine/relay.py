@@ -23,6 +23,7 @@ from cuebook.engine.plan import Wish
 from cuebook.engine.request import Call, Key, Place, Request, key_of, place_of, read_request, sender_of
 from cuebook.engine.step import Step
 from cuebook.errors import Conflict
+from cuebook.memory.profiles import RELAY
 from cuebook.memory.recall import read_query
 from cuebook.ports.model import RelayRequest, Upstream
 from cuebook.ports.store import Look, Scene
@@ -109,7 +110,12 @@ def meaning(
         turn = await _waiting(desk, scope, place, drafts)
         frozen = await frozen_volatile(desk, scope, turn) if turn else None
         return Intent(
-            ask=Ask("" if place.side else request.query, conversation, user=request.user or scope.user),
+            ask=Ask(
+                "" if place.side else request.query,
+                conversation,
+                user=request.user or scope.user,
+                mode=RELAY if place.begins else None,
+            ),
             drafts=drafts,
             wish=_wish(desk, request, place, drafts, frozen, quotes=quotes),
             parent=place.parent,

@@ -175,6 +175,7 @@ class Place(Struct, frozen=True, kw_only=True):
     seqs: Mapping[int, int] = {}  # message number -> the stored post that says the same
     side: bool = False  # continues no path: stored apart, teaches nothing
     owner: str | None = None  # of the conversation, where it exists
+    begins: bool = False  # a conversation whose client sends all of it each time
 
 
 async def place_of(desk: Desk, scope: Scope, request: Request, *, server_history: bool) -> Place:
@@ -189,12 +190,12 @@ async def place_of(desk: Desk, scope: Scope, request: Request, *, server_history
         found = await desk.store.align(scope, digests, conversation=named)
         if found and found[0].conversation.last_seq:
             return _place(continue_at(found[0], answers))
-        return Place(conversation=named, owner=request.user or scope.user)
+        return Place(conversation=named, owner=request.user or scope.user, begins=True)
     sought = anchors(digests, answers, most=ANCHORS)
     found = await desk.store.align(scope, digests, conversation=None, anchors=sought) if sought else []
     if continuation := same_conversation(found, answers):
         return _place(continuation)
-    return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user)
+    return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
 
 
 def _place(continuation: Continuation) -> Place:

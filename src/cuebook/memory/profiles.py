@@ -38,8 +38,11 @@ class Compaction(Struct, frozen=True, kw_only=True):
     by_mode: Mapping[str, str] = {}
 
 
+#: The mode of a conversation that came on the OpenAI wire and names none. Its client sends all it has each time and
+#: counts on all of it being read, so nothing is condensed there before the window fills.
+RELAY = "relay"
 #: What holds without a file.
-SHIPPED = Compaction(profiles={"off": OFF, "standard": STANDARD, "budget": BUDGET})
+SHIPPED = Compaction(profiles={"off": OFF, "standard": STANDARD, "budget": BUDGET}, by_mode={RELAY: "budget"})
 
 _FIELDS: dict[str, tuple[str, type]] = {
     "enabled": ("enabled", bool),
@@ -87,7 +90,7 @@ def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
     for name, body in given.items():
         profiles[name] = _read_profile(name, body, profiles.get(name, CompactionProfile(id=name)), file)
     default = section.get("defaultProfile", "standard")
-    by_mode = section.get("defaultProfileByMode", {})
+    by_mode = section.get("defaultProfileByMode", {} if "defaultProfile" in section else SHIPPED.by_mode)
     _expect(isinstance(by_mode, Mapping), file, "memoryCompaction.defaultProfileByMode", "an object")
     for place, name in [
         ("defaultProfile", default),
