@@ -282,7 +282,7 @@ def _value_weight(text: str) -> float:
         "name": 0.15,
         "place": 0.15,
     }
-    return min(0.4, sum(weights[kind] for kind in kinds))
+    return min(0.4, sum(weight for kind, weight in weights.items() if kind in kinds))
 
 
 def _foreign_score(text: str) -> Score:

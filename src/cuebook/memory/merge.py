@@ -189,7 +189,7 @@ class _Board:
 
     def _overlaps(self, stems: Iterable[str]) -> Counter[int]:
         shared: Counter[int] = Counter()
-        for found in stems:
+        for found in sorted(stems):
             for place in self._index.get(_key(found), ()):
                 shared[place] += 1
         return shared
@@ -217,7 +217,7 @@ class _Board:
             return []
         claim = self._read(item)
         shared: dict[int, float] = {}
-        for found in claim.stems.union(*claim.over):
+        for found in sorted(claim.stems.union(*claim.over)):
             rarity = self._rarity(found)
             for place in self._index.get(_key(found), ()):
                 shared[place] = shared.get(place, 0.0) + rarity

@@ -1,6 +1,7 @@
 """Why a new statement ends an old one, and how surely: a task done, a value changed, a thing dropped, a role filled."""
 
 from collections.abc import Callable
+from math import fsum
 from typing import Final
 
 from cuebook.memory.change import Claim, Frame, done_verbs, object_stems, purpose, role_of
@@ -226,7 +227,7 @@ class Judge:
         return 0.7 * mass / (min(left, right) or 1.0) + 0.3 * mass / (max(left, right) or 1.0)
 
     def _mass(self, stems: frozenset[str]) -> float:
-        return sum(map(self._rarity, stems))
+        return fsum(map(self._rarity, stems))  # the same sum in whatever order a set gives them
 
 
 def _bare_amount(one: Frame, two: Frame) -> set[str]:

@@ -271,10 +271,8 @@ def _duties(text: str) -> list[Relation]:
         if who.lower() in {"he", "she", "they", "who"}:
             before = re.findall(_NAME, text[: match.start()])
             who = before[-1] if before else ""
-        holder = _stems(who)
-        found.extend(
-            Relation(f"duty {thing}", holder, match[0], single=False) for thing in topic(match["what"]) if holder
-        )
+        holder, things = _stems(who), sorted(topic(match["what"]))
+        found.extend(Relation(f"duty {thing}", holder, match[0], single=False) for thing in things if holder)
     return found
 
 

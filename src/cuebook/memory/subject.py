@@ -33,5 +33,6 @@ def subject_of(text: str, speaker: str = "") -> str:
         whose = [] if owner in {"my", "our", "the"} else [owner.removesuffix("'s").removesuffix("’s")]
         if about:
             return prefix + " ".join([*whose, *about[-3:]])
-    about = sorted(topic(text), key=lambda found: text.lower().find(found))
+    lower = text.lower()
+    about = sorted(topic(text), key=lambda found: (lower.find(found), found))
     return prefix + " ".join(about[:3])

@@ -28,7 +28,7 @@ def lapses(text: str, said: float) -> float | None:
     dates = [value for kind, value in values(term) if kind == "date"]
     if not dates:
         return None
-    month, _, day = dates[0].partition("-")
+    month, _, day = max(dates).partition("-")  # of two the later one: it is not over before
     return _next(int(month), int(day or 0), datetime.fromtimestamp(said, UTC)) if month else None
 
 

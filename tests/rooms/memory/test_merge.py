@@ -1,3 +1,6 @@
+import os
+import subprocess
+import sys
 import time
 
 import msgspec
@@ -292,3 +295,33 @@ def test_a_promise_past_its_term_no_longer_holds():
     later = item("The garden is green.", valid_from=30 * day, seq=2)
     merged = merge([promise], [later])
     assert [one.valid_to for one in merged.ended] == [3 * day]
+
+
+def test_every_process_reads_the_same():
+    """Sets of words come in another order in each process; nothing may depend on it."""
+    program = """
+from cuebook.memory.extract import extract
+from cuebook.memory.merge import merge
+from cuebook.records.memory import Line
+
+said = [
+    "Mr Desmet paid back the deposit and the people sent the model, so I bought a pot and a pan.",
+    "She runs the hospice garden room, and Ana minds the house plants on Friday at 5 for 20 euro.",
+    "My sister Lena rents the corner flat until 5 June or 7 July, and Bob will be here until 3 May or 4 June.",
+    "She doesn't run the hospice garden room any more, and we sold the house plants.",
+]
+lines = [Line(id=str(n), seq=n, role="user", speaker="", text=text, when=n * 1e6) for n, text in enumerate(said)]
+print(merge([], extract(lines)))
+"""
+    seeds = ("1", "2", "3", "4")
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in seeds
+    }
+    assert len(told) == 1
