@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.backends.sqlite.writer import Writer
 from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.ports.store import Batch, Look
 from cuebook.records.conversation import Part
@@ -186,6 +188,19 @@ def test_somebody_elses_database_is_refused_and_left_alone(path, table):
     assert "not Cuebook's" in refused(path, InvalidInput)
     assert path.read_bytes() == before
     assert sorted(each.name for each in path.parent.iterdir()) == ["cuebook.db"]
+
+
+def test_a_database_that_names_no_schema_is_refused(path):
+    asyncio.run(SqliteStore(str(path)).aclose())
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DELETE FROM alembic_version")
+        connection.commit()
+    assert "damaged" in refused(path, BackendError)
+
+
+def test_whatever_opening_fails_with_is_told():
+    with pytest.raises(ZeroDivisionError):
+        Writer(lambda: 1 // 0, Failpoints())
 
 
 def test_a_folder_is_refused(tmp_path):

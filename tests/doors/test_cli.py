@@ -425,6 +425,20 @@ def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     assert ".cuebook/" in (project / ".gitignore").read_text()
 
 
+def test_init_keeps_what_it_cannot_read(here: Here, tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_bytes(b"caf\xe9\n")
+    here("init", str(tmp_path))
+    assert (tmp_path / ".gitignore").read_bytes().startswith(b"caf\xe9\n")
+    assert b"\n.cuebook/\n" in (tmp_path / ".gitignore").read_bytes()
+
+
+def test_doctor_makes_nothing_of_an_empty_file(here: Here) -> None:
+    (here.folder / ".cuebook").mkdir()
+    (here.folder / ".cuebook/cuebook.db").touch()
+    assert "is not made yet" in here("doctor")
+    assert (here.folder / ".cuebook/cuebook.db").stat().st_size == 0
+
+
 def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "is a file; name a folder" in here("init", str(tmp_path / "file"), code=1)

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -96,6 +96,9 @@ class Cuebook:
         return cls(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
 
     async def __aenter__(self) -> Self:
+        if self._desk is not None:
+            msg = "the book is open already; open another with Cuebook.open(...)"
+            raise CuebookError(msg)
         loop = asyncio.get_running_loop()
         desk, self._upstream = await loop.run_in_executor(None, lambda: compose(self.config, **self._given))  # type: ignore[arg-type]
         self._desk = desk
@@ -110,15 +113,16 @@ class Cuebook:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the work behind and close store and connections."""
-        if self._desk is None or self._worker is None:
+        """Stop the work behind and close store and connections, all of them though one fails."""
+        desk, self._desk = self._desk, None
+        if desk is None or self._worker is None:
             return
-        await self._worker.stop()
-        await self._desk.model.aclose()
-        if self._upstream is not None:
-            await self._upstream.aclose()
-        await self._desk.store.aclose()
-        self._desk = None
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(desk.store.aclose)
+            if self._upstream is not None:
+                closing.push_async_callback(self._upstream.aclose)
+            closing.push_async_callback(desk.model.aclose)
+            closing.push_async_callback(self._worker.stop)
 
     @property
     def desk(self) -> Desk:
@@ -166,7 +170,7 @@ class Cuebook:
         Stop early and what came stays, as interrupted.
         """
         _check(ask)
-        chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask))
+        chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask, self.desk.key))
         async with aclosing(chunks):  # stopped early: the turn is closed before this returns
             async for chunk in chunks:
                 yield msgspec.structs.replace(chunk, window=readable(chunk.window)) if chunk.window else chunk
@@ -286,6 +290,7 @@ def _check(ask: Ask) -> None:
         raise InvalidInput(msg, where="tokenBudget")
 
 
-def _digest(ask: Ask) -> bytes:
+def _digest(ask: Ask, key: bytes) -> bytes:
+    """Give a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
     fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
-    return hashlib.blake2b(msgspec.json.encode(fields), digest_size=16).digest()
+    return hashlib.blake2b(msgspec.json.encode(fields), digest_size=16, key=key).digest()

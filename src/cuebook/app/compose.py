@@ -44,11 +44,13 @@ def compose(
     count = counter(settings.budget.tokens)
     upstream = upstream or _upstream(config)
     model = model or _model(config)
+    work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
+    # last: what is refused above leaves no file open
     store = SqliteStore(_database(config), synchronous=settings.store.synchronous, failpoints=failpoints)
     desk = Desk(
         store=store,
         model=model,
-        work_model=_work_model(config, model, upstream),
+        work_model=work_model,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
         writer=Writer(count, Redactor(key) if settings.secrets.redact else None, settings.server.max_post),
@@ -71,7 +73,7 @@ def compose(
         checkpoint_s=settings.work.checkpoint_s,
         recall=settings.memory.recall,
         recall_hits=settings.memory.recall_hits,
-        cache_rule=_cache_rule(config),
+        cache_rule=cache_rule,
         breakpoints=settings.upstream.breakpoints,
         failpoint=failpoints,
     )

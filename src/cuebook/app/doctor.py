@@ -163,7 +163,7 @@ def _file_system(folder: Path) -> str:
 
 async def _store(config: Config) -> Check:
     file = _database(config)
-    if file is not None and not file.exists():
+    if file is not None and not (file.exists() and file.stat().st_size):
         return Check(name="store", state="ok", found=f"{file} is not made yet; the first conversation makes it")
     try:
         schema = _schema(file) if file is not None else REVISION

@@ -31,10 +31,10 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
             msg = f"{str(taken[0])!r} is there already; name another folder, or overwrite it with --force"
             raise Conflict(msg)
         if ignored.exists():
-            texts[ignored] = _added(ignored.read_text("utf-8"), texts[ignored])
+            texts[ignored] = _added(ignored.read_text("utf-8", "surrogateescape"), texts[ignored])
         for file, text in texts.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8", newline="\n")
+            file.write_text(text, "utf-8", "surrogateescape", newline="\n")  # foreign bytes stay as they were
     except OSError as error:
         msg = f"{error.filename or str(folder)!r} cannot be written ({error.strerror}); name a place that can"
         raise BackendError(msg) from error

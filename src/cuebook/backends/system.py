@@ -60,10 +60,10 @@ def book_key(path: Path | None) -> bytes:
 
 
 def _read_key(path: Path) -> bytes:
-    text = path.read_text("ascii").strip()
+    raw = path.read_bytes().strip()
     try:
-        key = bytes.fromhex(text)
-    except ValueError:
+        key = bytes.fromhex(raw.decode("ascii"))
+    except ValueError:  # no hexadecimal digits, or no ASCII at all
         key = b""
     if len(key) != KEY_BYTES:
         msg = f"key file {str(path)!r} is damaged; restore it: without it secrets' fingerprints cannot be compared"

@@ -105,7 +105,11 @@ def _look(connection: sqlite3.Connection, path: str) -> set[str]:
 def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str], failpoints: Failpoints) -> None:
     if not tables:
         _create(connection)
-    revision = connection.execute("SELECT version_num FROM alembic_version").fetchone()[0]
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    if row is None:
+        msg = f"{path!r} says nothing of its schema, it is damaged; restore it from a backup"
+        raise BackendError(msg)
+    revision = row[0]
     if revision > REVISION:
         msg = (
             f"{path!r} was written by a newer Cuebook (schema {revision}, this one knows {REVISION}); upgrade cuebook,"

@@ -106,7 +106,7 @@ class Writer:
     def _loop(self, ready: "Future[None]") -> None:
         try:
             connection = self._connect()
-        except (sqlite3.Error, CuebookError, OSError) as error:
+        except BaseException as error:  # noqa: BLE001  whatever it is, who opens the store waits for it
             self._closed = True
             ready.set_exception(explain(error))
             return

@@ -1,0 +1,77 @@
+"""How a book opens and closes: what is refused leaves nothing open, and whatever fails on closing, all is closed."""
+
+import sqlite3
+import threading
+from contextlib import closing
+
+import pytest
+from stage import NAME, book_on, config
+
+from cuebook import Ask, Cuebook
+from cuebook.backends.system import book_key
+from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.testing import ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream
+
+
+def writers() -> int:
+    return sum(thread.name == "cuebook-writer" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"work__model": "model"}, {"work__model": "upstream"}, {"upstream__cache_rule": "x"}]
+)
+async def test_a_book_that_is_refused_leaves_no_file_open(tmp_path, wrong):
+    before = writers()
+    with pytest.raises(InvalidInput):
+        async with Cuebook.open(config(tmp_path, **wrong)):
+            pass
+    assert writers() == before
+
+
+async def test_what_fails_on_closing_keeps_nothing_else_open(tmp_path):
+    class Stuck(ScriptedModel):
+        async def aclose(self):
+            raise ZeroDivisionError
+
+    class Closed(ScriptedUpstream):
+        shut = False
+
+        async def aclose(self):
+            self.shut = True
+
+    before, upstream = writers(), Closed()
+    with pytest.raises(ZeroDivisionError):
+        async with book_on(tmp_path, model=Stuck(default="x"), upstream=upstream, worker=True):
+            pass
+    assert (writers(), upstream.shut) == (before, True)
+
+
+async def test_an_open_book_does_not_open_twice_and_a_closed_one_opens_again(tmp_path):
+    book = Cuebook.open(config(tmp_path), model=ScriptedModel(default="Noted."), worker=False)
+    for n in (1, 2):
+        async with book:
+            with pytest.raises(CuebookError, match="open already"):
+                await book.__aenter__()
+            assert (await book.ask(Ask("hi", NAME))).turn == n
+
+
+@pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b"abc", b"", "schlüssel".encode()])
+def test_a_damaged_key_file_is_named_and_left_alone(tmp_path, damage):
+    (tmp_path / "key").write_bytes(damage)
+    with pytest.raises(BackendError, match="key' is damaged"):
+        book_key(tmp_path / "key")
+    assert (tmp_path / "key").read_bytes() == damage
+
+
+async def test_an_idempotency_key_stands_for_a_keyed_digest(tmp_path):
+    """The same request in two books: what is kept of it tells nobody who tries out what secret it held."""
+    kept = set()
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        async with book_on(tmp_path / folder) as book:
+            for _ in range(2):
+                assert (await book.ask(Ask("my pin is 1234", NAME, idempotency_key="k"))).turn == 1
+        with closing(sqlite3.connect(tmp_path / folder / "book.db")) as connection:
+            kept.update(connection.execute("SELECT digest FROM idempotency").fetchall())
+    assert len(kept) == 2
