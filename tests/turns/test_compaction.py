@@ -50,6 +50,18 @@ async def book(tmp_path, clock):
         yield opened
 
 
+async def test_small_talk_leaves_a_summary_that_says_so(book):
+    """No post is covered by nothing, even where nothing in it is worth remembering."""
+    await talk(book, 48, text="Ha, well well!")
+    assert await book.work() == 1
+    summary = await book.memory.summary(NAME)
+    assert summary.markdown.startswith("[Summary of 36 messages]\n")
+    assert "Ha, well well!" in summary.markdown
+    window = await book.assemble(Ask("and the boat?", NAME))
+    assert any(block.kind == "summary" and "36 messages" in block.text for block in window.blocks)
+    await check(book)
+
+
 # ---- when ------------------------------------------------------------------------------------------------------------
 
 

@@ -38,6 +38,19 @@ async def test_a_resent_history_is_stored_once(book, client):
     assert (await book.conversations.get(NAME)).turns == 3
 
 
+@pytest.mark.parametrize("named", [True, False])
+async def test_an_answer_that_comes_back_trimmed_is_the_same_answer(book, client, named):
+    client.conversation = NAME if named else None
+    names = []
+    for n in range(1, 4):
+        names.append(await client.say(f"u{n}", f"a{n} \n"))
+        client.history[-1]["content"] = client.history[-1]["content"].strip()
+    assert len(set(names)) == 1
+    assert (await book.conversations.get(names[0])).turns == 3
+    sent = [message["content"] for message in client.upstream.messages()]
+    assert sent == ["u1", "a1 \n", "u2", "a2 \n", "u3"], "as it was said, so that a provider's cache holds"
+
+
 async def test_without_an_id_the_conversation_is_found_again(book, client):
     client.conversation = None
     names = [await client.say(f"u{n}", f"a{n}") for n in range(1, 4)]

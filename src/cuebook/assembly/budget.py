@@ -9,7 +9,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """A model's window and how it is divided (C, "Configuration"); shares are of the room for posts."""
 
     context_tokens: int = 200_000
-    system_tokens: int = 5_000
+    system_tokens: int = 5_000  # kept free for persona and instructions, a tenth of the window at the most
     reply_tokens: int = 4_096
     max_short_term_tokens: int = 190_000
     window_posts: int = 30  # newest posts kept in full
@@ -38,9 +38,11 @@ def prompt_budget(limits: Limits, token_budget: int | None) -> int:
 def most_posts(limits: Limits, token_budget: int | None) -> int:
     """Tokens that posts take at the most in a window of this budget, what must stand in it apart.
 
-    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts take together.
+    C's available budget, 200,000 - 5,000 - 4,096 = 190,904, holds as the most posts take together. What C keeps free
+    for the system text is more than all of a small model's window: there it is a tenth.
     """
-    available = limits.context_tokens - limits.system_tokens - limits.reply_tokens
+    prompt = limits.context_tokens - limits.reply_tokens
+    available = prompt - min(limits.system_tokens, prompt // 10)
     return min(prompt_budget(limits, token_budget), available, limits.max_short_term_tokens)
 
 

@@ -9,10 +9,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from cuebook.assembly.tokens import Counter, cut
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import unlearned
 from cuebook.engine.speak import closing
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
+from cuebook.memory.compress import compress_batch
 from cuebook.memory.digest import write
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import Merged, merge
@@ -138,9 +140,17 @@ def _by_rules(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: in
     previous = read.previous.markdown if read.previous else ""
     items = [*merged.kept, *merged.added, *merged.ended]
     digest = write(items, previous=previous, lines=lines, max_tokens=most, count=desk.count)
+    markdown = digest.markdown or _in_brief(lines, most - desk.count(compact(digest.memory_json)), desk.count)
     return Derived(
-        markdown=digest.markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="rules"
+        markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="rules"
     )
+
+
+def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
+    """Tell posts that hold nothing worth remembering in T8's short form: how many there are, and the user's words."""
+    said = compress_batch([line for line in lines if line.role == "user" and line.text])
+    _, _, told = said.partition("]")
+    return cut(f"[Summary of {len(lines)} messages]{told}", most, count=count)
 
 
 async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:

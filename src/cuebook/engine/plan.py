@@ -257,14 +257,14 @@ def _volatile(
         text = shown_of(hit, wish.query, left, count)
         size = count(text) + 1
         if not text or size > left:
-            dropped.append(_no_room(hit.memory_id, hit.tokens))
+            dropped.append(_no_room(hit.memory_id, hit.tokens, tokens))
             continue
         left -= size
         texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))
         used.append(hit)
     weighed = weigh_volatile(texts, room.fence, count)
     while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
-        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens))
+        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens))
         used = [hit for hit in used if hit.memory_id != weighed[-1].source]
         weighed = weigh_volatile(weighed[:-1], room.fence, count)
     return tuple(used), weighed, dropped
@@ -286,11 +286,12 @@ def _frozen(
     weighed = weigh_volatile(texts, room.fence, room.count)
     if sum(text.tokens for text in weighed) <= tokens:
         return (), weighed, []
-    return (), (), [_no_room(text.source, text.tokens) for text in weighed]
+    return (), (), [_no_room(text.source, text.tokens, tokens) for text in weighed]
 
 
-def _no_room(source: str, tokens: int) -> Dropped:
-    return Dropped(kind="memory", source=source, tokens=tokens, reason="no room beside the query")
+def _no_room(source: str, tokens: int, most: int) -> Dropped:
+    reason = f"recalled memories take {most} tokens of this window at the most"
+    return Dropped(kind="memory", source=source, tokens=tokens, reason=reason)
 
 
 # ---- as sent, and as told -------------------------------------------------------------------------------------------

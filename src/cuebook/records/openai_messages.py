@@ -192,9 +192,9 @@ def _as_text(value: object) -> str:
 def canonical(said: Said) -> bytes:
     """Return bytes equal for messages that say the same: role, speaker, texts, images, files, calls, the call answered.
 
-    Left out is what a resending client adds or drops: key order and white space of the message and of call arguments,
-    null and missing fields, annotations, reasoning, an image's detail, and the name of an assistant or a tool (clients
-    label replies that came without one; a call id says which tool).
+    Left out is what a resending client adds or drops: key order and white space of the message, around its text and in
+    call arguments, null and missing fields, annotations, reasoning, an image's detail, and the name of an assistant or
+    a tool (clients label replies that came without one; a call id says which tool).
     """
     spoken: list[Any] = []
     calls: list[Any] = []
@@ -210,7 +210,7 @@ def canonical(said: Said) -> bytes:
         elif part.type != "reasoning":
             spoken.append([part.type, _audio_id(part) or part.content])
     if _leads(said):
-        spoken.insert(0, ["text", said.message])
+        spoken.insert(0, ["text", said.message.strip()])  # clients trim what they show, and send that back
     name = None if said.role in (ASSISTANT, TOOL) or (said.name or "").lower() == "user" else said.name
     return _json([said.role, name or None, spoken, calls, results], ordered=False).encode()
 

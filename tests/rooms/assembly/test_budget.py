@@ -46,6 +46,13 @@ def test_defaults_are_the_seeds():
     assert allot(wide, front=0).posts == 190_904, "C's available budget"
 
 
+@pytest.mark.parametrize("context", [1000, 4096, 8192, 9096, 16_384])
+def test_a_small_model_shows_posts_too(context):
+    """What is kept free for the system text is never most of a window."""
+    limits = Limits(context_tokens=context, reply_tokens=context // 4)
+    assert allot(limits, front=100).posts >= 0.6 * (context - context // 4)
+
+
 def test_what_an_earlier_step_recalled_keeps_its_place():
     small = allot(Limits(), front=0, token_budget=1000)
     assert small.memory == 100

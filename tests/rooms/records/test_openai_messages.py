@@ -292,7 +292,7 @@ def _call(arguments, call="call_1", name="find"):
         ({"role": "assistant", "content": "a"}, {"role": "assistant", "name": "ann", "content": "a"}, True),
         ({"role": "system", "content": "a"}, {"role": "developer", "content": "a"}, True),
         ({"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}, False),
-        ({"role": "user", "content": "a"}, {"role": "user", "content": "a "}, False),
+        ({"role": "user", "content": "a"}, {"role": "user", "content": "a "}, True),
         (
             {"role": "user", "content": [IMAGE]},
             {"role": "user", "content": [{**IMAGE, "image_url": {"url": "https://b"}}]},
@@ -329,6 +329,8 @@ def _call(arguments, call="call_1", name="find"):
             True,
         ),
         ({"role": "assistant", "content": "4", "reasoning": "2+2"}, {"role": "assistant", "content": "4"}, True),
+        ({"role": "assistant", "content": "It is 4. \n"}, {"role": "assistant", "content": "It is 4."}, True),
+        ({"role": "assistant", "content": "It is  4."}, {"role": "assistant", "content": "It is 4."}, False),
     ],
 )
 def test_the_digest_is_over_what_is_said(one, other, equal):
