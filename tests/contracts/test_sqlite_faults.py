@@ -536,6 +536,19 @@ async def test_nothing_of_a_deleted_conversation_is_left_in_any_file(store, path
     assert audit(str(path), integrity=True) == []
 
 
+async def test_what_is_deleted_while_another_reads_goes_when_that_has_ended(store, path):
+    await tell_canary(store, "c")
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM post").fetchone()
+        async with asyncio.timeout(10):
+            await store.delete(OWNER, "c")
+        assert await store.expire(now=NOW) == 0
+        assert bytes_left(path.parent, CANARY), "the reader still needs it"
+    assert await store.expire(now=NOW) == 0
+    assert bytes_left(path.parent, CANARY) == {}
+
+
 KILLED = """
 import asyncio, sys
 from cuebook.backends.failpoints import Failpoints

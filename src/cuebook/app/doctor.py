@@ -176,7 +176,7 @@ async def _store(config: Config) -> Check:
             )
         store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
         try:
-            held = await store.check()
+            held = await store.check(whole=True)
         finally:
             await store.aclose()
     except CuebookError as error:

@@ -42,6 +42,8 @@ T = TypeVar("T")
 
 #: Readers of one process: reads are short, and two cores run two of them.
 READERS = 4
+#: How long a deletion waits for readers to let the log go, in milliseconds.
+PATIENCE_MS = 1000
 
 
 class SqliteStore:
@@ -57,6 +59,7 @@ class SqliteStore:
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
+        self._log_holds = False  # the write-ahead log may hold what was forgotten
         self._counts = search.TermCounts()
 
     @property
@@ -215,23 +218,37 @@ class SqliteStore:
         )
 
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:
-        """Forget a conversation, then empty the write-ahead log so that its bytes go too."""
+        """Forget a conversation, then empty the write-ahead log so that its bytes go too.
+
+        While another process reads, they stay in the log until `expire`, called from time to time, finds it free.
+        """
         counts = await self._write(lambda c: writes.delete(c, scope, conversation, self._failpoints))
         if self.path != MEMORY:
-            await asyncio.get_running_loop().run_in_executor(self._readers, self._truncate_log)
+            await self._empty_log(PATIENCE_MS)
         return counts
 
-    def _truncate_log(self) -> None:
+    async def _empty_log(self, patience_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._log_holds = not await loop.run_in_executor(self._readers, self._truncate_log, patience_ms)
+
+    def _truncate_log(self, patience_ms: int) -> bool:
+        """Empty the write-ahead log; False where somebody still reads what it holds."""
         try:
             with closing(connect(self.path)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
+                busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+                return not busy
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
+                return False
             raise translate(error) from error
 
     # the work behind
 
     async def expire(self, *, now: float, limit: int = 100) -> int:
         """End turns whose lease ran out."""
+        if self._log_holds:
+            await self._empty_log(0)
         if not await self.leases_ended(now=now):
             return 0  # nothing to write
         return await self._write(lambda c: turns.expire(c, now=now, limit=limit, failpoints=self._failpoints))
@@ -260,20 +277,20 @@ class SqliteStore:
         """Do not try a pass before a time."""
         await self._write(lambda c: derived.postpone(c, scope, conversation, until=until, failed=failed, mark=mark))
 
-    async def check(self) -> dict[str, Any]:
-        """Look whether the store answers, and what it holds."""
+    async def check(self, *, whole: bool = False) -> dict[str, Any]:
+        """Look whether the store answers, and what it holds; with `whole` read all of the file for its integrity."""
 
         def read(c: sqlite3.Connection) -> dict[str, Any]:
             count = c.execute("SELECT count(*), coalesce(sum(last_seq), 0) FROM conversation").fetchone()
-            return {
+            found = {
                 "kind": "sqlite",
                 "path": self.path,
                 "sqlite": sqlite3.sqlite_version,
                 "journal": c.execute("PRAGMA journal_mode").fetchone()[0],
                 "conversations": count[0],
                 "posts": count[1],
-                "integrity": c.execute("PRAGMA quick_check(1)").fetchone()[0],
             }
+            return found | ({"integrity": c.execute("PRAGMA quick_check(1)").fetchone()[0]} if whole else {})
 
         return await self._read(read)
 
