@@ -127,7 +127,7 @@ def clauses(sentence: str) -> list[str]:
 
 def trim(sentence: str) -> str:
     """Return a sentence without openers such as "yeah," and without emoji at its ends."""
-    text = _EMOJI.sub("", _EMOJI.sub("", sentence)).strip()
+    text = (sentence if sentence.isascii() else _EMOJI.sub("", _EMOJI.sub("", sentence))).strip()
     rest = _OPENER.sub("", text, count=1).strip(" ,")
     return rest if len(rest.split()) >= 2 else text
 
