@@ -294,3 +294,20 @@ def test_without_an_upstream_the_books_model_answers(serve_live: Callable[..., L
             assert "".join(each.choices[0].delta.content or "" for each in stream) == "Bee"
         with pytest.raises(openai.NotFoundError):
             client.embeddings.create(model="e", input="x")
+
+
+def test_the_clients_own_retries_stay_in_one_conversation(relayed: Live, upstream: Upstream) -> None:
+    """OpenAI's client tries again by itself; without an id and without an answer only its header tells."""
+    with openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="x") as client:
+        said: list[Any] = [{"role": "user", "content": "hi"}]
+        answer = client.chat.completions.create(model="restarting", messages=said)
+        again = client.chat.completions.create(model="restarting", messages=said)
+    assert [request.fields["messages"][-1]["content"] for request in upstream.received] == ["hi"] * 4
+    assert answer.choices[0].message.content == again.choices[0].message.content
+    found = httpx.get(f"{relayed.url}/api/conversations").json()["items"]
+    assert len(found) == 2, "what was not sent again is another conversation"
+    turns = [httpx.get(f"{relayed.url}/api/conversations/{each['id']}/turns").json()["items"] for each in found]
+    assert sorted([turn["state"] for turn in each] for each in turns) == [
+        ["failed", "failed", "finished"],
+        ["finished"],
+    ]

@@ -160,6 +160,9 @@ class Upstream:
             await say(
                 b'{"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}}', last=True
             )
+        elif model == "restarting" and len(self.received) < 3:
+            await head(503)
+            await say(b'{"error": {"message": "starting", "type": "server_error"}}', last=True)
         elif model == "garbage":
             await head(200)
             await say(b"\xff\xfe<html>not json", last=True)

@@ -87,6 +87,16 @@ def same_conversation(found: Sequence[Alignment], answers: frozenset[int]) -> Co
     return best[1] if best else None
 
 
+def same_request(found: Sequence[Alignment], messages: int) -> Continuation | None:
+    """Of several conversations the newest that holds just these messages and no answer; None where none does."""
+    waiting = [
+        each
+        for alignment in found
+        if alignment.conversation.last_seq == messages and (each := continue_at(alignment)).matched == messages
+    ]
+    return max(waiting, key=lambda each: each.alignment.conversation.updated_at, default=None)
+
+
 class _Tree:
     """An alignment as a tree to walk in."""
 

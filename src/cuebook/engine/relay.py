@@ -86,7 +86,7 @@ def _nothing(conversation: str) -> NoReturn:
 
 
 async def _place(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
-    return await place_of(desk, scope, request, server_history=call.server_history)
+    return await place_of(desk, scope, request, call)
 
 
 def meaning(

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.assembly.window import ClientSystem, client_system
-from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation
+from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation, same_request
 from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.records import openai_messages
@@ -42,6 +42,11 @@ class Call(Struct, frozen=True, kw_only=True):
     server_history: bool = False  # X-History: server: `messages` are new ones only
     query: str = ""
     idempotency_key: str | None = None
+
+    @property
+    def retried(self) -> bool:
+        """Whether the client says that it sends this again: OpenAI's and Anthropic's libraries count their retries."""
+        return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
 class Spoken(Struct, frozen=True):
@@ -178,11 +183,11 @@ class Place(Struct, frozen=True, kw_only=True):
     begins: bool = False  # a conversation whose client sends all of it each time
 
 
-async def place_of(desk: Desk, scope: Scope, request: Request, *, server_history: bool) -> Place:
+async def place_of(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
     """Find the stored path a resent history continues."""
     history = request.history
     named = request.conversation
-    if server_history:
+    if call.server_history:
         return Place(conversation=named or desk.dice.new_id("conv"), owner=request.user or scope.user)
     digests = [each.digest for each in history]
     answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
@@ -192,6 +197,10 @@ async def place_of(desk: Desk, scope: Scope, request: Request, *, server_history
             return _place(continue_at(found[0], answers))
         return Place(conversation=named, owner=request.user or scope.user, begins=True)
     sought = anchors(digests, answers, most=ANCHORS)
+    if not sought and call.retried:  # the first try was not answered: its conversation holds these messages alone
+        found = await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:])
+        if continuation := same_request(found, len(history)):
+            return _place(continuation)
     found = await desk.store.align(scope, digests, conversation=None, anchors=sought) if sought else []
     if continuation := same_conversation(found, answers):
         return _place(continuation)
