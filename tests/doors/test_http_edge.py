@@ -360,6 +360,11 @@ async def test_cursors_nobody_gave_are_refused(client: httpx.AsyncClient) -> Non
         ("GET", "/v1/chat/completions", 405),
         ("POST", "/u/ann/v1/models", 405),
         ("GET", "/v1/%2e%2e/admin", 400),
+        ("GET", "/v1/..%2f..%2fadmin", 400),
+        ("GET", "/v1/a%2F%2e%2e", 400),
+        ("GET", "/v1/..%5cadmin", 400),
+        ("GET", "/c/x/v1/..~admin", 400),
+        ("GET", "/v1/..a", 404),
     ],
 )
 async def test_unknown_addresses_answer_in_the_same_form(

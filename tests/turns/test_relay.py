@@ -501,6 +501,16 @@ async def test_without_an_upstream_the_books_own_model_answers_on_the_wire(tmp_p
         assert await path(book) == ["u1", "Noted.", "u2", "Noted."]
 
 
+async def test_each_answer_of_the_books_own_model_has_an_id_of_its_own(tmp_path):
+    async with book_on(tmp_path) as book:
+        ids = []
+        for name in ("a", "b", "a"):
+            mine = Client(book, ScriptedUpstream(), conversation=name)
+            mine.history = [user("u1")]
+            ids.append(json.loads(await mine.send())["id"])
+        assert len(set(ids)) == 3
+
+
 @pytest.mark.parametrize(("settings", "folded"), [({}, False), ({"memory__profile": "standard"}, True)])
 async def test_a_client_that_sends_its_history_has_it_read_whole_until_the_window_fills(tmp_path, settings, folded):
     """Its program runs as before; what is asked through the book's own doors is folded early all the same."""

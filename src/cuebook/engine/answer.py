@@ -31,7 +31,8 @@ async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> Asy
     """Answer by the book's own model, or by what was recalled where there is none."""
     lease = step.lease
     created = int(desk.clock.now())
-    frame = {"id": f"chatcmpl-{lease.turn}-{lease.fence}", "created": created, "model": desk.model.name}
+    id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # of this book unique: clients tell answers apart by it
+    frame = {"id": id_, "created": created, "model": desk.model.name}
     step.metadata = {"answer": {"step": lease.step, **frame}}
     head = head_of(conversation=lease.conversation, turn=lease.turn, stream=stream)
     if stream:

@@ -79,7 +79,7 @@ class Redactor:
         if not any(escape in text for escape in _HIDING) and not hinted(text):
             return document, ()
         try:
-            json.loads(text)
+            json.loads(text, parse_int=str)  # int() refuses more than 4300 digits
         except (ValueError, RecursionError):
             clean, findings = self.text(text)
         else:

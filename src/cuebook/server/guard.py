@@ -4,6 +4,7 @@ In a path `~` and `%2F` stand for a `/` inside a name (`%7E` for a real `~`). Be
 which no path may hold, so that a name stays one segment; `name_in` gives it back.
 """
 
+import re
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -19,6 +20,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 #: Where requests of the OpenAI wire that are not ours to answer are served.
 PASS_THROUGH = "/v1/-"  # noqa: S105 - an address
 _SLASH = "\x00"
+#: What a server behind us may take for a slash.
+_PARTS = re.compile(r"[\x00\\]")
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -110,7 +113,9 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
         user=name_in(found["u"]) if "u" in found else None,
         rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
     )
-    if any(name in (".", "..") for name in rest):
+    if any(
+        part in (".", "..") for name in rest for part in _PARTS.split(name)
+    ):  # whoever decodes it next must not climb
         msg = f"{place.rest}: a path under /v1 may not climb"
         raise InvalidInput(msg, where="path")
     ours = (rest == ["chat", "completions"] and scope["method"] == "POST") or (

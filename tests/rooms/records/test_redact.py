@@ -118,6 +118,13 @@ def test_json_keeps_every_byte_beside_the_secret(document, secret):
     assert [raw.decode()[one.start : one.end] for one in findings] == [secret]
 
 
+def test_a_number_of_any_length_hides_no_secret():
+    raw = b'{"n": %s, "pin": 1234, "text": "pass\\u0077ord: hunter2"}' % (b"1" * 5000)
+    clean, findings = REDACTOR.json(raw)
+    assert [one.family for one in findings] == ["pin", "password"]
+    assert sorted(json.loads(clean, parse_int=str)) == ["n", "pin", "text"]
+
+
 @given(st.binary(max_size=60))
 def test_bytes_that_are_no_json_are_read_as_text(noise):
     raw = noise + b" password: hunter2"
