@@ -7,53 +7,47 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib import resources
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.app import gold
+from cuebook.app import gold, shapes
 from cuebook.app.book import Cuebook
+from cuebook.app.demo_meter import Cost, Meter
 from cuebook.app.gold import Asked, Fact, Survival
-from cuebook.app.replay import Call, RecordedUpstream, ReplayClock, ReplayDice, Said, calls_of, said_of
+from cuebook.app.replay import Call, RecordedUpstream, ReplayClock, ReplayDice, calls_of, is_dated, is_system, said_of
 from cuebook.app.transcripts import Transcript, read_transcripts
-from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk, Totals, rule_named
-from cuebook.config import Config, Settings, StoreConfig
+from cuebook.assembly.cache import CacheRule, rule_named
+from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
 from cuebook.engine.answer import Head
-from cuebook.engine.desk import chunks_of
 from cuebook.engine.request import Call as Request
-from cuebook.records.digest import digest_of
 from cuebook.records.memory import Item, Summary
-from cuebook.records.turn import Ask, Window
+from cuebook.records.openai_messages import read_message
+from cuebook.records.turn import Ask
 
 #: The provider rule the demo is charged by.
 RULE = "openai-breakpoints"
 #: Hits a question may look at.
 HITS = 10
+#: The most questions asked of a conversation: a search of each takes 20 to 60 ms.
+QUESTIONS = 120
+#: The book's key, always the same: the fence it makes stands in every prompt and is counted with it.
+KEY = bytes(range(32))
+#: The profile a replay is condensed by.
+PROFILE = "standard"
 
 Progress = Callable[[int, int, str], None]
 
 
-class Cost(Struct, frozen=True, kw_only=True):
-    """What prompts cost over a whole conversation.
-
-    Tokens sent, and simulated cost in units of one uncached input token.
-    """
-
-    calls: int
-    tokens: int
-    last_tokens: int
-    cost: float
-    read_share: float
-
-
-class ReplayReport(Struct, frozen=True, kw_only=True):
+class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a replayed conversation came to."""
 
     title: str
     posts: int
-    days: float
+    days: float | None  # None where no post has a time
     ours: Cost
     everything: Cost
     summary: Summary | None
@@ -61,10 +55,10 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     ended: int
     survival: Survival | None
     asked: tuple[Asked, ...]
-    rule: str
+    questions: int  # there are; of many only some are asked
+    rule: CacheRule
     rendered: int
     identical: int
-    evidence: Mapping[str, float] = {}
 
 
 def shipped() -> tuple[Transcript, list[Fact]]:
@@ -80,46 +74,69 @@ async def run_demo(file: Path | None = None, *, progress: Progress = lambda *_: 
 
     Each gets a book of its own on SQLite that is gone afterwards.
     """
+    return [await replay(transcript, facts, progress=progress) for transcript, facts in _found(file)]
+
+
+def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
+    """Read what is replayed, each with what it is asked."""
     if file is None:
-        transcript, facts = shipped()
-        return [await replay(transcript, facts, progress=progress)]
+        return [shipped()]
     found = read_transcripts(file)
-    return [await replay(transcript, (), progress=progress) for transcript in found]
+    answers: list[dict[str, str]] = []
+    if any(transcript.questions for transcript in found):
+        answers = gold.read_answers(json.loads(file.read_text("utf-8-sig")))
+    answers += [{}] * (len(found) - len(answers))
+    return [(each, gold.facts_of(each.questions, answers[number])) for number, each in enumerate(found)]
 
 
 async def replay(transcript: Transcript, facts: Sequence[Fact], *, progress: Progress) -> ReplayReport:
     """Replay one conversation through the whole pipeline, one model call after another, and measure."""
     stage = Stage()
-    posts = said_of(transcript)
     with tempfile.TemporaryDirectory(prefix="cuebook-demo-", ignore_cleanup_errors=True) as folder:
-        config = Config(settings=Settings(store=StoreConfig(url=str(Path(folder) / "demo.db"))))
-        opened = Cuebook.open(config, clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False)
+        opened = Cuebook.open(
+            _config(Path(folder)), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
+        )
         async with opened as book:
-            meter = Meter(book, transcript, rule_named(RULE))
-            calls = calls_of(posts)
+            meter = Meter(book.desk.count, rule_named(RULE))
+            calls = calls_of(said_of(transcript))
             for number, call in enumerate(calls, 1):
                 progress(number, len(calls), transcript.conversation)
                 await stage.play(book, transcript, call, meter)
                 await book.work()
             await book.settle(conversation=transcript.conversation)
-            return await _report(book, transcript, posts, facts, meter)
+            return await _report(book, transcript, facts, meter)
+
+
+def _config(folder: Path) -> Config:
+    """Give the settings of a book of its own: nothing of the folder the demo is called in has a say."""
+    (folder / "demo.key").write_text(KEY.hex(), "ascii")
+    settings = Settings(
+        store=StoreConfig(url="demo.db"),
+        memory=MemoryConfig(profile=PROFILE),
+        secrets=SecretsConfig(key_file="demo.key"),
+    )
+    return Config(settings=settings, folder=str(folder))
 
 
 class Stage:
-    """The recorded world: clock, ids and answers."""
+    """The recorded world: clock, ids, answers, and the system text that the client sent with every call."""
 
     def __init__(self) -> None:
         self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream()
+        self._system: list[Mapping[str, Any]] = []
 
-    async def play(self, book: Cuebook, transcript: Transcript, call: Call, meter: "Meter") -> None:
+    async def play(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:
         """Send what is new; the recorded answer comes back, and both are kept under their own ids."""
         self.clock.at(call.new[-1].when)
         if call.answer is None or call.answer.role != "assistant":
             await self._listen(book, transcript, call, meter)
             return
-        self.dice.ids.extend([post.id for post in call.new] + [call.answer.id])
+        posts = list(dropwhile(is_system, call.new))
+        self._system += [post.message for post in call.new[: len(call.new) - len(posts)]]
+        self.dice.ids.extend([post.id for post in posts] + [call.answer.id])
         self.upstream.answers.append(call.answer.message)
-        body = msgspec.json.encode({"model": "recorded", "messages": [post.message for post in call.new]})
+        messages = [*self._system, *(post.message for post in posts)]
+        body = msgspec.json.encode({"model": "recorded", "messages": messages})
         name, user = transcript.conversation, transcript.user
         request = Request(body=body, headers={}, conversation=name, user=user, server_history=True)
         async for piece in book.relay(request):
@@ -130,126 +147,58 @@ class Stage:
         meter.measure(call, shown.window)
         meter.replayed(shown.verdict)
 
-    async def _listen(self, book: Cuebook, transcript: Transcript, call: Call, meter: "Meter") -> None:
+    async def _listen(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:
         """People talk among themselves: build the prompt that would have been sent, then store what was said."""
-        text = str(call.new[-1].message.get("content") or "")
-        if text:
+        text = read_message(call.new[-1].message).message
+        if text and not self._system:  # a last question that nobody answered had no prompt
             window = await book.assemble(Ask(text, transcript.conversation, user=transcript.user))
             meter.measure(call, window)
         posts = [post.posted() for post in (*call.new, *([call.answer] if call.answer else []))]
         await book.append(transcript.conversation, posts, user=transcript.user)
 
 
-class Meter:
-    """Adds up what each prompt cost, and what sending everything would have."""
-
-    def __init__(self, book: Cuebook, transcript: Transcript, rule: CacheRule) -> None:
-        self._count = book.desk.count
-        self._transcript = transcript
-        self.ours, self.everything = Totals(), Totals()
-        self.last_ours = self.last_everything = 0
-        self.identical = self.rendered = 0
-        self._cache, self._whole = CacheSimulator(rule), CacheSimulator(rule)
-        self._history: list[Chunk] = []
-        self._query = -1
-        self._asked = 0
-
-    def measure(self, call: Call, window: Window | None) -> None:
-        """Take in one model call."""
-        now = call.new[-1].when
-        if window is not None:
-            use = self._cache.request(self._chunks(window), now)
-            self.ours = self.ours.plus(use)
-            self.last_ours = window.tokens
-        previous = self._query
-        self._history.extend(_chunk(self._count, post) for post in call.new)
-        self._query = len(self._history) - 1
-        marks = (previous, self._query)
-        marked = [msgspec.structs.replace(each, marked=n in marks) for n, each in enumerate(self._history)]
-        use = self._whole.request(marked, now)
-        self.everything = self.everything.plus(use)
-        self.last_everything = use.input_tokens
-        if call.answer is not None:
-            self._history.append(_chunk(self._count, call.answer))
-
-    def _chunks(self, window: Window) -> list[Chunk]:
-        """Give a window's chunks, the query of the call before marked too where no turn was opened for it."""
-        known = {block.message for block in window.blocks if block.seq and block.seq == self._asked}
-        self._asked = next((block.seq for block in window.blocks if block.kind == "query"), 0)
-        chunks = chunks_of(window, tools="")
-        return [msgspec.structs.replace(each, marked=each.marked or each.digest in known) for each in chunks]
-
-    def replayed(self, verdict: str) -> None:
-        """Take in whether a prompt rendered again was the same."""
-        self.rendered += 1
-        self.identical += verdict == "identical"
-
-    def costs(self) -> tuple[Cost, Cost]:
-        """Say what ours and sending everything came to."""
-        return _cost(self.ours, self.last_ours), _cost(self.everything, self.last_everything)
-
-
-def _chunk(count: Callable[[str], int], post: Said) -> Chunk:
-    raw = msgspec.json.encode(post.message)
-    text = post.message.get("content") or ""
-    calls = post.message.get("tool_calls")
-    tokens = count(text if isinstance(text, str) else raw.decode()) + (count(json.dumps(calls)) if calls else 0) + 4
-    return Chunk(tokens, digest_of(raw), post.role)
-
-
-def _cost(totals: Totals, last: int) -> Cost:
-    return Cost(
-        calls=totals.requests,
-        tokens=totals.input_tokens,
-        last_tokens=last,
-        cost=totals.cost,
-        read_share=totals.read_share,
-    )
-
-
-async def _report(
-    book: Cuebook, transcript: Transcript, posts: Sequence[Said], facts: Sequence[Fact], meter: Meter
-) -> ReplayReport:
-    name = transcript.conversation
+async def _report(book: Cuebook, transcript: Transcript, facts: Sequence[Fact], meter: Meter) -> ReplayReport:
+    name, told = transcript.conversation, not transcript.questions
     items = await book.memory.items(name, ended=True)
     summary = await book.memory.summary(name)
     current = [item for item in items if item.valid_to is None]
+    markdown = summary.markdown if summary else ""
+    asked = []
+    for fact in _some([fact for fact in facts if fact.current]):
+        hits = await book.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
+        asked.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
+    times = [post.when for post in said_of(transcript)]
     ours, everything = meter.costs()
-    answers = []
-    for fact in facts:
-        if fact.current:
-            hits = await book.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
-            answers.append(gold.asked(fact, hits))
     return ReplayReport(
         title=transcript.title or name,
-        posts=len(posts),
-        days=(posts[-1].when - posts[0].when) / 86_400 if posts else 0.0,
+        posts=len(times),
+        days=(max(times) - min(times)) / 86_400 if is_dated(transcript) else None,
         ours=ours,
         everything=everything,
         summary=summary,
         items=tuple(current),
         ended=len(items) - len(current),
-        survival=gold.survival(facts, current, summary.markdown if summary else "") if facts else None,
-        asked=tuple(answers),
-        rule=RULE,
+        survival=gold.survival(facts, current, markdown) if facts and told else None,
+        asked=tuple(asked),
+        questions=sum(fact.current for fact in facts),
+        rule=meter.rule,
         rendered=meter.rendered,
         identical=meter.identical,
-        evidence=await _evidence(book, transcript),
     )
 
 
-async def _evidence(book: Cuebook, transcript: Transcript) -> dict[str, float]:
-    """Share of each question's evidence among the first hits, where the file names evidence."""
-    shares: list[float] = []
-    for question in transcript.questions:
-        hits = await book.memory.search(
-            question.text, conversation=transcript.conversation, user=transcript.user, limit=HITS
-        )
-        found = {source for hit in hits for source in hit.sources}
-        shares.append(len(found.intersection(question.evidence)) / len(question.evidence))
-    return {"questions": float(len(shares)), "recallAt10": sum(shares) / len(shares)} if shares else {}
+def _some(facts: Sequence[Fact]) -> Sequence[Fact]:
+    """Give at most QUESTIONS of them, from all over the conversation: each takes a search."""
+    return [facts[number * len(facts) // QUESTIONS] for number in range(QUESTIONS)] if len(facts) > QUESTIONS else facts
 
 
 def to_wire(report: ReplayReport) -> dict[str, Any]:
-    """Give a report as JSON."""
-    return msgspec.to_builtins(report)  # type: ignore[no-any-return]
+    """Give a report as JSON, its parts in the shapes of the HTTP API."""
+    dated = report.days is not None
+    summary = shapes.summary_state(report.summary) if report.summary else None
+    items = [shapes.item(item) for item in report.items]
+    if not dated:  # the times were made up for the replay
+        summary = summary and summary | {"updatedAt": None, "summaryUptoTimestamp": None}
+        items = [item | {"validFrom": None} for item in items]
+    told: dict[str, Any] = msgspec.to_builtins(report)
+    return told | {"summary": summary, "items": items, "rule": report.rule.name}

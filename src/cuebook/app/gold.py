@@ -5,11 +5,20 @@ Facts it told, some of them superseded later, and questions about them.
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
+from cuebook.app.transcripts.transcript import Question
 from cuebook.records.memory import Hit, Item
+
+#: Where a text is cut into what may tell a fact.
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
+_WORD = re.compile(r"[\w']+")
+#: Words of an answer that say nothing alone.
+_SMALL = frozenset(
+    "a an and as at by for from her his in is it of on or she he that the their they to was with".split()
+)
 
 
 class Fact(Struct, frozen=True, kw_only=True):
@@ -30,7 +39,7 @@ class Fact(Struct, frozen=True, kw_only=True):
         return all(any(word.lower() in low for word in group) for group in self.match)
 
 
-class Survival(Struct, frozen=True, kw_only=True):
+class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
     """What memory holds of the gold facts at the end."""
 
     current: int
@@ -42,14 +51,32 @@ class Survival(Struct, frozen=True, kw_only=True):
     wrong: tuple[str, ...]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
-    """A question put to memory: the rank of the first source that tells the answer, 0 for none."""
+class Told(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What memory gives: a line of the summary, an item, or a hit, with its rank from 1 and the posts it names."""
+
+    where: Literal["summary", "item", "hit"]
+    text: str
+    sources: tuple[str, ...] = ()
+    rank: int = 0
+
+
+class Asked(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A question put to memory: the first hit it gives, and where the answer stands in what it holds.
+
+    `key` is the answer key's, for comparing; nothing of it is memory's. `evidence` is how much of the posts that tell
+    the answer is among the hits, in [0, 1].
+    """
 
     question: str
-    answer: str
-    rank: int
-    found: str
-    sources: tuple[str, ...]
+    key: str
+    first: Told | None
+    stands: tuple[Told, ...]
+    source: Told | None  # the first hit that is one of those posts
+    evidence: float
+
+    def stands_in(self, where: str) -> bool:
+        """Whether the answer stands in the summary, in an item, or in a hit."""
+        return any(told.where == where for told in self.stands)
 
 
 def read_facts(document: Mapping[str, Any]) -> list[Fact]:
@@ -100,23 +127,65 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Surv
     )
 
 
-def asked(fact: Fact, hits: Sequence[Hit]) -> Asked:
-    """Look for the answer to a fact's question among hits."""
-    for rank, hit in enumerate(hits, 1):
-        if set(hit.sources).intersection(fact.sources):
-            found = _telling(fact, hit.text)
-            return Asked(question=fact.question, answer=fact.answer, rank=rank, found=found, sources=hit.sources)
-    first = hits[0] if hits else None
+def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[Fact]:
+    """Give the questions a file brings as facts, told by the words of their answers."""
+    found: list[Fact] = []
+    for number, question in enumerate(questions, 1):
+        answer = answers.get(question.text, "")
+        words = [word for word in _WORD.findall(answer.lower()) if word not in _SMALL]
+        found.append(
+            Fact(
+                id=f"q{number}",
+                fact=answer,
+                question=question.text,
+                answer=answer,
+                match=tuple((word,) for word in words),
+                sources=question.evidence,
+                current=True,
+            )
+        )
+    return found
+
+
+def read_answers(document: object) -> list[dict[str, str]]:
+    """Give the answers of LoCoMo's samples by question, a mapping for each sample."""
+    samples = document if isinstance(document, list) else [document]
+    rows = [sample.get("qa") if isinstance(sample, dict) else None for sample in samples]
+    return [
+        {str(row["question"]): str(row["answer"]) for row in each or () if "question" in row and "answer" in row}
+        for each in rows
+    ]
+
+
+def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit]) -> Asked:
+    """Put a fact's question: say what the first hit is, and where in what memory holds the fact stands.
+
+    A line of the summary, an item or a sentence of a hit must tell the fact itself; the id of a post does not count.
+    """
+    lines = (Told(where="summary", text=line.strip("- ")) for line in summary.splitlines() if fact.in_text(line))
+    told = (Told(where="item", text=item.text, sources=item.sources) for item in items if fact.in_text(item.text))
+    ranked = ((rank, hit, _telling(fact, hit)) for rank, hit in enumerate(hits, 1))
+    found = (Told(where="hit", text=text, sources=hit.sources, rank=rank) for rank, hit, text in ranked if text)
+    stands = [next(each, None) for each in (lines, told, found)] if fact.match else []
+    given = [Told(where="hit", text=hit.text, sources=hit.sources, rank=rank) for rank, hit in enumerate(hits, 1)]
+    seen = {source for hit in hits for source in hit.sources}.intersection(fact.sources)
     return Asked(
         question=fact.question,
-        answer=fact.answer,
-        rank=0,
-        found=first.text if first else "",
-        sources=first.sources if first else (),
+        key=fact.answer,
+        first=given[0] if given else None,
+        stands=tuple(each for each in stands if each is not None),
+        source=next((each for each in given if seen.intersection(each.sources)), None),
+        evidence=len(seen) / len(fact.sources) if fact.sources else 0.0,
     )
 
 
-def _telling(fact: Fact, text: str) -> str:
-    """Give the sentence of a text that tells the fact, the whole text where none does alone."""
-    sentences = re.split(r"(?<=[.!?])\s+", text)
-    return next((sentence for sentence in sentences if fact.in_text(sentence)), text)
+def _telling(fact: Fact, hit: Hit) -> str:
+    """Give the sentence of a hit that tells the fact, nothing where none does.
+
+    In a post that is not the fact's own the answer must stand too: the fact's words alone may tell something else.
+    """
+    own = bool(set(hit.sources).intersection(fact.sources))
+    for sentence in _SENTENCE.split(hit.text):
+        if fact.in_text(sentence) and (own or fact.answer.lower() in sentence.lower()):
+            return sentence
+    return hit.text if own and fact.in_text(hit.text) else ""

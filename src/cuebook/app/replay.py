@@ -5,6 +5,7 @@ Its own clock, its own ids, its own answers in the model's place.
 
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -16,6 +17,11 @@ from cuebook.engine.request import sender_of
 from cuebook.ports.model import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
 from cuebook.records.openai_messages import read_message, write_message
+
+#: When a conversation begins of which no post has a time: a day like any other, the same in every run.
+UNDATED = datetime(2026, 1, 5, 9, 0, tzinfo=UTC).timestamp()
+#: Seconds from a post to the next where nobody says.
+STEP_S = 60.0
 
 
 class Said(Struct, frozen=True, kw_only=True):
@@ -40,24 +46,44 @@ class Said(Struct, frozen=True, kw_only=True):
         )
 
 
+def is_dated(transcript: Transcript) -> bool:
+    """Say whether any post of a transcript has a time."""
+    return any(_time_of(given) is not None for given in transcript.posts)
+
+
 def said_of(transcript: Transcript) -> list[Said]:
-    """Give a transcript's posts as messages of the wire. Raises CuebookError where a post has no time."""
+    """Give a transcript's posts as messages of the wire. One without a time was said a little after the one before."""
     found: list[Said] = []
+    times = _times([_time_of(given) for given in transcript.posts])
     people = all(
         isinstance(post, Posted) and role_of(post.sender, transcript.persona) == "user" for post in transcript.posts
     )
-    for number, given in enumerate(transcript.posts, 1):
+    for number, (given, when) in enumerate(zip(transcript.posts, times, strict=True), 1):
         if isinstance(given, Posted):
-            found.append(_said(given, f"post-{number}", transcript, people=people))
+            found.append(_said(given, f"post-{number}", when, transcript, people=people))
             continue
-        fields = dict(given)
-        id_, when = str(fields.pop("id", None) or f"post-{number}"), fields.pop("timestamp", None)
-        when = float(when) if isinstance(when, (int, float)) else float(number)
+        fields = {key: value for key, value in given.items() if key != "timestamp"}
+        id_ = str(fields.pop("id", None) or f"post-{number}")
         found.append(Said(id=id_, when=when, sender=sender_of(read_message(fields), transcript.user), message=fields))
     return found
 
 
-def _said(given: Posted, id_: str, transcript: Transcript, *, people: bool) -> Said:
+def _time_of(given: Posted | Mapping[str, Any]) -> float | None:
+    when = given.created_at if isinstance(given, Posted) else given.get("timestamp")
+    return float(when) if isinstance(when, int | float) else None
+
+
+def _times(known: Sequence[float | None]) -> list[float]:
+    """Fill in the times that are not known: STEP_S after the post before, or before the first known one."""
+    first = next((number for number, when in enumerate(known) if when is not None), None)
+    begins = UNDATED if first is None else (known[first] or 0.0) - first * STEP_S
+    found: list[float] = []
+    for when in known:
+        found.append(when if when is not None else found[-1] + STEP_S if found else begins)
+    return found
+
+
+def _said(given: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> Said:
     role = given.role or role_of(given.sender, transcript.persona)
     post = Post(
         id=given.id or id_,
@@ -68,13 +94,18 @@ def _said(given: Posted, id_: str, transcript: Transcript, *, people: bool) -> S
         recipient=given.recipient,
         role=role,
         message=given.message,
-        created_at=given.created_at or 0.0,
+        created_at=when,
         tokens=0,
         parts=given.parts,
     )
     message = msgspec.json.decode(write_message(post, user=transcript.user))
     kind = "listened" if people and given.sender != transcript.user else ""
     return Said(id=post.id, when=post.created_at, sender=given.sender, message=message, kind=kind)
+
+
+def is_system(post: Said) -> bool:
+    """Say whether a post is system text."""
+    return post.role in ("system", "developer")
 
 
 class ReplayClock:

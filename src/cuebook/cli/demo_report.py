@@ -3,42 +3,56 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from cuebook.app.demo import ReplayReport
-from cuebook.app.gold import Asked
+from cuebook.app.demo import HITS, ReplayReport
+from cuebook.app.gold import Asked, Told
 
-#: Questions shown with their answers.
+#: Questions shown with what memory gives.
 SHOWN = 8
-#: Characters of a quoted post.
+#: Characters of a quoted text.
 QUOTE = 110
+_OTHERWISE = "a post that tells it, in other words"
+#: Columns of a figure.
+FIGURE = 14
 
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
     """Give a report line by line."""
-    yield f"{report.title}: {report.posts} posts over {report.days:.0f} days, turn by turn, no model, no network"
+    yield f"{report.title}: {_many(report.posts, 'post')}{_span(report.days)}, turn by turn, no model, no network"
     yield ""
     yield from _cost_lines(report)
     yield ""
     yield from _memory_lines(report)
     if report.asked:
         yield ""
-        yield "asked months later, answered from memory with the post it was said in"
+        yield from _question_lines(report)
+        yield ""
         yield from _answers(report.asked)
 
 
+def _span(days: float | None) -> str:
+    if days is None:
+        return ""
+    return f" over {_many(round(days), 'day')}" if days >= 1 else " within a day"
+
+
 def _cost_lines(report: ReplayReport) -> Iterator[str]:
-    ours, whole = report.ours, report.everything
-    yield f"{'what the prompts cost':34}{'Cuebook':>14}{'everything':>14}"
-    yield _row(f"  tokens in {ours.calls} prompts", ours.tokens, whole.tokens)
-    yield _row("  tokens in the last one", ours.last_tokens, whole.last_tokens)
-    yield _row(f"  simulated cost ({report.rule})", round(ours.cost), round(whole.cost))
-    yield f"{'  read from the cache':34}{_percent(ours.read_share):>14}{_percent(whole.read_share):>14}"
+    ours, whole, rule = report.ours, report.everything, report.rule
+    rows = [
+        (f"  tokens in {_many(ours.calls, 'prompt')}", ours.tokens, whole.tokens),
+        ("  tokens in the last one", ours.last_tokens, whole.last_tokens),
+        ("  simulated cost, by the cache rule below", round(ours.cost), round(whole.cost)),
+    ]
+    width = max(len(name) for name, *_ in rows)
+    yield f"{'what the prompts cost':{width}}{'Cuebook':>{FIGURE}}{'everything':>{FIGURE}}"
+    for name, mine, all_ in rows:
+        share = f"{_percent(mine / all_):>8}" if all_ else ""
+        yield f"{name:{width}}{mine:>{FIGURE},}{all_:>{FIGURE},}{share}"
+    name = "  read from the provider's cache"
+    yield f"{name:{width}}{_percent(ours.read_share):>{FIGURE}}{_percent(whole.read_share):>{FIGURE}}"
+    yield f"  {rule.name}: a token read from the cache costs {rule.read:g}, one written {rule.write:g}, any other 1;"
+    yield "  sending everything reads a larger share from the cache, of prompts that grow with every turn"
     if report.rendered:
         yield f"  rendered again from what is kept: {report.identical} of {report.rendered} identical, byte for byte"
-
-
-def _row(name: str, ours: int, whole: int) -> str:
-    share = f"  {_percent(ours / whole)}" if whole else ""
-    return f"{name:34}{ours:>14,}{whole:>14,}{share:>8}"
 
 
 def _memory_lines(report: ReplayReport) -> Iterator[str]:
@@ -46,37 +60,71 @@ def _memory_lines(report: ReplayReport) -> Iterator[str]:
     yield "what memory holds"
     if summary is not None:
         day = datetime.fromtimestamp(summary.upto_at, UTC).date().isoformat()
-        yield f"  summary, version {summary.version}: {summary.tokens} tokens, up to {day}"
-    yield f"  {len(report.items)} items that hold, each with its source posts; {report.ended} ended by what came later"
+        upto = f", up to {day}" if report.days is not None else ""
+        yield f"  summary, version {summary.version}: {_many(summary.tokens, 'token')}{upto}"
+    else:
+        yield "  no summary: all that was said still stands in the prompt"
+    hold = f"{_many(len(report.items), 'item')} that hold" + "s" * (len(report.items) == 1)
+    yield f"  {hold}, each with its source posts; {report.ended} ended by what came later"
     kept = report.survival
     if kept is not None:
-        share = _percent(kept.held / kept.current)
-        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({share})"
+        yield f"  gold facts that hold: {kept.held} of {kept.current} in items ({_percent(kept.held / kept.current)})"
         yield f"  of them in the summary that stands in every prompt: {kept.in_summary}"
         yield f"  superseded facts shown as current: {kept.shown} of {kept.superseded}"
-    if report.asked:
-        found = sum(each.rank > 0 for each in report.asked)
-        yield f"  questions: {found} of {len(report.asked)} find their source among the first 10 hits"
-    if report.evidence:
-        share = _percent(report.evidence["recallAt10"])
-        count = report.evidence["questions"]
-        yield f"  questions of the file: {count:.0f}; {share} of their evidence among the first 10 hits"
+
+
+def _question_lines(report: ReplayReport) -> Iterator[str]:
+    asked = report.asked
+    some = f"{len(asked)} of {report.questions}" if len(asked) < report.questions else f"{len(asked)}"
+    yield f"questions put to memory when all was said: {some}"
+    answered = [each for each in asked if each.stands]
+    yield f"  the answer stands in what memory holds or finds: {len(answered)} ({_percent(len(answered) / len(asked))})"
+    places = {"summary": "in the summary", "item": "in an item", "hit": f"in one of the first {HITS} hits"}
+    for where, name in places.items():
+        yield f"    {name}: {sum(each.stands_in(where) for each in asked)}"
+    evidence = sum(each.evidence for each in asked) / len(asked)
+    yield f"  posts that tell the answer, among the first {HITS} hits: {_percent(evidence)}"
 
 
 def _answers(asked: Sequence[Asked]) -> Iterator[str]:
     step = max(1, len(asked) // SHOWN)
-    for each in asked[::step][:SHOWN]:
-        if each.rank:
-            yield f"  {each.question}"
-            yield f"    {each.answer}  ({each.sources[0]}, hit {each.rank}: “{_quote(each.found)}”)"
-        else:
-            yield f"  {each.question}"
-            yield f"    not found (it is: {each.answer})"
+    shown = asked[::step][:SHOWN]
+    yield f"{len(shown)} of them, with what memory gives in its own words; the answer key stands in brackets"
+    for each in shown:
+        yield f"  {each.question} [{each.key}]" if each.key else f"  {each.question}"
+        yield from _given(each)
+
+
+def _given(asked: Asked) -> Iterator[str]:
+    """Give the first hit, and where the answer stands; where it stands nowhere, a post it can be told from."""
+    first, source = asked.first, asked.source
+    if first is None and not asked.stands:
+        yield "    nothing found"
+    if first is not None and all(told.rank != 1 for told in asked.stands):
+        is_source = source is not None and source.rank == 1 and not asked.stands
+        yield _line("first hit", first, _OTHERWISE if is_source else "not the answer")
+    for told in asked.stands:
+        yield _line(_place(told), told, "✓")
+    if source is not None and source.rank > 1 and not asked.stands:
+        yield _line(_place(source), source, _OTHERWISE)
+
+
+def _line(name: str, told: Told, verdict: str) -> str:
+    sources = f", {', '.join(told.sources)}" if told.sources else ""
+    return f"    {name}{sources}: {_quote(told.text)}  {verdict}"
+
+
+def _place(told: Told) -> str:
+    return f"hit {told.rank}" if told.where == "hit" else told.where
 
 
 def _quote(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= QUOTE else flat[: QUOTE - 1] + "…"
+    return f"“{flat if len(flat) <= QUOTE else flat[: QUOTE - 1] + '…'}”"
+
+
+def _many(count: int, name: str) -> str:
+    return f"{count:,} {name}" + "s" * (count != 1)
 
 
 def _percent(share: float) -> str:
