@@ -426,6 +426,16 @@ async def test_a_full_disk_keeps_what_was_acknowledged(small_disk, size, synchro
         await store.aclose()
 
 
+async def test_a_checkpoint_nobody_can_read_holds_up_no_turn(store):
+    for name in ("a", "b"):
+        lease = await begin(store, draft(name), conversation=name)
+        await store.checkpoint(lease, answer(message=f"half {name}"), now=NOW, lease_s=30)
+    await in_writer(store, lambda c: c.execute("UPDATE step SET partial = x'c1' WHERE conversation = 1"))
+    assert await store.expire(now=NOW + 100) == 2
+    assert [(await store.turn(OWNER, name, 1)).state for name in ("a", "b")] == ["interrupted"] * 2
+    assert [post.message for post in await store.posts(OWNER, "b")][-1] == "half b"
+
+
 async def test_a_turn_on_a_full_disk_can_be_closed_when_there_is_room(store):
     lease = await begin(store, draft("q", "ask"))
     await limit(store, 0)

@@ -271,6 +271,9 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
     """Give what a checkpoint kept as the post it becomes, unless a post took its id meanwhile."""
     if not partial:
         return None
-    draft = draft_decoder.decode(partial)
+    try:
+        draft = draft_decoder.decode(partial)
+    except msgspec.DecodeError:  # damaged, or of another version: the turn must end all the same, and others with it
+        return None
     taken = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
     return None if taken else msgspec.structs.replace(draft, state="interrupted")
