@@ -428,7 +428,7 @@ async def test_a_full_disk_keeps_what_was_acknowledged(small_disk, size, synchro
 
 async def test_a_checkpoint_nobody_can_read_holds_up_no_turn(store):
     for name in ("a", "b"):
-        lease = await begin(store, draft(name), conversation=name)
+        lease = await begin(store, draft("q", name), conversation=name)
         await store.checkpoint(lease, answer(message=f"half {name}"), now=NOW, lease_s=30)
     await in_writer(store, lambda c: c.execute("UPDATE step SET partial = x'c1' WHERE conversation = 1"))
     assert await store.expire(now=NOW + 100) == 2
