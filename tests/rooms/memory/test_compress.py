@@ -74,6 +74,7 @@ def test_a_batch_names_its_size(texts):
         ("ports 9100 and 120000, not 42", ["9100", "120000"]),
         ("due 12 June 2026 for €4,200", ["12 June 2026", "€4,200"]),
         ("twice 9100 and 9100", ["9100"]),
+        ("in C:\\logs\\out.txt, ~/a/b.py and ./c/d, not and/or", ["C:\\logs\\out.txt", "~/a/b.py", "./c/d"]),
         ("key [[secret:card#1234567890abcdef]] 777", ["777"]),
     ],
 )
