@@ -5,7 +5,7 @@ import math
 import pytest
 from stage import NAME, book_on, user
 
-from cuebook import InvalidInput, NotFound, Part, Posted
+from cuebook import Ask, InvalidInput, NotFound, Part, Posted
 
 
 @pytest.fixture
@@ -42,3 +42,16 @@ async def test_a_password_in_the_address_of_an_attachment_is_not_stored(book, tm
     assert post.parts[0].content.startswith("https://ann:[[secret:url_password#")
     assert post.parts[1].content == data
     assert b"hunter2Pass9" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "part", [Part("text", "half \ud800"), Part("file", "x", {"a": "\udc00"}), Part("file", "x", object())]
+)
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_an_attachment_that_is_no_json_is_refused_by_name(book, part, key):
+    for given in (part, Part(f"{part.type}", part.content, {"in": part.extra})):
+        with pytest.raises(InvalidInput) as refused:
+            await book.ask(Ask("hi", NAME, attachments=(given,), idempotency_key=key))
+        assert refused.value.where == "attachments"
+    with pytest.raises(NotFound):
+        await book.conversations.get(NAME)

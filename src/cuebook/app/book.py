@@ -170,7 +170,8 @@ class Cuebook:
         Stop early and what came stays, as interrupted.
         """
         _check(ask)
-        chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=_digest(ask, self.desk.key))
+        digest = _digest(ask, self.desk.key) if ask.idempotency_key else b""
+        chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
         async with aclosing(chunks):  # stopped early: the turn is closed before this returns
             async for chunk in chunks:
                 yield msgspec.structs.replace(chunk, window=readable(chunk.window)) if chunk.window else chunk
@@ -293,4 +294,9 @@ def _check(ask: Ask) -> None:
 def _digest(ask: Ask, key: bytes) -> bytes:
     """Give a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
     fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
-    return hashlib.blake2b(msgspec.json.encode(fields), digest_size=16, key=key).digest()
+    try:
+        encoded = msgspec.json.encode(fields)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        msg = f"the request cannot be written as JSON ({error})"
+        raise InvalidInput(msg, where="attachments") from error
+    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()

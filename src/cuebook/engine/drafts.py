@@ -141,11 +141,11 @@ class Writer(Struct, frozen=True):
         if limited:
             self._check_size(said)
         message = self.clean(said.message)
-        parts = tuple(self._clean_part(part) for part in said.parts)
+        parts, encoded = self._clean_parts(said.parts)
         wire = self.clean_json(wire) if wire else None
         post = PathPost(
             0, id, 0, said.role, sender, message, 0, None, 0, 0, now,
-            msgspec.json.encode(parts) if parts else None, wire, state,
+            encoded, wire, state,
         )  # fmt: skip
         tokens = self.tokens(post)
         small, small_tokens = self._compressed(post, tokens, parts)
@@ -188,6 +188,15 @@ class Writer(Struct, frozen=True):
             limit = f"{self.max_post:,}; split it or raise server.max_post"
             msg = f"a post of {size:,} bytes of text is over the limit of {limit}"
             raise TooLarge(msg, where="message")
+
+    def _clean_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], bytes | None]:
+        """Give parts with their secrets replaced, and their JSON. Raises InvalidInput where they have none."""
+        try:
+            clean = tuple(self._clean_part(part) for part in parts)
+            return clean, msgspec.json.encode(clean) if clean else None
+        except (TypeError, UnicodeEncodeError, RecursionError) as error:
+            msg = f"attachments: cannot be written as JSON ({error})"
+            raise InvalidInput(msg, where="attachments") from error
 
     def _clean_part(self, part: Part) -> Part:
         if self.redactor is None:
