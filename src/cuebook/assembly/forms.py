@@ -4,7 +4,8 @@ A whole post goes as it came. Its short forms are ours: role, speaker, the call 
 same whether the whole post was read or not, and they never hold half of anything but text.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -38,6 +39,7 @@ encode = msgspec.json.Encoder().encode
 encode_lines = msgspec.json.Encoder().encode_lines
 decode: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
 _parts = msgspec.json.Decoder(tuple[Part, ...]).decode
+_ROLE, _STATE, _WIRE, _PARTS = map(attrgetter, ("role", "state", "wire", "parts"))
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -54,7 +56,7 @@ class _Plain(Struct, frozen=True, gc=False):
     """A message of the wire that is nothing but text."""
 
     role: str
-    content: str
+    content: str | None
 
 
 # ---- what a message weighs ------------------------------------------------------------------------------------------
@@ -193,20 +195,23 @@ def cut_again(post: PathPost, how: Cut) -> Placed:
 
 
 def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
-    """Give kept posts' messages, each in its form. Most are plain text, and those are written all at once."""
-    plain: list[_Plain | None] = []
-    mine = (owner, "user")
-    for placed in kept:
-        post, full = placed.post, placed.form == "full"
-        text = post.parts is None and post.state == "complete" and not (full and post.wire is not None)
-        if text and (post.role == ASSISTANT or (post.role == "user" and post.sender in mine)):
-            plain.append(_Plain(post.role, (post.message or "") if full else shown_of(placed)))
-        else:
-            plain.append(None)
-    messages = encode_lines(plain).split(b"\n")[: len(kept)]
-    for at in [at for at, said in enumerate(plain) if said is None]:
-        messages[at] = message_of(kept[at], owner)
-    return messages
+    """Give kept posts' messages, each in its form."""
+    posts = [placed.post for placed in kept]
+    if not _all_plain(posts, (owner, "user")):
+        return [message_of(placed, owner) for placed in kept]
+    texts = [placed.post.message if placed.form == "full" else shown_of(placed) for placed in kept]
+    return encode_lines(list(map(_Plain, map(_ROLE, posts), texts))).split(b"\n")[:-1]
+
+
+def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bool:
+    """Say whether posts are nothing but text of the user and the assistant: those are written all at once."""
+    return (
+        not any(map(_WIRE, posts))
+        and not any(map(_PARTS, posts))
+        and {*map(_STATE, posts)} <= {"complete"}
+        and {*map(_ROLE, posts)} <= {"user", ASSISTANT}
+        and all(post.sender in unnamed for post in posts if post.role == "user")
+    )
 
 
 def message_of(placed: Placed, owner: str | None) -> bytes:

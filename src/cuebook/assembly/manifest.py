@@ -1,7 +1,8 @@
 """How a window is remembered in O(what changed): seq ranges and digests, enough to render it again (N2)."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import count, groupby
+from operator import attrgetter, sub
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,8 @@ from cuebook.errors import NotFound
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import messages_digest, text_digest
 from cuebook.records.turn import Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
+
+_FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 
 
 class Remembered(Struct, frozen=True):
@@ -61,19 +64,15 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
 
 def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
     """Consecutive seqs of one form as one range."""
-    starts: list[int] = []
-    follows, form = -1, ""
-    for at, placed in enumerate(kept):
-        seq = placed.post.seq
-        if seq != follows or placed.form != form:
-            starts.append(at)
-            form = placed.form
-        follows = seq + 1
-    tokens = [0, *accumulate(placed.tokens for placed in kept)]
-    return [
-        ManifestRange(kept[start].post.seq, kept[end - 1].post.seq, kept[start].form, tokens[end] - tokens[start])
-        for start, end in pairwise([*starts, len(kept)])
-    ]
+    seqs = [placed.post.seq for placed in kept]
+    runs = zip(map(sub, seqs, count()), map(_FORM, kept), strict=False)  # seq less place: the same along a run
+    ranges: list[ManifestRange] = []
+    start = 0
+    for (_, form), run in groupby(runs):
+        end = start + len(list(run))
+        ranges.append(ManifestRange(seqs[start], seqs[end - 1], form, sum(map(_TOKENS, kept[start:end]))))
+        start = end
+    return ranges
 
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:

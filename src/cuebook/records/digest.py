@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 #: Bytes of a digest: 128 bits, collision-free for any number of posts a machine can hold.
 SIZE = 16
 
@@ -30,8 +32,7 @@ def messages_digest(messages: Sequence[bytes]) -> str:
 
     SHA-256, cut to the size of the others: there is much to read, and processors do that one themselves.
     """
-    hasher = hashlib.sha256(",".join(map(str, map(len, messages))).encode())
-    hasher.update(b"\n")
+    hasher = hashlib.sha256(msgspec.json.encode(list(map(len, messages))))
     hasher.update(b"".join(messages))
     return hasher.digest()[:SIZE].hex()
 
