@@ -12,9 +12,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from commands import Here
 from upstream import Upstream
 
 from cuebook import Config, Cuebook
+from cuebook.cli import main as cli
 from cuebook.config import ServerConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.server.app import Server, create_app, listen
 from cuebook.testing.doubles import ScriptedModel
@@ -112,3 +114,14 @@ def upstream(scripted: Upstream) -> Upstream:
 def relayed(upstream: Upstream, serve_live: Callable[..., Live]) -> Live:
     """A live server that relays to the scripted upstream."""
     return serve_live(config(upstream=upstream.url))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    assert cli.run(["init", str(tmp_path / "book")]) == 0
+    return tmp_path / "book"
+
+
+@pytest.fixture
+def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(project, capsys)

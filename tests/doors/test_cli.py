@@ -18,69 +18,13 @@ from typing import Any
 
 import pytest
 import typer
+from commands import CUEBOOK, Here, cuebook, environment, write_messages
 from inline_snapshot import snapshot
 
 from cuebook.cli import main as cli
 from cuebook.cli.screen import fit, harmless, json_text, line_of
 
-CUEBOOK = str(Path(sys.executable).with_name("cuebook"))
 ESCAPES = "fox \x1b[31mred\x1b[0m \u202eevil\u202c \x07 \u009b \U000e0041"
-
-
-def environment(**given: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CUEBOOK_", "COV"))}
-    kept.pop("NO_COLOR", None)
-    return kept | {"COLUMNS": "80", "LANG": "C.UTF-8"} | given
-
-
-def cuebook(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command."""
-    said = said.encode() if isinstance(said, str) else said
-    done = subprocess.run(
-        [CUEBOOK, *arguments],
-        cwd=cwd,
-        input=said,
-        capture_output=True,
-        env=environment(**given),
-        timeout=60,
-        check=False,
-    )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-class Here:
-    """The command in this process, in a project directory: the same code without starting Python each time."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder = folder
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str, code: int = 0) -> str:
-        self._capsys.readouterr()
-        given = cli.run(["-C", str(self.folder), *arguments])
-        out, err = self._capsys.readouterr()
-        assert (given, err.count("\n")) == (code, 0 if code in (0, 1) and not err else 1), err
-        return out if given == 0 or not err else err
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        return json.loads(self(*arguments, "--json", code=code))
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    assert cli.run(["init", str(tmp_path / "book")]) == 0
-    return tmp_path / "book"
-
-
-@pytest.fixture
-def here(project: Path, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(project, capsys)
-
-
-def write_messages(folder: Path, *messages: tuple[str, str], name: str = "talk.json") -> str:
-    file = folder / name
-    file.write_text(json.dumps([{"role": role, "content": content} for role, content in messages]))
-    return str(file)
 
 
 # ---- help -----------------------------------------------------------------------------------------------------------

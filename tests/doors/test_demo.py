@@ -3,15 +3,14 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import CUEBOOK
 
 from cuebook.cli import main as cli
 
-CUEBOOK = str(Path(sys.executable).with_name("cuebook"))
 PICTURE = "data:image/png;base64," + "QUJD" * 20_000
 
 

@@ -93,6 +93,7 @@ def window(value: Window) -> Wire:
     return {
         "tokens": value.tokens,
         "budget": value.budget,
+        "toolsTokens": value.tools_tokens,
         "stablePrefixRatio": value.stable_prefix_ratio,
         "cache": value.cache,
         "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in value.anchors],

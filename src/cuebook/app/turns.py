@@ -1,5 +1,6 @@
 """Turns of a book: what each prompt held and why, and the same prompt rendered again."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -12,10 +13,11 @@ from cuebook.assembly.manifest import digests_of, ranges_of, restore
 from cuebook.assembly.window import RENDERER, render
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
+from cuebook.ports.store import Alignment
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Manifest, Turn, Window
+from cuebook.records.turn import Manifest, Step, Turn, Window
 
 Verdict = Literal["identical", "erased", "renderer-changed", "altered"]
 
@@ -61,7 +63,8 @@ class Turns:
         """Give a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
         scope = Scope(user=user)
         turn = await self.get(conversation, n, user=user)
-        replay = await self._render(scope, conversation, self._manifest(turn, step))
+        shown_step = self._step(turn, step)
+        replay = await self._render(scope, conversation, shown_step.manifest)
         seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
         posts = {post.seq: post for post in await self._desk.store.posts_in(scope, conversation, seqs)}
         query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
@@ -72,20 +75,37 @@ class Turns:
             shown=replay.window,
         )
         if shown["window"]:
-            shown["window"]["cache"] = turn.metadata.get("window", {}).get("cache", {})
-        return shown | {"replay": replay.verdict}
+            shown["window"]["cache"] = _cache(turn, shown_step)
+            covered = await self._covered(scope, conversation, shown_step.manifest)
+            shown["window"]["covered"] = [
+                {"from": first, "to": last, "count": last - first + 1} for first, last in covered
+            ]
+        return shown | {"replay": replay.verdict, "step": shown_step.n}
 
     async def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
         """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
         turn = await self.get(conversation, n, user=user)
-        return await self._render(Scope(user=user), conversation, self._manifest(turn, step))
+        return await self._render(Scope(user=user), conversation, self._step(turn, step).manifest)
 
-    def _manifest(self, turn: Turn, step: int | None) -> Manifest:
+    def _step(self, turn: Turn, step: int | None) -> Step:
         for each in turn.steps:
             if each.n == (step or turn.steps[-1].n):
-                return each.manifest
+                return each
         msg = f"turn {turn.n} has no step {step}; it has steps 1 to {len(turn.steps)}"
         raise NotFound(msg)
+
+    async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
+        """Give the posts (ranges of seqs, both included) that stand under a window's summary, shown in it or not."""
+        version = manifest.summary_version
+        summary = await self._desk.store.summary(scope, conversation, version=version) if version else None
+        if summary is None:
+            return []
+        [place] = await self._desk.store.align(scope, (), conversation=conversation)
+        covered = _upto(place, summary.upto_seq)
+        if covered:
+            return covered
+        posts = await self._desk.store.posts(scope, conversation, head=summary.upto_seq)  # on another branch
+        return _ranges([post.seq for post in posts])
 
     async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
         found = await self._desk.store.conversation(scope, conversation)
@@ -111,6 +131,39 @@ class Turns:
             reason = f"rendered by version {manifest.renderer}, this is {RENDERER}"
             return Replay(verdict="renderer-changed", digest=digest, window=window, reason=reason)
         return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")
+
+
+def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
+    """Give the head's path up to a post of it as ranges, oldest first; nothing for a post beside it."""
+    runs: list[tuple[int, int]] = []
+    seq = place.conversation.head
+    run = place.posts[seq].run if seq in place.posts else 0
+    while seq:
+        runs.append((run, seq))
+        seq, run = place.runs[run]
+    if not any(first <= upto <= last for first, last in runs):
+        return []
+    return [(first, min(last, upto)) for first, last in reversed(runs) if first <= upto]
+
+
+def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for seq in seqs:
+        if found and found[-1][1] == seq - 1:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return found
+
+
+def _cache(turn: Turn, step: Step) -> dict[str, Any]:
+    """Say what a provider's cache made of a step: simulated for the newest, of others what the provider reported."""
+    if step.n == turn.steps[-1].n:
+        return dict(turn.metadata.get("window", {}).get("cache", {}))
+    usage = step.usage
+    if usage is None or usage.cache_read is None:
+        return {}
+    return {"readTokens": usage.cache_read, "writeTokens": usage.cache_write or 0, "simulated": False}
 
 
 def _said(post: PathPost | None) -> str:

@@ -66,14 +66,14 @@ def show(
     if state.json:
         screen.say_json(shown)
         return
-    screen.heading(f"turn {n} of {conversation} · {shown['state']} · {shown['createdAt']}")
+    steps = f" · step {shown['step']} of {len(shown['steps'])}" if len(shown["steps"]) > 1 else ""
+    screen.heading(f"turn {n} of {conversation}{steps} · {shown['state']} · {shown['createdAt']}")
     screen.say(f"asked: {screen.line_of(shown['query'], 200)}")
     screen.say(f"answered: {screen.line_of(shown['reply'], 200)}")
     if shown["window"] is None:
         screen.say("the prompt cannot be shown again: something of it was erased")
     else:
-        cache = shown["window"]["cache"] or shown["metadata"].get("window", {}).get("cache", {})
-        draw(shown["window"] | {"cache": cache}, full=full)
+        draw(shown["window"], full=full)
     for each in shown["steps"]:
         if each.get("error"):
             screen.say(f"step {each['step']} failed: {each['error']}")

@@ -14,11 +14,14 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
     used = f"{tokens / budget:.1%}" if budget else "all"
     screen.say(f"prompt: {tokens:,} tokens, {used} of the budget of {budget:,}")
     blocks = window["blocks"]
-    screen.table(
-        ("#", "kind", "source", "role", "tokens", "share", "first words"),
-        [_row(number, block, tokens) for number, block in enumerate(blocks, 1)],
-        right=("#", "tokens"),
-    )
+    rows = [_row(number, block, tokens) for number, block in enumerate(blocks, 1)]
+    if tools := window["toolsTokens"]:
+        rows.append(
+            ("", "tools", "", "", f"{tools:,}", _share(tools, tokens), "tools and answer format of the request")
+        )
+    screen.table(("#", "kind", "source", "role", "tokens", "share", "first words"), rows, right=("#", "tokens"))
+    for each in window.get("covered", ()):
+        screen.say(f"{_posts(each['from'], each['to'])}: in the summary")
     _draw_dropped(window["dropped"])
     anchors = ", ".join(f"{anchor['name']} after message {anchor['after']}" for anchor in window["anchors"])
     screen.say(f"cache anchors: {anchors or 'none'}")
@@ -34,7 +37,6 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
 
 
 def _row(number: int, block: dict[str, Any], tokens: int) -> tuple[str, ...]:
-    share = block["tokens"] / tokens if tokens else 0.0
     form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
     return (
         str(number),
@@ -42,9 +44,14 @@ def _row(number: int, block: dict[str, Any], tokens: int) -> tuple[str, ...]:
         block["source"],
         block["role"],
         f"{block['tokens']:,}",
-        f"{screen.bar(share)} {share:>4.0%}",
+        _share(block["tokens"], tokens),
         screen.line_of(block["text"], WORDS),
     )
+
+
+def _share(part: int, tokens: int) -> str:
+    share = part / tokens if tokens else 0.0
+    return f"{screen.bar(share)} {share:>4.0%}"
 
 
 def _draw_dropped(dropped: list[dict[str, Any]]) -> None:
@@ -63,5 +70,8 @@ def _draw_dropped(dropped: list[dict[str, Any]]) -> None:
 def _where(dropped: dict[str, Any]) -> str:
     if dropped.get("source"):
         return str(dropped["source"])
-    first, last = dropped.get("from"), dropped.get("to")
-    return f"posts {first} to {last}" if first != last else f"post {first}"
+    return _posts(dropped.get("from"), dropped.get("to"))
+
+
+def _posts(first: int | None, last: int | None) -> str:
+    return f"posts {first}–{last}" if first != last else f"post {first}"
