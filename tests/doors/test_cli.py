@@ -229,7 +229,8 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(20)]
     messages = [each for pair in zip(talk, [("assistant", "Noted.")] * 20, strict=True) for each in pair]
     here("conversation", "import", write_messages(tmp_path, *messages), "--conversation", "c1", "--user", "ann")
-    assert here("settle") == "nothing is due\n"
+    assert here("settle") == "c1: posts up to 28 are in the summary now\n"
+    assert here("settle") == "nothing was due\n"
     assert here.json("settle", "--conversation", "c1") == {}
     hits = here.json("memory", "search", "wall 7", "--conversation", "c1", "--limit", "3")["hits"]
     assert hits[0]["sources"] == ["import-15"]
@@ -239,10 +240,27 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert items
     assert items[0]["category"] in here("memory", "list", "c1", "--ended")
     assert here.json("memory", "show", "c1")["summaryText"] in here("memory", "show", "c1")
+    assert here.json("memory", "show", "c1", "--version", "1")["version"] == 1
+    for arguments in ((), ("--json",)):
+        told = here("memory", "show", "c1", "--version", "300", *arguments, code=1)
+        assert "conversation 'c1' has no summary version 300; there is version 1 only" in told
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c2")
     assert here("memory", "list", "c2").startswith("nothing yet")
     assert here("memory", "show", "c2").startswith("no summary yet")
     assert here.json("memory", "show", "c2") is None
+    assert here("memory", "show", "c2", "--version", "3").startswith("no summary yet")
+
+
+def test_settling_says_what_was_done_and_where(here: Here, tmp_path: Path) -> None:
+    talk = [("user" if n % 2 else "assistant", f"We decided to paint wall {n} blue.") for n in range(1, 61)]
+    for name in ("c1", "c2"):
+        here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", name)
+    assert here.json("settle", "--conversation", "c1") == {"done": [{"conversationId": "c1", "summaryUptoSeq": 48}]}
+    assert here("settle") == "c2: posts up to 48 are in the summary now\n"
+    assert "no conversation 'nosuch'" in here("settle", "--conversation", "nosuch", code=1)
+    assert "no conversation 'nosuch'" in here("settle", "--conversation", "nosuch", "--json", code=1)
+    here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c3")
+    assert here("settle", "--timeout", "0", code=1) == "still due: compaction 1\n"
 
 
 def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:
@@ -314,6 +332,31 @@ def test_show_draws_branches_attachments_and_names(here: Here, tmp_path: Path) -
     assert "3 assistant" in shown
     assert "(after p1)" in shown
     assert "First" not in here("conversation", "show", "tree", "--last", "1")
+
+
+def test_pictures_sounds_and_files_are_told_not_printed(here: Here, tmp_path: Path) -> None:
+    data = "QUJD" * 5_500
+    content = [
+        {"type": "text", "text": "first"},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}},
+        {"type": "text", "text": f"second, pasted: data:image/jpeg;base64,{data[:2000]} there"},
+        {"type": "input_audio", "input_audio": {"data": data * 100, "format": "wav"}},
+        {"type": "file", "file": {"filename": "plan.pdf", "file_data": f"data:application/pdf;base64,{data}"}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "film", "film": {"url": f"data:video/mp4;base64,{data}"}},
+    ]
+    (tmp_path / "c1.json").write_text(json.dumps([{"role": "user", "content": content}]))
+    here("conversation", "import", str(tmp_path / "c1.json"))
+    shown = here("conversation", "show", "c1").strip().splitlines()
+    assert shown[-7:] == [
+        "first",
+        "[image png, 16 kB]",
+        "second, pasted: [image jpeg, 2 kB] there",
+        "[audio wav, 2 MB]",
+        "[file plan.pdf, 16 kB]",
+        "[image_url] https://example.com/a.png",
+        '[opaque] {"film":{"url":"[video mp4, 16 kB]"},"type":"film"}',
+    ]
 
 
 # ---- settings and health --------------------------------------------------------------------------------------------

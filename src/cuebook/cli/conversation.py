@@ -14,6 +14,7 @@ from cuebook.app.transcripts import Transcript, read_transcripts, store_transcri
 from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
+from cuebook.cli.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, InvalidInput
 
@@ -92,9 +93,7 @@ def show(
         branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
         half = " (cut off)" if post.state == "interrupted" else ""
         screen.heading(f"\n{post.seq} {post.sender} {_minute(post.created_at)}{branch}{half}".strip())
-        said = [post.message] if post.message else []
-        said += [f"[{part.type}] {part.content}" for part in post.parts if part.content not in ("", post.message)]
-        screen.say("\n".join(said))
+        screen.say("\n".join(lines_of(post)))
     if page.cursor:
         screen.say(f"\nthere are more: --cursor {page.cursor}")
 

@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from cuebook.app import shapes
+from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
 from cuebook.cli.state import State
+from cuebook.errors import NotFound
 
 app = new_app("Search, list and show what is remembered.")
 
@@ -92,6 +94,10 @@ def show(
     """Show the rolling summary that stands for the older part of a conversation."""
     with state.open() as book:
         summary = book.memory.summary(conversation, user=user, version=version)
+        if summary is None and version is not None and (newest := _newest(book, conversation, user)):
+            there = f"there are versions 1 to {newest}" if newest > 1 else "there is version 1 only"
+            msg = f"conversation {conversation!r} has no summary version {version}; {there}"
+            raise NotFound(msg)
     if state.json:
         screen.say_json(shapes.summary_state(summary) if summary else None)
         return
@@ -101,6 +107,15 @@ def show(
     upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
     screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {summary.made_by}")
     screen.say(summary.markdown)
+
+
+def _newest(book: BlockingCuebook, conversation: str, user: str | None) -> int:
+    """Give the number of the newest summary, of whatever branch; 0 for none."""
+    summary = book.memory.summary(conversation, user=user)
+    newest = summary.version if summary else 0
+    while book.memory.summary(conversation, user=user, version=newest + 1):
+        newest += 1
+    return newest
 
 
 @command(app, "cuebook memory digest c1", "cuebook memory digest c1 --last 40", name="digest")

@@ -4,11 +4,17 @@ from typing import Annotated
 
 import typer
 
+from cuebook.app.blocking import BlockingCuebook
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
 
 app = new_app()
+
+#: Conversations told of one by one.
+SHOWN = 20
+#: Conversations read at a time.
+PAGE = 500
 
 
 @command(app, "cuebook settle", "cuebook settle --conversation c1 --timeout 300", name="settle")
@@ -20,12 +26,36 @@ def settle(
 ) -> None:
     """Do the work that is due behind the replies: summaries and items of what was said. Exits 1 if some is left."""
     with state.open() as book, screen.progress("settling", None):
+        before = _marks(book, conversation)
         due = book.settle(conversation=conversation, timeout=timeout)
+        done = [
+            {"conversationId": name, "summaryUptoSeq": mark}
+            for name, mark in _marks(book, conversation).items()
+            if mark > before.get(name, 0)
+        ]
     if state.json:
-        screen.say_json({"due": due} if due else {})
-    elif due:
-        screen.say("still due: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
+        screen.say_json(({"done": done} if done else {}) | ({"due": due} if due else {}))
     else:
-        screen.say("nothing is due")
+        for each in done[:SHOWN]:
+            screen.say(f"{each['conversationId']}: posts up to {each['summaryUptoSeq']:,} are in the summary now")
+        if len(done) > SHOWN:
+            screen.say(f"and {len(done) - SHOWN:,} conversations more")
+        if due:
+            screen.say("still due: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
+        elif not done:
+            screen.say("nothing was due")
     if due:
         raise typer.Exit(1)
+
+
+def _marks(book: BlockingCuebook, conversation: str | None) -> dict[str, int]:
+    """Give how far the summary of each conversation reaches. Raises NotFound for one there is not."""
+    if conversation is not None:
+        return {conversation: book.conversations.get(conversation).mark}
+    found: dict[str, int] = {}
+    cursor: str | None = None
+    while True:
+        page = book.conversations.list(limit=PAGE, cursor=cursor)
+        found |= {each.id: each.mark for each in page.items}
+        if not (cursor := page.cursor):
+            return found

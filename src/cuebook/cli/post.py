@@ -1,0 +1,51 @@
+"""How a post reads in a terminal: what it says, and of pictures, sounds and files what they are and how large."""
+
+import re
+from collections.abc import Iterator
+
+from cuebook.records.conversation import Part, Post
+
+#: Data inside a text: its kind and form, then the bytes as base64.
+_DATA = re.compile(r"data:([\w.-]+)/([\w.+-]+)[;\w=.+-]*;base64,([\w+/=%-]*)")
+_BASE64 = re.compile(r"[\w+/=-]{256,}")
+#: Bytes of a unit, the largest first.
+_UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
+
+
+def lines_of(post: Post) -> Iterator[str]:
+    """Give a post's texts and parts in their order; a post of several texts holds all of them in its parts."""
+    if post.message and not any(part.type == "text" for part in post.parts):
+        yield without_data(post.message)
+    for part in post.parts:
+        if part.content not in ("", post.message):
+            yield _shown(part)
+
+
+def without_data(text: str) -> str:
+    """Give a text with each piece of data in it as what it is: `[image png, 16 kB]`."""
+    return _DATA.sub(lambda found: _named(found[1], found[2], found[3]), text)
+
+
+def _shown(part: Part) -> str:
+    if part.type == "text":
+        return without_data(part.content)
+    extra = part.extra if isinstance(part.extra, dict) else {}
+    name, form = (str(extra.get(key) or "") for key in ("filename", "format"))
+    whole = _DATA.fullmatch(part.content)
+    if part.type in ("image_url", "file") and whole:
+        return _named("file" if part.type == "file" else whole[1], name or whole[2], whole[3])
+    if part.type in ("audio", "file") and _BASE64.fullmatch(part.content):
+        return _named(part.type, name or form, part.content)
+    return f"[{part.type}] {without_data(part.content)}"
+
+
+def _named(kind: str, form: str, base64: str) -> str:
+    return f"[{' '.join(filter(None, (kind, form)))}, {size_of(len(base64.rstrip('=')) * 3 // 4)}]"
+
+
+def size_of(count: int) -> str:
+    """Give a number of bytes in its largest unit."""
+    for unit, name in _UNITS:
+        if count >= unit:
+            return f"{count / unit:.0f} {name}"
+    return f"{count} bytes"
