@@ -4,9 +4,9 @@ import json
 import sqlite3
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 from cuebook.backends.sqlite import base, search
@@ -19,11 +19,11 @@ from cuebook.backends.sqlite.tree import (
     bodies,
     mark_on,
     on_path,
-    path_posts,
     runs_to,
     stretch,
     tip_at,
     unread,
+    with_bodies,
 )
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.store import Alignment, Look, Page, Scene, Spot
@@ -36,7 +36,9 @@ CANDIDATES = 16
 #: and those looked at whole: the ones that hold the most of its answers.
 ALIGNED = 4
 
-_TOKENS, _SMALL_TOKENS = 6, 8  # columns of `path_stretch` and `small_stretch`
+_Size = Callable[[PathPost], int]
+_TOKENS: _Size = attrgetter("tokens")
+_SMALL_TOKENS: _Size = attrgetter("small_tokens")
 _LARGEST = (1 << 63) - 1  # number SQLite can hold
 
 
@@ -90,47 +92,47 @@ def _read_path(
     taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=most)
     if left and not taken:  # one post in all, however long
         last = left[0][1]
-        taken = _rows(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
+        taken = _all(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
         left = _until(left, last - 1)
-    found = path_posts(connection, tenant, taken)
+    cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
+    found = with_bodies(connection, tenant, taken)
     if left:
-        cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
         older = stretch(connection, "small_stretch", tenant, no, left)
         taken, left = _take(older, left, _SMALL_TOKENS, cap)
-        found += path_posts(connection, tenant, taken, small=True)
+        found += with_bodies(connection, tenant, taken, small=True)
     found.reverse()
     return tuple(found), left
 
 
-def _rows(found: Iterator[list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
-    return [row for rows in found for row in rows]
+def _all(found: Iterator[list[PathPost]]) -> list[PathPost]:
+    return [post for posts in found for post in posts]
 
 
 def _take(
-    newest: Iterator[list[tuple[Any, ...]]], runs: Runs, column: int, cap: int, *, most: int = _LARGEST
-) -> tuple[list[tuple[Any, ...]], Runs]:
-    """Take rows until what a column adds up to, `most` for a row, is over the cap; with the runs that are left."""
-    taken: list[tuple[Any, ...]] = []
+    newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = _LARGEST
+) -> tuple[list[PathPost], Runs]:
+    """Take posts until their sizes, `most` for one, add up to more than the cap; with the runs that are left."""
+    taken: list[PathPost] = []
     used = 0
     for found in newest:
-        sizes = _sizes(found, column, most)
+        sizes = _sizes(found, size, most)
         fit = max(0, bisect_right(list(accumulate(sizes, initial=used)), cap) - 1)
         taken += found[:fit]
         if fit < len(found):
-            return taken, _until(runs, found[fit][0])
+            return taken, _until(runs, found[fit].seq)
         used += sum(sizes)
     return taken, []
 
 
-def _sizes(found: Sequence[tuple[Any, ...]], column: int, most: int) -> list[int]:
-    sizes = list(map(itemgetter(column), found))
-    return sizes if max(sizes, default=0) <= most else [min(size, most) for size in sizes]
+def _sizes(found: Sequence[PathPost], size: _Size, most: int) -> list[int]:
+    sizes = list(map(size, found))
+    return sizes if max(sizes, default=0) <= most else [min(each, most) for each in sizes]
 
 
-def _compressed(taken: Sequence[tuple[Any, ...]], after: int, most: int) -> int:
-    """Tokens, compressed, of the rows that lie behind so many tokens in full."""
+def _compressed(taken: Sequence[PathPost], after: int, most: int) -> int:
+    """Tokens, compressed, of the posts that lie behind so many tokens in full."""
     used = list(accumulate(_sizes(taken, _TOKENS, most)))
-    return sum(row[_SMALL_TOKENS] for row in taken[bisect_right(used, after) :])
+    return sum(map(_SMALL_TOKENS, taken[bisect_right(used, after) :]))
 
 
 def _until(runs: Runs, seq: int) -> Runs:
@@ -189,8 +191,8 @@ def posts_in(
     row = base.need(connection, scope, conversation)
     found: list[PathPost] = []
     for span in ranges:
-        newest_first = _rows(stretch(connection, "path_stretch", row["tenant"], row["no"], [span]))
-        found.extend(reversed(path_posts(connection, row["tenant"], newest_first)))
+        newest_first = _all(stretch(connection, "path_stretch", row["tenant"], row["no"], [span]))
+        found.extend(reversed(with_bodies(connection, row["tenant"], newest_first)))
     return found
 
 

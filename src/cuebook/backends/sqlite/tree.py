@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 from operator import attrgetter
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -201,23 +200,23 @@ def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]
     return found
 
 
-def stretch(
-    connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs
-) -> Iterator[list[tuple[Any, ...]]]:
-    """Read rows of a path, newest first, in more and more at a time: who needs a few reads little beyond them."""
+def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+    """Read posts of a path, newest first, in more and more at a time: who needs a few reads little beyond them.
+
+    A body that lies apart is not read yet (`with_bodies`).
+    """
     many = _AT_FIRST
     for first, last in runs:
         cursor = connection.execute(SQL[name], {"tenant": tenant, "no": no, "first": first, "last": last})
-        while found := cursor.fetchmany(many):
+        while found := list(starmap(PathPost, cursor.fetchmany(many))):
             yield found
             many = min(2 * many, _AT_ONCE)
 
 
-def path_posts(
-    connection: sqlite3.Connection, tenant: str, found: Sequence[tuple[Any, ...]], *, small: bool = False
+def with_bodies(
+    connection: sqlite3.Connection, tenant: str, posts: list[PathPost], *, small: bool = False
 ) -> list[PathPost]:
-    """Read records from rows of `path_stretch`, or of `small_stretch`; bodies are fetched where they lie apart."""
-    posts = list(starmap(PathPost, found))
+    """Give posts of `path_stretch`, or of `small_stretch`, with the bodies that lie apart."""
     if not small and all(map(_MESSAGE, posts)):
         return posts  # most often nothing lies apart
     for at, post in enumerate(posts):
