@@ -3,8 +3,10 @@
 Pure: reading files is `app`'s.
 """
 
-from collections.abc import Mapping
-from typing import Any, Literal
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct, field
@@ -37,7 +39,9 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: str = ""
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 300.0
-    cache_rule: str = "auto"  # auto, off, or a rule's name
+    cache_rule: Literal["auto", "off", "openai-prefix", "openai-breakpoints", "anthropic", "anthropic-1h", "gemini"] = (
+        "auto"  # auto, off, or a rule's name
+    )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
 
 
@@ -120,6 +124,33 @@ class Config(Struct, frozen=True):
     compaction_env: Mapping[str, str] = field(default_factory=dict)  # MEMORY_COMPACTION_* (R8)
 
 
+#: The least and the most a number may be; a number of seconds must be more than its least.
+_RANGES: dict[str, tuple[float, float]] = {
+    "model.timeout_s": (0, 86_400),
+    "upstream.connect_timeout_s": (0, 86_400),
+    "upstream.read_timeout_s": (0, 86_400),
+    "work.interval_s": (0, 86_400),
+    "work.lease_s": (0, 86_400),
+    "work.checkpoint_s": (0, 86_400),
+    "budget.context": (1, 1_000_000_000),
+    "budget.system": (0, 1_000_000_000),
+    "budget.reply": (0, 1_000_000_000),
+    "budget.max_short_term": (1, 1_000_000_000),
+    "budget.window_posts": (1, 1_000_000),
+    "budget.trigger": (0, 1),
+    "budget.memory": (0, 1_000_000_000),
+    "memory.recall_hits": (0, 200),
+    "server.port": (0, 65_535),
+    "server.max_body": (1, 1 << 40),
+    "server.max_v1_body": (1, 1 << 40),
+    "server.max_post": (1, 1 << 40),
+    "server.line": (0, 1_000_000),
+}
+#: An address requests can be sent below: no query, no fragment.
+_ADDRESS = re.compile(
+    r"https?://(?:[^/?#\s]*@)?(?:\[[0-9a-f:.]+\]|[^/?#\s:@\[\]]+)(?::(\d{1,5}))?(/[^?#\s]*)?", re.IGNORECASE
+)
+_SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: Environment names that are not CUEBOOK_SECTION_KEY.
 ALIASES = {"CUEBOOK_DATABASE_URL": "store.url"}
 _PREFIX = "CUEBOOK_"
@@ -152,7 +183,12 @@ def build(
     for place, value in (arguments or {}).items():
         _put(values, origins, place, value, "argument")
     compaction = {name: text for name, text in (environment or {}).items() if name.startswith("MEMORY_COMPACTION_")}
-    return Config(_convert(values, origins), origins, folder, compaction)
+    settings = _convert(values, origins)
+    for places, problem in _problems(settings):
+        origin = next((origins[place] for place in places if place in origins), "settings")
+        msg = f"{origin}: {places[0]}: {problem}"
+        raise InvalidInput(msg, where=places[0])
+    return Config(settings, origins, folder, compaction)
 
 
 def _put(values: dict[str, dict[str, Any]], origins: dict[str, str], place: str, value: object, origin: str) -> None:
@@ -199,5 +235,51 @@ def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]
         place = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""
         origin = origins.get(place) or next(iter(origins.values()), "settings")
         where = place or "settings"
-        msg = f"{origin}: {where}: {text.split(' - at', maxsplit=1)[0].lower()}; `cuebook config` lists every setting"
+        msg = f"{origin}: {where}: {text.split(' - at', maxsplit=1)[0].lower()}; {_choices(place)}"
         raise InvalidInput(msg, where=where) from None
+
+
+def _choices(place: str) -> str:
+    """Say what a setting may be."""
+    section, _, key = place.partition(".")
+    kind = get_type_hints(type(getattr(Settings(), section))).get(key) if key else None
+    choices = get_args(kind) if kind is not None else ()
+    return f"give one of {', '.join(choices)}" if choices else "`cuebook config` lists every setting"
+
+
+def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Say what cannot be, with the settings at fault."""
+    for place, (least, most) in _RANGES.items():
+        section, _, key = place.partition(".")
+        value = getattr(getattr(settings, section), key)
+        above = isinstance(value, float)
+        if not math.isfinite(value) or not least <= value <= most or (above and value == least):
+            allowed = f"above {least:,} and at most {most:,}" if above else f"from {least:,} to {most:,}"
+            yield (place,), f"{value} is out of range; give a number {allowed}"
+    budget = settings.budget
+    if budget.context <= budget.reply:
+        said = f"{budget.context:,} tokens leave nothing beside budget.reply ({budget.reply:,}); raise it or lower that"
+        yield ("budget.context", "budget.reply"), said
+    for place, url in (("upstream.url", settings.upstream.url), ("model.base_url", settings.model.base_url)):
+        if (url or place != "upstream.url") and not _is_address(url):
+            shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+            yield (place,), f"{shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+    kind, mark, _ = settings.store.url.partition("://")
+    if mark and not settings.store.url.startswith("sqlite:///"):
+        yield ("store.url",), f'{kind!r} is no store of this version; name a SQLite file, or ":memory:"'
+
+
+def _is_address(url: str) -> bool:
+    found = _ADDRESS.fullmatch(url)
+    return found is not None and 0 < int(found[1] or 1) <= 65_535
+
+
+def has_path(url: str) -> bool:
+    """Say whether an address names more than a server: most answer the OpenAI wire below a path such as /v1."""
+    found = _ADDRESS.fullmatch(url)
+    return found is not None and (found[2] or "/").strip("/") != ""
+
+
+def without_secret(address: str) -> str:
+    """Leave the user and password out of an address."""
+    return _SECRET.sub("***", address)

@@ -20,6 +20,7 @@ import pytest
 import typer
 from commands import CUEBOOK, Here, cuebook, environment, write_messages
 from inline_snapshot import snapshot
+from upstream import Upstream
 
 from cuebook.cli import main as cli
 from cuebook.cli.screen import fit, harmless, json_text, line_of
@@ -400,6 +401,58 @@ def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch)
     assert re.search(r"fail +settings +cuebook.toml: is no valid TOML", here("doctor", code=1))
 
 
+@pytest.mark.parametrize(
+    ("given", "check", "said"),
+    [
+        ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: 7.0 is out of range; give a number above 0"),
+        ("CUEBOOK_SERVER_PORT=99999", "settings", "server.port: 99999 is out of range"),
+        ("CUEBOOK_UPSTREAM_CACHE_RULE=zz", "settings", "give one of auto, off, openai-prefix"),
+        ("CUEBOOK_DATABASE_URL=postgresql://h/b", "settings", "store.url: 'postgresql' is no store of this version"),
+        ("CUEBOOK_WORK_MODEL=model", "work", 'work.model is "model", and no [model] is configured'),
+    ],
+)
+def test_doctor_fails_on_settings_that_cannot_be(
+    here: Here, monkeypatch: pytest.MonkeyPatch, given: str, check: str, said: str
+) -> None:
+    name, _, value = given.partition("=")
+    monkeypatch.setenv(name, value)
+    [failed] = [each for each in here.json("doctor", code=1)["checks"] if each["state"] == "fail"]
+    assert failed["name"] == check
+    assert said in failed["found"]
+    if check == "settings":
+        assert f"environment {name}: " in here("conversation", "list", code=1)
+
+
+def test_doctor_fails_on_a_damaged_key_and_where_there_is_no_project(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here("conversation", "import", write_messages(tmp_path, ("user", "Hi")))
+    key = here.folder / ".cuebook/cuebook.db.key"
+    key.write_text("no key")
+    [failed] = [each for each in here.json("doctor", code=1)["checks"] if each["state"] == "fail"]
+    assert (failed["name"], f"key file '{key}' is damaged" in failed["found"]) == ("key", True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    capsys.readouterr()
+    assert cli.run(["doctor"]) == 1
+    assert "fail  project    there is no cuebook.toml and no book in" in capsys.readouterr().out
+    assert list(empty.iterdir()) == []
+    (empty / "cuebook.toml").write_text("")
+    assert cli.run(["doctor"]) == 0
+    assert cli.run(["conversation", "list"]) == 0
+
+
+def test_doctor_warns_of_a_window_without_room_and_an_address_without_a_path(
+    here: Here, monkeypatch: pytest.MonkeyPatch, upstream: Upstream
+) -> None:
+    monkeypatch.setenv("CUEBOOK_BUDGET_CONTEXT", "8192")
+    monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", upstream.url.removesuffix("/v1"))
+    found = {each["name"]: each for each in here.json("doctor")["checks"] if each["state"] == "warn"}
+    assert "4,096 tokens for a prompt, and none of them for posts: budget.system is 5,000" in found["budget"]["found"]
+    assert "most servers answer below /v1" in found["upstream"]["advice"]
+
+
 def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     (project / "cuebook.toml").write_text("[model]\n")
     (project / ".gitignore").write_text("mine\nlogs/\n")
@@ -453,7 +506,7 @@ def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) 
         (["conversation", "import", "nowhere.json"], 1, "'nowhere.json' cannot be read (No such file or directory)"),
         (["conversation", "import", __file__], 1, "test_cli.py: is no JSON"),
         (["serve", "--host", "192.0.2.1"], 1, "192.0.2.1"),
-        (["serve", "--upstream", "nowhere"], 1, "'nowhere' is no address"),
+        (["serve", "--upstream", "nowhere"], 1, "upstream.url: 'nowhere' is no address"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, said: str) -> None:
@@ -676,6 +729,22 @@ def test_the_server_says_where_it_is_and_how_to_use_it(project: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(20) in (0, 130)
         assert process.stderr.read() == b""
+
+
+def test_the_server_warns_of_an_upstream_without_a_path(project: Path) -> None:
+    command = [CUEBOOK, "serve", "--port", "0", "--upstream", "http://me:hunter2@127.0.0.1:9", "--json"]
+    with subprocess.Popen(
+        command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        told = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
+        warned = process.stderr.readline().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
+    assert told["upstream"] == "http://***@127.0.0.1:9"
+    assert warned.startswith("cuebook: upstream.url: 'http://***@127.0.0.1:9' names no path")
+    assert "hunter2" not in warned
 
 
 # ---- the demo -------------------------------------------------------------------------------------------------------

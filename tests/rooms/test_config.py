@@ -12,7 +12,8 @@ import pytest
 from cuebook import InvalidInput
 from cuebook.app.init import FILES
 from cuebook.app.load import load_compaction, load_config, load_personas
-from cuebook.config import Config, Settings, build
+from cuebook.assembly.cache import RULES
+from cuebook.config import Config, Settings, build, has_path
 from cuebook.memory.profiles import SHIPPED
 
 TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/project"
@@ -80,6 +81,79 @@ def test_names_of_the_environment_that_are_no_settings_are_left_alone() -> None:
 def test_a_wrong_setting_names_its_place_and_where_it_came_from(given: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(said)):
         build(**given)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("budget.trigger", 7.0, "budget.trigger: 7.0 is out of range; give a number above 0 and at most 1"),
+        ("budget.trigger", 0.0, "give a number above 0 and at most 1"),
+        ("budget.trigger", float("nan"), "budget.trigger: nan is out of range"),
+        ("budget.context", -5, "budget.context: -5 is out of range; give a number from 1 to 1,000,000,000"),
+        ("budget.context", 100, "budget.context: 100 tokens leave nothing beside budget.reply (4,096)"),
+        ("budget.reply", 200_000, "budget.context: 200,000 tokens leave nothing beside budget.reply (200,000)"),
+        ("budget.window_posts", 0, "budget.window_posts: 0 is out of range"),
+        ("server.port", -1, "server.port: -1 is out of range; give a number from 0 to 65,535"),
+        ("server.port", 99_999, "server.port: 99999 is out of range"),
+        ("work.lease_s", 0.0, "work.lease_s: 0.0 is out of range; give a number above 0"),
+        ("upstream.read_timeout_s", float("inf"), "upstream.read_timeout_s: inf is out of range"),
+        ("memory.recall_hits", 1000, "memory.recall_hits: 1000 is out of range; give a number from 0 to 200"),
+        ("upstream.cache_rule", "zz", "upstream.cache_rule: invalid enum value 'zz'; give one of auto, off, openai-p"),
+        ("model.provider", "x", "model.provider: invalid enum value 'x'; give one of none, openai"),
+        ("upstream.url", "nowhere", "upstream.url: 'nowhere' is no address; give one like http://127.0.0.1:8080/v1"),
+        ("upstream.url", "ftp://127.0.0.1/v1", "upstream.url: 'ftp://127.0.0.1/v1' is no address"),
+        ("upstream.url", "http://:80/v1", "is no address"),
+        ("upstream.url", "http://host:0/v1", "is no address"),
+        ("upstream.url", "http://host:70000/v1", "is no address"),
+        ("upstream.url", "http://host/v1?x=1", "is no address"),
+        ("model.base_url", "", "model.base_url: '' is no address"),
+        ("store.url", "postgresql://host/book", "store.url: 'postgresql' is no store of this version"),
+        ("store.url", "sqlite://book.db", "store.url: 'sqlite' is no store of this version"),
+    ],
+)  # fmt: skip
+def test_a_setting_out_of_its_range_says_where_what_and_what_is_allowed(place: str, value: object, said: str) -> None:
+    section, key = place.split(".")
+    with pytest.raises(InvalidInput, match=re.escape(said)) as caught:
+        build(file={section: {key: value}})
+    assert str(caught.value).startswith("cuebook.toml: ")
+    assert str(caught.value.where).split(".")[0] == section
+
+
+def test_an_address_that_is_none_shows_no_password() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        build(arguments={"upstream.url": "http://me:hunter2@host:99999/v1"})
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("http://127.0.0.1:8080/v1", True),
+        ("HTTPS://me:secret@[::1]:8080/openai/v1/", True),
+        ("http://localhost", False),
+        ("http://localhost:8080/", False),
+    ],
+)
+def test_an_address_may_have_a_port_a_password_and_a_path(url: str, path: bool) -> None:
+    assert build(file={"upstream": {"url": url}}).settings.upstream.url == url
+    assert has_path(url) is path
+
+
+def test_every_cache_rule_can_be_set() -> None:
+    for name in ("auto", "off", *RULES):
+        assert build(file={"upstream": {"cache_rule": name}}).settings.upstream.cache_rule == name
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"server": {"port": 0}, "budget": {"trigger": 1, "memory": 0, "context": 4097}},
+        {"store": {"url": "sqlite:////tmp/book.db"}, "work": {"interval_s": 5}, "memory": {"recall_hits": 0}},
+        {"store": {"url": ":memory:"}, "server": {"line": 0}},
+    ],
+)
+def test_the_ends_of_a_range_are_allowed(given: dict[str, Any]) -> None:
+    assert build(file=given).origins
 
 
 def test_a_file_or_its_folder_names_a_project(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ def compose(
     personas, default = load_personas(config)
     compaction = load_compaction(config)
     failpoints = Failpoints.from_environment()
-    key = book_key(_key_file(config))
+    key = book_key(key_file_of(config))
     count = counter(settings.budget.tokens)
     upstream = upstream or _upstream(config)
     model = model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
     # last: what is refused above leaves no file open
-    store = SqliteStore(_database(config), synchronous=settings.store.synchronous, failpoints=failpoints)
+    store = SqliteStore(database_of(config), synchronous=settings.store.synchronous, failpoints=failpoints)
     desk = Desk(
         store=store,
         model=model,
@@ -80,7 +80,17 @@ def compose(
     return desk, upstream
 
 
-def _database(config: Config) -> str:
+def models_of(
+    config: Config, *, model: Model | None = None, upstream: Upstream | None = None
+) -> tuple[Model, Model | None, Upstream | None]:
+    """Give what answers, what does the work behind, and where `/v1` goes; nothing is sent. Raises InvalidInput."""
+    upstream = upstream or _upstream(config)
+    model = model or _model(config)
+    return model, _work_model(config, model, upstream), upstream
+
+
+def database_of(config: Config) -> str:
+    """Give the store's file, or MEMORY. Raises InvalidInput for a kind of store this version has not."""
     url = config.settings.store.url
     if url == MEMORY:
         return url
@@ -90,11 +100,12 @@ def _database(config: Config) -> str:
     return str(Path(config.folder) / url.removeprefix("sqlite:///"))
 
 
-def _key_file(config: Config) -> Path | None:
+def key_file_of(config: Config) -> Path | None:
+    """Give the file of the book's key, None where it is kept in memory."""
     named = config.settings.secrets.key_file
     if named:
         return Path(config.folder) / named
-    database = _database(config)
+    database = database_of(config)
     return None if database == MEMORY else Path(f"{database}.key")
 
 

@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cuebook.app.compose import environment_key
-from cuebook.app.load import load_compaction, load_config, load_personas
+from cuebook.app.compose import database_of, environment_key, key_file_of, models_of
+from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
 from cuebook.backends.openai import HttpUpstream
 from cuebook.backends.sqlite.connect import MEMORY, REVISION
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.config import Config
-from cuebook.errors import CuebookError, InvalidInput
+from cuebook.backends.system import book_key
+from cuebook.config import Config, has_path
+from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.ports.model import RelayRequest
 
 State = Literal["ok", "warn", "fail"]
@@ -33,6 +34,7 @@ NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"}
 )
 PATIENCE_S = 5.0
+NOT_FOUND = 404
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -55,13 +57,14 @@ async def examine(
     except InvalidInput as error:
         yield Check(name="settings", state="fail", found=str(error), advice="the rest could not be looked at")
         return
+    if not is_project(config):
+        advice = "`cuebook init` makes a project, -C DIR names another"
+        yield Check(name="project", state="fail", found=no_project(config), advice=advice)
     origins = {origin for origin in config.origins.values() if not origin.startswith("environment")}
     yield Check(
         name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
     )
-    for check in (_personas(config), _presets(config)):
-        yield check
-    for check in _folder(config):
+    for check in (_budget(config), _personas(config), _presets(config), *_folder(config), _key(config)):
         yield check
     yield await _store(config)
     async for check in _models(config):
@@ -112,10 +115,33 @@ def _presets(config: Config) -> Check:
     return Check(name="presets", state="ok", found=found)
 
 
+def _budget(config: Config) -> Check:
+    budget = config.settings.budget
+    room = budget.context - budget.system - budget.reply
+    found = f"{budget.context - budget.reply:,} tokens for a prompt"
+    if room <= 0:
+        advice = "raise budget.context, or lower budget.system or budget.reply"
+        found += f", and none of them for posts: budget.system is {budget.system:,}, budget.reply {budget.reply:,}"
+        return Check(name="budget", state="warn", found=found, advice=advice)
+    return Check(name="budget", state="ok", found=f"{found}, {min(room, budget.max_short_term):,} of them for posts")
+
+
+def _key(config: Config) -> Check:
+    """Look at the key's file; nothing is made."""
+    file = key_file_of(config)
+    if file is None or not file.exists():
+        return Check(name="key", state="ok", found="kept in memory" if file is None else f"{file} is not made yet")
+    try:
+        book_key(file)
+    except BackendError as error:
+        return Check(name="key", state="fail", found=str(error))
+    return Check(name="key", state="ok", found=f"{file} is whole")
+
+
 def _database(config: Config) -> Path | None:
-    """Give the store's file, None for one in memory or one that is no file."""
-    url = config.settings.store.url.removeprefix("sqlite:///")
-    return None if url == MEMORY or "://" in url else Path(config.folder) / url
+    """Give the store's file, None for one in memory."""
+    url = database_of(config)
+    return None if url == MEMORY else Path(url)
 
 
 def _folder(config: Config) -> Iterator[Check]:
@@ -202,14 +228,16 @@ def _schema(file: Path) -> str:
 
 async def _models(config: Config) -> AsyncIterator[Check]:
     model, upstream = config.settings.model, config.settings.upstream
+    try:
+        models_of(config)
+    except InvalidInput as error:
+        yield Check(name=(error.where or "model").partition(".")[0], state="fail", found=str(error))
     if model.provider == "none" and not upstream.url:
         advice = "set [model] in cuebook.toml, or start `cuebook serve --upstream URL`"
         yield Check(
             name="model", state="warn", found="none: answers are what memory holds, plainly labelled", advice=advice
         )
-    if model.provider != "none" and not model.name:
-        yield Check(name="model", state="fail", found="model.name is empty", advice="say which model answers")
-    elif model.provider != "none":
+    if model.provider != "none" and model.name:
         yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at ")
     if upstream.url:
         yield await _reach("upstream", upstream.url, upstream.api_key_env)
@@ -239,4 +267,8 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
             "requests that bring their own key may still work" if name == "upstream" else f"set {key or 'api_key_env'}"
         )
         return Check(name=name, state="warn", found=f"{shown} answers, but {held}", advice=advice)
+    if not has_path(url) or answer.status == NOT_FOUND:
+        found = f"{shown} answers" + (", but has no /models" if answer.status == NOT_FOUND else "")
+        advice = "does its address end with the right path? most servers answer below /v1"
+        return Check(name=name, state="warn", found=found, advice=advice)
     return Check(name=name, state="ok", found=f"{shown} answers")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cuebook.config import Config, build
+from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
 from cuebook.records.persona import Persona, read_persona
@@ -43,6 +43,17 @@ def load_config(
     return build(
         file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent)
     )
+
+
+def is_project(config: Config) -> bool:
+    """Say whether there is anything to open: a file of settings, a setting given, or a book in its usual place."""
+    folder = Path(config.folder)
+    return bool(config.origins) or (folder / FILE).exists() or (folder / StoreConfig().url).exists()
+
+
+def no_project(config: Config) -> str:
+    """Say that there is none."""
+    return f"there is no {FILE} and no book in {str(Path(config.folder).resolve())!r}"
 
 
 def load_compaction(config: Config) -> Compaction:

@@ -1,16 +1,13 @@
 """`cuebook config`."""
 
-import re
-
 import msgspec
 
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
+from cuebook.config import without_secret
 
 app = new_app()
-
-_SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 @command(app, "cuebook config", "CUEBOOK_MODEL_NAME=gpt-5-mini cuebook config --json", name="config")
@@ -31,8 +28,7 @@ def config(state: State) -> None:
 
 
 def _without_secret(value: object) -> object:
-    """Leave the user and password out of an address."""
-    return _SECRET.sub("***", value) if isinstance(value, str) else value
+    return without_secret(value) if isinstance(value, str) else value
 
 
 def _shown(value: object) -> str:

@@ -7,6 +7,7 @@ import typer
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
+from cuebook.config import has_path, without_secret
 from cuebook.server.app import serve as run_server
 
 app = new_app()
@@ -37,12 +38,18 @@ def serve(
     given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     settings = state.settings({place: value for place, value in given.items() if value is not None})
 
+    chosen = settings.settings
+    upstream_url = without_secret(chosen.upstream.url)
+
     def started(address: str) -> None:
         base_url = f"{address.rstrip('/')}/v1"
         if state.json:
-            screen.say_json({"url": address, "baseUrl": base_url, "upstream": settings.settings.upstream.url or None})
+            screen.say_json({"url": address, "baseUrl": base_url, "upstream": upstream_url or None})
         else:
-            _greet(address, base_url, settings.settings.upstream.url)
+            _greet(address, base_url, upstream_url)
+        _warn("upstream.url", chosen.upstream.url)
+        if chosen.model.provider != "none":
+            _warn("model.base_url", chosen.model.base_url)
 
     run_server(settings, started=started)
 
@@ -55,3 +62,11 @@ def _greet(address: str, base_url: str, upstream: str) -> None:
         f"  goes to          {upstream or 'nothing: answers are what memory holds; --upstream URL names a server'}"
     )
     screen.say("Ctrl-C ends it.")
+
+
+def _warn(place: str, url: str) -> None:
+    if url and not has_path(url):
+        shown = without_secret(url)
+        screen.complain(
+            f"{place}: {shown!r} names no path; most servers answer below one, as in {shown.rstrip('/')}/v1"
+        )

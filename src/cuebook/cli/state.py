@@ -7,8 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.load import FILE, load_config
-from cuebook.config import Config, StoreConfig
+from cuebook.app.load import FILE, is_project, load_config, no_project
+from cuebook.config import Config
 from cuebook.errors import NotFound
 
 
@@ -33,8 +33,7 @@ class State(Struct, frozen=True, kw_only=True):
     def open(self, *, worker: bool = False) -> BlockingCuebook:
         """Name the project's book; `with` opens it. Raises NotFound where there is no project and no book either."""
         config = self.settings()
-        if not config.origins and not (Path(config.folder) / StoreConfig().url).exists():
-            here = str(Path(config.folder).resolve())
-            msg = f"there is no {FILE} and no book in {here!r}; `cuebook init` makes a project, -C DIR names another"
+        if not is_project(config):
+            msg = f"{no_project(config)}; `cuebook init` makes a project, -C DIR names another"
             raise NotFound(msg)
         return BlockingCuebook.open(config, worker=worker)
