@@ -50,6 +50,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     client: tuple[ClientSystem, ...] = ()
     live_client: tuple[ClientSystem, ...] = ()  # where secrets were replaced in `client`: the same as they came
     tools: str = ""
+    live_tools: str = ""  # where secrets were replaced in `tools`: the same as it came
     live: Mapping[int, bytes] = {}  # by seq: the live message of a stored post
     live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
     frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
@@ -213,7 +214,7 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
         sizes = [max(own.tokens, other.tokens) for own, other in zip(client, live, strict=True)]
         client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
     own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
-    tools = count(wish.tools) if wish.tools else 0
+    tools = max(count(text) if text else 0 for text in (wish.tools, wish.live_tools))
     frozen = sum(text.tokens for text in weigh_volatile(wish.frozen or (), room.fence, count))
 
     def allotted(size: int) -> Allotment:

@@ -172,6 +172,7 @@ def _wish(
             client=request.client,
             live_client=request.live_client,
             tools=request.tools,
+            live_tools=request.live_tools,
             live=live,
             live_drafts=live_drafts,
             frozen=frozen,

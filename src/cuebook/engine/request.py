@@ -74,7 +74,8 @@ class Request(Struct, frozen=True, kw_only=True):
     conversation: str | None
     user: str | None
     stream: bool
-    tools: str
+    tools: str  # what a provider charges beside the messages, as it is stored
+    live_tools: str  # where secrets were replaced in `tools`: the same as it came
 
     @property
     def query(self) -> str:
@@ -129,6 +130,7 @@ def read_request(desk: Desk, call: Call) -> Request:
     front = spoken[:lead]
     metadata = _value(fields, "metadata")
     named = _text(metadata.get("conversation_id")) if isinstance(metadata, dict) else ""
+    tools, live_tools = _charged(desk, fields)
     return Request(
         fields=fields,
         client=tuple(client_system(desk.writer.clean_json(each.raw)) for each in front),
@@ -138,8 +140,25 @@ def read_request(desk: Desk, call: Call) -> Request:
         conversation=call.conversation or named or None,
         user=call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None,
         stream=_value(fields, "stream") is True,
-        tools="\n".join(bytes(fields[name]).decode() for name in _CHARGED if _value(fields, name)),
+        tools=tools,
+        live_tools=live_tools,
     )
+
+
+def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
+    """Give what a provider charges beside the messages, as it is stored, and as it came where that differs.
+
+    It comes again with every call: whether it holds secrets is remembered.
+    """
+    given = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
+    live = b"\n".join(given)
+    name = digest_of(b"charged\n" + live)
+    known = desk.heard.get(name)
+    if known is not None and not known[2]:
+        return live.decode(), ""
+    clean = b"\n".join(map(desk.writer.clean_json, given))
+    desk.keep_heard(name, ("", b"", clean != live))
+    return clean.decode(), live.decode() if clean != live else ""
 
 
 def _spoken(desk: Desk, raw: bytes, number: int) -> Spoken:
