@@ -15,7 +15,6 @@ from cuebook.app.compose import compose
 from cuebook.app.conversations import Conversations
 from cuebook.app.load import load_config
 from cuebook.app.memory import Memory
-from cuebook.app.readable import readable
 from cuebook.app.turns import Turns
 from cuebook.config import Config, Settings, StoreConfig
 from cuebook.engine import relay as relaying
@@ -174,7 +173,7 @@ class Cuebook:
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
         async with aclosing(chunks):  # stopped early: the turn is closed before this returns
             async for chunk in chunks:
-                yield msgspec.structs.replace(chunk, window=readable(chunk.window)) if chunk.window else chunk
+                yield chunk
 
     async def assemble(self, ask: Ask) -> Window:
         """Build the prompt an ask would get. No model is called and nothing is stored."""
@@ -183,8 +182,7 @@ class Cuebook:
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Give the same, with the reply's `metadata`."""
         _check(ask)
-        window, metadata = await turning.assemble(self.desk, Scope(user=ask.user), ask)
-        return readable(window), metadata
+        return await turning.assemble(self.desk, Scope(user=ask.user), ask)
 
     async def append(
         self,

@@ -7,9 +7,9 @@ from msgspec import Struct
 
 from cuebook.app import shapes
 from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
-from cuebook.app.readable import readable, text_of
 from cuebook.assembly.forms import whole
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
+from cuebook.assembly.readable import text_of
 from cuebook.assembly.window import RENDERER, render
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
@@ -124,7 +124,7 @@ class Turns:
         digest = messages_digest(window.messages)
         ratio = manifest.stable_prefix_ratio
         fields = {name: getattr(window, name) for name in window.__struct_fields__}
-        window = readable(Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors})))
+        window = Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors}))
         if digest == manifest.digest:
             return Replay(verdict="identical", digest=digest, window=window)
         if manifest.renderer != RENDERER:

@@ -36,7 +36,6 @@ _NOTE = 8
 _DEEPEST = 16
 
 encode = msgspec.json.Encoder().encode
-encode_lines = msgspec.json.Encoder().encode_lines
 decode: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
 _parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 _ROLE, _STATE, _WIRE, _PARTS = map(attrgetter, ("role", "state", "wire", "parts"))
@@ -200,11 +199,11 @@ def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
     if not _all_plain(posts, (owner, "user")):
         return [message_of(placed, owner) for placed in kept]
     texts = [placed.post.message if placed.form == "full" else shown_of(placed) for placed in kept]
-    return encode_lines(list(map(_Plain, map(_ROLE, posts), texts))).split(b"\n")[:-1]
+    return list(map(encode, map(_Plain, map(_ROLE, posts), texts)))
 
 
 def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bool:
-    """Say whether posts are nothing but text of the user and the assistant: those are written all at once."""
+    """Say whether posts are nothing but text of the user and the assistant: those are quickly written."""
     return (
         not any(map(_WIRE, posts))
         and not any(map(_PARTS, posts))

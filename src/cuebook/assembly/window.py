@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from cuebook.assembly.forms import JOIN, JOIN_TOKENS, Placed, decode, encode, messages_of, shown_of, weigh
 from cuebook.assembly.partition import Partition
+from cuebook.assembly.readable import text_of
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.records.openai_messages import read_message
 from cuebook.records.turn import Anchor, Block, BlockKind, Dropped, Window
@@ -204,7 +205,7 @@ def _post_block(placed: Placed, message: bytes, *, is_query: bool) -> Block:
         source=f"post:{placed.post.id}",
         role=placed.post.role,
         tokens=placed.tokens,
-        text=shown_of(placed),
+        text=shown_of(placed) or text_of(message),
         form=placed.form,
         seq=placed.post.seq,
         message=message,

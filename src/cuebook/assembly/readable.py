@@ -5,21 +5,9 @@ from typing import Any
 
 import msgspec
 
-from cuebook.records.turn import Window
-
 _ARGUMENTS = ("arguments", "input")
 #: Keys a content part's address or name may stand under.
 _NAMES = ("url", "file_id", "filename")
-
-
-def readable(window: Window) -> Window:
-    """Give a window whose blocks all have a text; its messages stay as they are."""
-    if all(block.text or not block.message for block in window.blocks):
-        return window
-    blocks = (
-        block if block.text else msgspec.structs.replace(block, text=text_of(block.message)) for block in window.blocks
-    )
-    return msgspec.structs.replace(window, blocks=tuple(blocks))
 
 
 def text_of(message: bytes) -> str:
