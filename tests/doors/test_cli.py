@@ -55,7 +55,8 @@ Options:
   --config FILE  Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
   -C DIR         Use the project in this folder.
   --debug        Show where an unexpected error came from; stands first.
-  --help         Show this message and exit.
+  --version      Show the version and exit.
+  -h, --help     Show this message and exit.
 
 Commands:
   init          Make a project directory.
@@ -69,6 +70,11 @@ Commands:
   config        Show every setting, its value and where it came from.
   doctor        Look whether everything a book needs is there.
   version       Show the version.
+
+  Examples:
+    cuebook demo
+    cuebook serve --upstream http://127.0.0.1:8080/v1
+    cuebook -C book turn show chat 1
 """)
 
 
@@ -100,13 +106,21 @@ Options:
   --json             Print JSON, in the shapes of the HTTP API.
   --config FILE      Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
   -C DIR             Use the project in this folder.
-  --help             Show this message and exit.
+  -h, --help         Show this message and exit.
 
   Examples:
     cuebook conversation import chat.json
     cuebook conversation import messages.jsonl --conversation c1 --user ann
     cuebook conversation export --all | cuebook -C copy conversation import -
 """)
+
+
+def test_help_and_version_have_their_usual_options(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([], ["turn"], ["conversation"], ["memory"], ["turn", "show"], ["chat"]):
+        shown = [(cli.run([*arguments, option]), capsys.readouterr().out) for option in ("-h", "--help")]
+        assert shown[0] == shown[1]
+        assert f"    cuebook {' '.join(arguments)}".rstrip() in shown[0][1].partition("Examples:")[2]
+    assert here("--version") == here("version")
 
 
 def test_every_command_has_an_example_of_itself_and_says_what_it_does() -> None:
@@ -151,10 +165,58 @@ def test_the_first_minute_in_a_pipe(tmp_path: Path) -> None:
     assert "persona:helper@1.0.0" in talk.stdout
     assert "\x1b" not in talk.stdout
     assert "never said" not in cuebook("conversation", "show", "chat", cwd=book).stdout
-    again = cuebook("chat", "--json", "--mode", "planner", cwd=book, said="What is my cat called?\n")
+    again = cuebook("chat", "--json", "--mode", "relay", cwd=book, said="What is my cat called?\n")
     answer = json.loads(again.stdout)
     assert (answer["conversationId"], answer["turn"]) == ("chat", 2)
     assert answer["metadata"]["window"]["tokens"] > 0
+
+
+def test_a_command_chat_has_not_is_told_and_not_sent(here: Here) -> None:
+    talk = cuebook(
+        "chat", cwd=here.folder, said="/etc/hosts is my file.\n//quit is what I type.\n/histroy 3\nnever said\n"
+    )
+    assert (talk.returncode, talk.stderr) == (
+        1,
+        "cuebook: there is no /histroy (there are /show, /help and /quit); //histroy says /histroy\n",
+    )
+    said = [post["message"] for post in here.json("conversation", "show", "chat")["posts"] if post["role"] == "user"]
+    assert said == ["/etc/hosts is my file.", "/quit is what I type."]
+
+
+def test_a_mode_no_preset_knows_is_refused(here: Here) -> None:
+    presets = here.folder / "config/metaprompt-presets.json"
+    presets.write_text('{"memoryCompaction": {"defaultProfileByMode": {"plan": "budget", "talk": "standard"}}}')
+    refused = cuebook("chat", "--mode", "nosuch", cwd=here.folder, said="Hello\n")
+    assert refused.returncode == 1
+    assert "--mode: no mode 'nosuch' in config/metaprompt-presets.json" in refused.stderr
+    assert "there are plan, talk" in refused.stderr
+    assert cuebook("chat", "--mode", "planner", cwd=here.folder, said="Hello\n").returncode == 0
+    assert here.json("turn", "list", "chat")["items"][0]["turn"] == 1
+
+
+def test_ids_are_whole_in_a_narrow_terminal(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [f"a-long-id-of-a-post-that-is-needed-whole-{n:02}" for n in range(40)]
+    posts = [{"id": id_, "sendFrom": "ann", "message": f"We decided to paint wall {id_} blue."} for id_ in ids]
+    (tmp_path / "c1.json").write_text(json.dumps({"posts": posts}))
+    name = "a-conversation-whose-name-is-longer-than-a-narrow-terminal-has-room-for-it"
+    here("conversation", "import", str(tmp_path / "c1.json"), "--conversation", name)
+    monkeypatch.setenv("COLUMNS", "60")
+    for arguments, column, wanted in (
+        (("memory", "list", name), "from", ids[0]),
+        (("conversation", "list"), "conversation", name),
+    ):
+        shown = here(*arguments)
+        assert max(map(len, shown.splitlines())) <= 60
+        assert wanted in _column(shown, column)
+
+
+def _column(table: str, name: str) -> str:
+    """Give what stands in a column, its lines joined."""
+    head, _, *rows = table.splitlines()
+    starts = [found.start() for found in re.finditer(r"\S+", head)]
+    at = head.index(name)
+    end = next((start for start in starts if start > at), None)
+    return "".join(row[at:end].strip() for row in rows)
 
 
 def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,6 +373,33 @@ def test_sessions_shared_entries_and_summaries_of_ones_own(here: Here, tmp_path:
     piped = cuebook("memory", "compress", cwd=here.folder, said=long)
     assert (piped.returncode, piped.stderr) == (0, "")
     assert len(piped.stdout) < len(long)
+
+
+def test_an_export_that_does_not_fit_leaves_what_was_there(here: Here, tmp_path: Path) -> None:
+    talk = [("user", "word " * 20_000)] * 8
+    here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c1")
+    file, link = tmp_path / "c1.json", tmp_path / "link.json"
+    link.symlink_to(file)
+    limited = f"ulimit -f 400; {CUEBOOK} conversation export c1 -o {file}"  # blocks of 1,024 bytes
+    for kept in (None, "what was there"):
+        if kept:
+            file.write_text(kept)
+        done = subprocess.run(
+            ["bash", "-c", limited], cwd=here.folder, env=environment(), capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+        assert f"{file}: ".encode() in done.stderr
+        assert (file.read_text() if file.exists() else None) == kept
+    assert sorted(tmp_path.glob(".c1*")) == []
+    file.chmod(0o600)
+    here("conversation", "export", "c1", "-o", str(link))
+    assert len(json.loads(file.read_text())["posts"]) == 8
+    assert (link.is_symlink(), file.stat().st_mode & 0o777) == (True, 0o600)
+    piped = subprocess.run(
+        [CUEBOOK, "conversation", "export", "c1", "-o", "/dev/stdout"],
+        cwd=here.folder, env=environment(), capture_output=True, check=True,
+    )  # fmt: skip
+    assert piped.stdout.startswith(file.read_bytes())
 
 
 def test_deleting_asks_unless_told_not_to(here: Here, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`cuebook chat`: talk in a terminal, or line by line through a pipe."""
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator
 from typing import Annotated
@@ -10,16 +11,19 @@ import typer
 
 from cuebook.app import shapes
 from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.load import load_compaction
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
-from cuebook.errors import CuebookError, NotFound
+from cuebook.errors import CuebookError, InvalidInput, NotFound
 from cuebook.records.turn import Ask, Window
 
 app = new_app()
 
 HELP = "/show shows what the last prompt held, /quit ends, Ctrl-C stops an answer"
+#: A line that asks for a command; a path such as /etc/hosts is none.
+_COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?=\s|$)")
 
 
 @command(
@@ -35,10 +39,12 @@ def chat(
 ) -> None:
     """Talk. Everything is remembered: the same conversation goes on next time, however long it gets.
 
-    In a pipe each line of the input is a message. Lines of your own: /show, /help, /quit.
+    In a pipe each line of the input is a message. Lines of your own: /show, /help, /quit; //x says /x.
     """
     ask = Ask("", conversation, user=user, persona=persona, mode=mode)
     with state.open(worker=True) as book:
+        if mode is not None:
+            _check_mode(book, mode)
         talk = _Talk(book, ask, json=state.json)
         if screen.on_terminal() and not state.json:
             _greet(book, ask)
@@ -47,6 +53,16 @@ def chat(
             for line in sys.stdin:
                 if not talk.hear(line):
                     break
+
+
+def _check_mode(book: BlockingCuebook, mode: str) -> None:
+    """Refuse a mode that no preset knows: it would change nothing."""
+    modes = load_compaction(book.config).by_mode
+    if not any(each in mode for each in modes):
+        file = book.config.settings.memory.presets
+        known = f"there are {', '.join(sorted(modes))}" if modes else "there are none"
+        msg = f"--mode: no mode {mode!r} in {file} (memoryCompaction.defaultProfileByMode); {known}"
+        raise InvalidInput(msg, where="mode")
 
 
 def _greet(book: BlockingCuebook, ask: Ask) -> None:
@@ -102,11 +118,18 @@ class _Talk:
             screen.say(HELP)
         elif text == "/show":
             self._show()
-        elif text and self._json:
-            self._answer_json(text)
+        elif asked := _COMMAND.match(text):
+            msg = f"there is no {asked[0]} (there are /show, /help and /quit); //{asked[1]} says {asked[0]}"
+            raise InvalidInput(msg, where="message")
         elif text:
-            self._answer(text)
+            self._say(text.removeprefix("/") if text.startswith("//") else text)
         return True
+
+    def _say(self, text: str) -> None:
+        if self._json:
+            self._answer_json(text)
+        else:
+            self._answer(text)
 
     def _answer(self, text: str) -> None:
         for chunk in self._book.stream(msgspec.structs.replace(self._ask, text=text)):

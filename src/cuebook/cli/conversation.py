@@ -13,12 +13,17 @@ from cuebook.app.paging import LIMIT, Paged
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
+from cuebook.cli.files import write_whole
 from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
 from cuebook.cli.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, InvalidInput
 
-app = new_app("List, show, import, export and delete conversations.")
+app = new_app(
+    "List, show, import, export and delete conversations.",
+    "cuebook conversation import chat.json --conversation c1",
+    "cuebook conversation show c1 --last 20",
+)
 
 #: Conversations read at a time where all are wanted.
 PAGE = 200
@@ -53,7 +58,8 @@ def list_(
         )
         for each in page.items
     ]
-    screen.table(("conversation", "user", "persona", "posts", "turns", "changed"), rows, right=("posts", "turns"))
+    names = ("conversation", "user", "persona", "posts", "turns", "changed")
+    screen.table(names, rows, right=("posts", "turns"), fold=names[:3])
     if page.cursor:
         screen.say(f"there are more: --cursor {page.cursor}")
 
@@ -193,7 +199,7 @@ def export(
     if output is None:
         sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
         return
-    output.write_text("".join(texts), "utf-8")
+    write_whole(output, texts)
     if state.json:
         screen.say_json({"file": str(output), "conversations": len(names)})
     else:

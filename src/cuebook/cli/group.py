@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -35,12 +35,17 @@ class Run(Protocol):
     def __call__(self, state: State, /, *args: Any, **kwargs: Any) -> None: ...
 
 
-def new_app(help_: str | None = None) -> typer.Typer:
+def new_app(help_: str | None = None, *examples: str) -> typer.Typer:
     """Make a Typer application with plain help and no tracebacks; with `help_` it is a group of commands."""
     app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
     if help_ is not None:
-        app.callback(help=help_)(_no_callback)
+        app.callback(help=help_, epilog=examples_of(examples))(_no_callback)
     return app
+
+
+def examples_of(examples: Sequence[str]) -> str:
+    """Give examples as they stand at a help's end."""
+    return "\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples)
 
 
 def _no_callback() -> None:
@@ -69,7 +74,7 @@ def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callab
         run.__annotations__ = {}
         run.__doc__ = inspect.getdoc(function)
         shown = name or function.__name__.rstrip("_").replace("_", "-")
-        app.command(shown, epilog="\b\nExamples:\n" + "\n".join(f"  {each}" for each in examples))(run)
+        app.command(shown, epilog=examples_of(examples))(run)
         return function
 
     return register

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from cuebook.cli import screen
-from cuebook.cli.group import ConfigFile, Folder, LazyGroup, new_app
+from cuebook.cli.group import ConfigFile, Folder, LazyGroup, examples_of, new_app
 from cuebook.errors import CuebookError
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
@@ -34,6 +34,7 @@ class Root(LazyGroup):
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error came from; stands first.")]
+Version = Annotated[bool, typer.Option("--version", help="Show the version and exit.")]
 
 app = new_app()
 
@@ -41,17 +42,30 @@ app = new_app()
 ABOUT = """The prompt book of an agent: conversation memory, managed prompts and token budgets.
 
 Begin with `cuebook demo`, or with `cuebook init book`, then `cd book` and `cuebook chat`."""
+EXAMPLES = ("cuebook demo", "cuebook serve --upstream http://127.0.0.1:8080/v1", "cuebook -C book turn show chat 1")
 
 
-@app.callback(cls=Root, invoke_without_command=True, help=ABOUT)
+@app.callback(
+    cls=Root,
+    invoke_without_command=True,
+    help=ABOUT,
+    epilog=examples_of(EXAMPLES),
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 def root(
     ctx: typer.Context,
     *,
     config_: ConfigFile = None,  # noqa: ARG001  # read by each command through its context
     folder_: Folder = None,  # noqa: ARG001
     debug: Debug = False,  # noqa: ARG001  # read before anything else
+    version: Version = False,
 ) -> None:
     """Show the help where no command is named."""
+    if version and isinstance(ctx.command, Root):
+        shown = ctx.command.get_command(ctx, "version")
+        with shown.make_context("version", [], parent=ctx) as below:
+            shown.invoke(below)
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         screen.say(ctx.get_help())
 

@@ -13,7 +13,11 @@ from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, ne
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
 
-app = new_app("Search, list and show what is remembered.")
+app = new_app(
+    "Search, list and show what is remembered.",
+    'cuebook memory search "when does the lease end"',
+    "cuebook memory show c1",
+)
 
 
 @command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --limit 5")
@@ -78,7 +82,7 @@ def list_(
         )
         for each in items
     ]
-    screen.table(("kind", "since", "until", "from", "what"), rows)
+    screen.table(("kind", "since", "until", "from", "what"), rows, fold=("from",))
     if page.cursor:
         screen.say(f"there are more: --cursor {page.cursor}")
 

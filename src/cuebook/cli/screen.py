@@ -85,8 +85,11 @@ def _console(*, stderr: bool = False) -> Any:
     return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
-def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] = ()) -> None:
-    """Print a table; columns named in `right` hold numbers. Wide columns give way where the width ends."""
+def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] = (), fold: Sequence[str] = ()) -> None:
+    """Print a table; columns named in `right` hold numbers. Wide columns give way where the width ends.
+
+    What does not fit is cut, but in the columns named in `fold`: ids are needed whole, and go on in the next line.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -97,7 +100,10 @@ def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] =
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name, width in zip(columns, fit(wanted, console.width), strict=True):
         justify: Any = "right" if name in right else "left"
-        shown.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+        folds = name in fold
+        shown.add_column(
+            name, justify=justify, no_wrap=not folds, overflow="fold" if folds else "ellipsis", width=width
+        )
     for row in cells:
         shown.add_row(*row)
     console.print(shown)

@@ -10,7 +10,7 @@ from cuebook.cli.group import Conversation, User, command, new_app
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
 
-app = new_app("Show what a prompt held and why, and replay it.")
+app = new_app("Show what a prompt held and why, and replay it.", "cuebook turn show c1 3", "cuebook turn replay c1 3")
 
 Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The turn's number.", show_default=False)]
 Step = Annotated[int | None, typer.Option("--step", metavar="K", min=1, help="Which model call; the last by default.")]

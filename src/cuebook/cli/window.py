@@ -19,7 +19,8 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
         rows.append(
             ("", "tools", "", "", f"{tools:,}", _share(tools, tokens), "tools and answer format of the request")
         )
-    screen.table(("#", "kind", "source", "role", "tokens", "share", "first words"), rows, right=("#", "tokens"))
+    names = ("#", "kind", "source", "role", "tokens", "share", "first words")
+    screen.table(names, rows, right=("#", "tokens"), fold=("source",))
     for each in window.get("covered", ()):
         screen.say(f"{_posts(each['from'], each['to'])}: in the summary")
     _draw_dropped(window["dropped"])
@@ -64,7 +65,7 @@ def _draw_dropped(dropped: list[dict[str, Any]]) -> None:
         (each["kind"], _where(each), f"{each.get('count', 1):,}", f"{each.get('tokens') or 0:,}", each["reason"])
         for each in dropped
     ]
-    screen.table(("kind", "which", "count", "tokens", "why"), rows, right=("count", "tokens"))
+    screen.table(("kind", "which", "count", "tokens", "why"), rows, right=("count", "tokens"), fold=("which",))
 
 
 def _where(dropped: dict[str, Any]) -> str:
