@@ -5,6 +5,7 @@ import json
 import pytest
 from stage import NAME, Client, book_on, user
 
+from cuebook import Posted
 from cuebook.records.memory import Scope
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -46,3 +47,28 @@ async def test_secrets_of_tools_and_response_formats_go_up_and_are_stored_replac
     assert texts[manifest.tools_digest].count("[[secret:github_token#") == 2
     assert manifest.tools_tokens >= book.desk.count("\n".join(map(json.dumps, (tools, schema))))
     assert (await book.turns.replay(NAME, 2)).verdict == "identical"
+
+
+async def test_a_secret_in_a_name_is_stored_replaced(book, client, upstream, tmp_path):
+    said = user("hello", name=SECRET)
+    await client.send([said])
+    assert upstream.messages() == [said]
+    await book.append("d", [user("one", name=SECRET), Posted(sender=SECRET, recipient=SECRET, message="two")])
+    await book.append("d", [Posted(sender="x", message="three", wire=json.dumps(said).encode())])
+    senders = [post.sender for name in (NAME, "d") for post in await book.conversations.posts(name)]
+    assert [sender.partition("#")[0] for sender in senders] == [
+        "[[secret:github_token", "assistant", "[[secret:github_token", "[[secret:github_token", "x",
+    ]  # fmt: skip
+    assert holding(tmp_path) == []
+    client.history = [said, {"role": "assistant", "content": "Noted."}]
+    await client.say("and again?")
+    assert (await book.conversations.get(NAME)).last_seq == 4, "it is known again"
+
+
+async def test_a_user_whose_id_looks_like_a_secret_stays_who_they_are(book, client, upstream):
+    client.who = SECRET
+    await client.send([user("hello")])
+    assert [post.sender for post in await book.conversations.posts(NAME, user=SECRET)] == [SECRET, "assistant"]
+    await book.append(NAME, [Posted(sender=SECRET, message="more")], user=SECRET)
+    await client.send([user("so?")], server_history=True)
+    assert "name" not in json.dumps(upstream.messages())

@@ -13,7 +13,6 @@ from cuebook.app.session import SessionMessage, session_of
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
-from cuebook.engine.request import sender_of
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
@@ -105,8 +104,7 @@ class Conversations:
             raw = msgspec.json.encode(fields)
             said = read_message(raw, index=number)
             when = at if when is None else float(when)
-            sender = sender_of(said, user)
-            return desk.writer.message(raw, said, id=id_ or fresh, sender=sender, now=when, owner=user)
+            return desk.writer.message(raw, said, id=id_ or fresh, user=user, now=when, owner=user)
         except InvalidInput as error:
             if error.where and error.where.startswith("messages[") and not isinstance(given, Posted):
                 raise  # it names its place already

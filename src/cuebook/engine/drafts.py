@@ -71,18 +71,19 @@ class Writer(Struct, frozen=True):
         if posted.state not in _STATES:
             msg = f"state: {posted.state!r} is none of {', '.join(_STATES)}"
             raise InvalidInput(msg, where="state")
-        said, wire = self._said(posted, persona=persona, user=user)
+        sender = posted.sender if posted.sender == user else self.clean(posted.sender)
+        said, wire = self._said(posted, sender, persona=persona, user=user)
         return self.draft(
             said,
             id=posted.id or id,
-            sender=posted.sender,
-            recipient=posted.recipient or recipient_of(said.role),
+            sender=sender,
+            recipient=self.clean(posted.recipient) or recipient_of(said.role),
             now=now if posted.created_at is None else posted.created_at,
             state=posted.state,
             wire=wire,
         )
 
-    def _said(self, posted: Posted, *, persona: str | None, user: str | None) -> tuple[Said, bytes | None]:
+    def _said(self, posted: Posted, sender: str, *, persona: str | None, user: str | None) -> tuple[Said, bytes | None]:
         """Read what a caller's post says: from its message of the wire, if it has one."""
         if posted.wire is not None:
             try:
@@ -94,7 +95,7 @@ class Writer(Struct, frozen=True):
         role = posted.role or role_of(posted.sender, persona)
         for part in posted.parts:
             check_text(part.content, "attachments")
-        name = posted.sender if role == "user" and posted.sender != user else None
+        name = sender if role == "user" and sender != user else None
         return Said(role, name, posted.message, posted.parts), None
 
     def message(
@@ -103,18 +104,19 @@ class Writer(Struct, frozen=True):
         said: Said,
         *,
         id: str,  # noqa: A002
-        sender: str,
+        user: str | None,
         now: float,
         owner: str | None = None,
     ) -> Draft:
         """Give a draft of a message of the OpenAI wire, its own bytes kept where writing it anew would lose something.
 
-        It takes the tokens of what goes to the model now: the live message where that is the larger one. `owner` is
-        whose posts are written without a name.
+        It takes the tokens of what goes to the model now: the live message where that is the larger one. `user` sends
+        what names nobody; `owner` is whose posts are written without a name.
         """
         clean = self.clean_json(raw)
         if clean is not raw:
             said = read_message(clean)
+        sender = sender_of(said, user)
         plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(clean)
         draft = self.draft(
             said, id=id, sender=sender, recipient=recipient_of(said.role), now=now, wire=None if plain else bytes(clean)
@@ -216,6 +218,13 @@ class Writer(Struct, frozen=True):
 def unlearned(role: str, message: str) -> bool:
     """Say whether memory passes a post over: an answer that was itself recalled."""
     return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
+
+
+def sender_of(said: Said, user: str | None) -> str:
+    """Give who sends a message of the wire; `user` where it names nobody."""
+    if said.role == "user":
+        return said.name or user or "user"
+    return {TOOL: TOOL, SYSTEM: SYSTEM}.get(said.role, ASSISTANT)
 
 
 def recipient_of(role: Role) -> str:

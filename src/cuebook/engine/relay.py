@@ -20,7 +20,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.hearing import relay_answer
 from cuebook.engine.opening import Intent, Opened, open_step
 from cuebook.engine.plan import Wish
-from cuebook.engine.request import Call, Key, Place, Request, key_of, place_of, read_request, sender_of
+from cuebook.engine.request import Call, Key, Place, Request, key_of, place_of, read_request
 from cuebook.engine.step import Step
 from cuebook.errors import Conflict
 from cuebook.memory.profiles import RELAY
@@ -130,11 +130,8 @@ def meaning(
 def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
     drafts: list[Draft] = []
     for each in request.history[place.first_new :]:
-        said = each.said
-        id_, sender = desk.dice.new_id("post"), sender_of(said, request.user)
-        drafts.append(
-            desk.writer.message(each.raw, said, id=id_, sender=sender, now=desk.clock.now(), owner=place.owner)
-        )
+        id_, now = desk.dice.new_id("post"), desk.clock.now()
+        drafts.append(desk.writer.message(each.raw, each.said, id=id_, user=request.user, now=now, owner=place.owner))
     return tuple(drafts)
 
 

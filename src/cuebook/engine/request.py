@@ -11,7 +11,7 @@ from cuebook.engine.align import Continuation, anchors, continue_at, same_conver
 from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.records import openai_messages
-from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
+from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import Said, read_message
@@ -178,13 +178,6 @@ def _value(fields: Mapping[str, Raw], name: str) -> Any:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def sender_of(said: Said, user: str | None) -> str:
-    """Who sends a message of the wire."""
-    if said.role == "user":
-        return said.name or user or "user"
-    return {TOOL: TOOL, SYSTEM: SYSTEM}.get(said.role, ASSISTANT)
 
 
 # ---- where a request continues --------------------------------------------------------------------------------------
