@@ -12,6 +12,7 @@ from typing import Any
 from cuebook.backends.sqlite import base, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
+from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import (
     Runs,
@@ -42,8 +43,10 @@ _SMALL_TOKENS: _Size = attrgetter("small_tokens")
 _LARGEST = (1 << 63) - 1  # number SQLite can hold
 
 
-def scene(connection: sqlite3.Connection, scope: Scope, look: Look, counts: search.TermCounts) -> Scene:
-    """Read everything a turn decides on, in one snapshot."""
+def scene(
+    connection: sqlite3.Connection, scope: Scope, look: Look, counts: search.TermCounts, paths: Paths | None = None
+) -> Scene:
+    """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
     row = base.find(connection, scope, look.conversation)
     if row is None:
         return Scene(conversation=None)
@@ -52,7 +55,7 @@ def scene(connection: sqlite3.Connection, scope: Scope, look: Look, counts: sear
     runs = runs_to(connection, tenant, no, parent)
     mark, version = _standing(connection, row, runs, look)
     behind = after(runs, mark)
-    path, left = _read_path(connection, tenant, no, behind, look)
+    path, left = _read_path(connection, (tenant, no), behind, look, paths)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
     last = _turn(connection, turns[0]) if turns else None
     return Scene(
@@ -84,16 +87,20 @@ def _standing(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look) 
 
 
 def _read_path(
-    connection: sqlite3.Connection, tenant: str, no: int, runs: Runs, look: Look
+    connection: sqlite3.Connection, key: tuple[str, int], runs: Runs, look: Look, paths: Paths | None
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
+    tenant, no = key
     most = look.post_tokens or _LARGEST
-    newest = stretch(connection, "path_stretch", tenant, no, runs)
+    held = paths.stretch(connection, tenant, no, runs) if paths else None
+    newest = held or stretch(connection, "path_stretch", tenant, no, runs)
     taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=most)
     if left and not taken:  # one post in all, however long
         last = left[0][1]
         taken = _all(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
         left = _until(left, last - 1)
+    if paths and taken:
+        paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1])
     cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
     found = with_bodies(connection, tenant, taken)
     if left:

@@ -14,6 +14,7 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, pages, reads, search, turns, writes
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
+from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.writer import Writer, explain, translate
@@ -61,6 +62,7 @@ class SqliteStore:
         self._closed = False
         self._log_holds = False  # the write-ahead log may hold what was forgotten
         self._counts = search.TermCounts()
+        self.paths = Paths() if self.path != MEMORY else None
 
     @property
     def commits(self) -> int:
@@ -98,7 +100,7 @@ class SqliteStore:
 
     async def scene(self, scope: Scope, look: Look) -> Scene:
         """Read everything a turn decides on."""
-        return await self._read(lambda c: reads.scene(c, scope, look, self._counts))
+        return await self._read(lambda c: reads.scene(c, scope, look, self._counts, self.paths))
 
     async def append(self, scope: Scope, batch: Batch) -> Appended:
         """Store posts, all or none."""
@@ -223,7 +225,8 @@ class SqliteStore:
         While another process reads, they stay in the log until `expire`, called from time to time, finds it free.
         """
         counts = await self._write(lambda c: writes.delete(c, scope, conversation, self._failpoints))
-        if self.path != MEMORY:
+        if self.paths is not None:
+            self.paths.clear()
             await self._empty_log(PATIENCE_MS)
         return counts
 
