@@ -1,11 +1,15 @@
 """What a client sends beside its words is kept without its secrets too, and goes to the upstream as it came."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from stage import NAME, Client, book_on, user
 
-from cuebook import Posted
+from cuebook import Ask, Posted
+from cuebook.app.book import Call
+from cuebook.errors import KeyReused
 from cuebook.records.memory import Scope
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -72,3 +76,37 @@ async def test_a_user_whose_id_looks_like_a_secret_stays_who_they_are(book, clie
     await book.append(NAME, [Posted(sender=SECRET, message="more")], user=SECRET)
     await client.send([user("so?")], server_history=True)
     assert "name" not in json.dumps(upstream.messages())
+
+
+async def test_a_secret_in_a_mode_is_stored_replaced(book, tmp_path):
+    reply = await book.ask(Ask("hello", NAME, mode=SECRET))
+    assert reply.metadata["mode"].startswith("[[secret:github_token#")
+    assert holding(tmp_path) == []
+    assert (await book.ask(Ask("again", NAME, mode="calm"))).metadata["mode"] == "calm"
+
+
+async def test_idempotency_keys_and_their_requests_are_kept_under_the_books_key(tmp_path):
+    """The same requests in two books: nobody reads the keys in the file, nor tries out what the requests held."""
+    rows = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        upstream = ScriptedUpstream(default=completion("Noted."))
+        async with book_on(tmp_path / name, upstream=upstream) as book:
+            body = json.dumps({"model": "m", "messages": [user("my pin is 1234")]}).encode()
+            for _ in range(2):
+                await book.ask(Ask("my pin is 1234", "a", idempotency_key="my key a"))
+                call = Call(body=body, headers={}, conversation="b", idempotency_key="my key b")
+                assert [piece async for piece in book.relay(call)]
+                posts = [Posted(sender="ann", message=f"pin {n}", id=f"p{n}") for n in range(3)]
+                assert (await book.append("c", posts, idempotency_key="my key c")).stored == 3
+                asked = {"older_than": "p2", "summary": "Pins.", "idempotency_key": "my key d"}
+                assert await book.conversations.compress("c", **asked)
+            assert len(upstream.requests) == 1
+            for key in "abcd":
+                with pytest.raises(KeyReused, match=f"my key {key}"):
+                    await book.append("x", posts, idempotency_key=f"my key {key}")
+        with closing(sqlite3.connect(tmp_path / name / "book.db")) as connection:
+            rows += connection.execute("SELECT key, digest FROM idempotency").fetchall()
+    assert len(rows) == 8
+    assert len({key for key, _ in rows} | {digest for _, digest in rows}) == 16
+    assert holding(tmp_path, "my key") == []

@@ -1,7 +1,6 @@
 """Transcripts of a book: stored, listed, read as posts and rounds, exported, moved and deleted."""
 
 import asyncio
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,12 +10,11 @@ from cuebook.app import shapes
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
 from cuebook.engine.compact import compress_by_hand
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Desk, Key
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
-from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import read_message
 from cuebook.records.views import role_rounds, rounds_of, shared_entries
@@ -68,8 +66,10 @@ class Conversations:
         drafts = await asyncio.to_thread(draft_all) if large else draft_all()
         key = None
         if idempotency_key:
-            key = (idempotency_key, _digest(conversation, drafts, parent))
-            if repeated := await self._repeated(Scope(user=user), *key):
+            said = b"".join(draft.digest for draft in drafts)
+            asked = msgspec.json.encode([conversation, parent]) + said
+            key = (idempotency_key, self._desk.request_digest(asked))
+            if repeated := await self._repeated(Scope(user=user), key):
                 return repeated
         batch = Batch(
             conversation=conversation,
@@ -78,12 +78,12 @@ class Conversations:
             user=user,
             persona=persona,
             parent=parent,
-            idempotency=key,
+            idempotency=self._desk.kept(key),
         )
         try:
             appended = await self._desk.store.append(Scope(user=user), batch)
         except Conflict:  # the same request may have been first meanwhile
-            if key and (repeated := await self._repeated(Scope(user=user), *key)):
+            if key and (repeated := await self._repeated(Scope(user=user), key)):
                 return repeated
             raise
         self._desk.stirred()
@@ -111,20 +111,20 @@ class Conversations:
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
-    async def _repeated(self, scope: Scope, key: str, digest: bytes) -> Appended | None:
-        response = await self._response(scope, key, digest)
+    async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
+        response = await self._response(scope, key)
         if response is None:
             return None
         fields = msgspec.json.decode(response)
         return Appended(fields["stored"], fields["lastSeq"])
 
-    async def _response(self, scope: Scope, key: str, digest: bytes) -> bytes | None:
+    async def _response(self, scope: Scope, key: Key) -> bytes | None:
         """Give what a request under this key was answered, None for a new key. Raises KeyReused."""
-        answered = await self._desk.store.answered(scope, key)
+        answered = await self._desk.answered(scope, key)
         if answered is None:
             return None
-        if answered.digest != digest:
-            msg = f"Idempotency-Key {key!r} came before with another request; choose a new key"
+        if answered.digest != key[1]:
+            msg = f"Idempotency-Key {key[0]!r} came before with another request; choose a new key"
             raise KeyReused(msg, where="Idempotency-Key")
         return answered.response
 
@@ -267,15 +267,15 @@ class Conversations:
         desk, scope, key = self._desk, Scope(user=user), None
         if idempotency_key:
             asked = msgspec.json.encode(["compress", conversation, older_than, summary])
-            key = (idempotency_key, digest_of(asked))
-            if await self._response(scope, *key) is not None:
+            key = (idempotency_key, desk.request_digest(asked))
+            if await self._response(scope, key) is not None:
                 return True
         try:
             done = await compress_by_hand(
-                desk, scope, conversation, older_than=older_than, text=summary, idempotency=key
+                desk, scope, conversation, older_than=older_than, text=summary, idempotency=desk.kept(key)
             )
         except CuebookError:  # the same request may have been first meanwhile
-            if key is None or await self._response(scope, *key) is None:
+            if key is None or await self._response(scope, key) is None:
                 raise
             return True
         return done
@@ -299,10 +299,3 @@ def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) ->
 def _size(given: Posted | Mapping[str, Any]) -> int:
     """Give about how many characters a post has."""
     return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
-
-
-def _digest(conversation: str, drafts: Sequence[Draft], parent: str | None) -> bytes:
-    hasher = hashlib.blake2b(f"{conversation}\x00{parent}".encode(), digest_size=16)
-    for draft in drafts:
-        hasher.update(draft.digest)
-    return hasher.digest()

@@ -13,9 +13,9 @@ from msgspec import Raw, Struct
 
 from cuebook.assembly.forms import whole
 from cuebook.engine.answer import Head, event_of, head_of
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Desk, Key
 from cuebook.engine.opening import POLL_S
-from cuebook.engine.request import Key, Request
+from cuebook.engine.request import Request
 from cuebook.errors import KeyReused
 from cuebook.ports.store import Answered
 from cuebook.records.memory import Scope
@@ -43,7 +43,7 @@ async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> T
     Raises KeyReused where the key came with another request.
     """
     name, digest = key
-    answered = await desk.store.answered(scope, name)
+    answered = await desk.answered(scope, key)
     if answered is None:
         return None
     if answered.digest != digest or not answered.turn:

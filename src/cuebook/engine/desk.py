@@ -17,8 +17,9 @@ from cuebook.memory.profiles import Compaction
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model
-from cuebook.ports.store import Store
-from cuebook.records.digest import digest_of
+from cuebook.ports.store import Answered, Store
+from cuebook.records.digest import digest_of, keyed_digest
+from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
 from cuebook.records.turn import Window
 
@@ -36,6 +37,8 @@ class Last(Struct, frozen=True):
     simulator: CacheSimulator | None = None
 
 
+#: An Idempotency-Key and the digest of its request.
+Key = tuple[str, bytes]
 #: What is known of a client's message by its bytes: role, digest, and whether secrets are in it.
 Known = tuple[str, bytes, bool]
 
@@ -76,6 +79,19 @@ class Desk(Struct, kw_only=True):
             msg = f"no persona {name!r}; there are {known}"
             raise NotFound(msg)
         return self.personas[name]
+
+    def request_digest(self, request: bytes) -> bytes:
+        """Give a request's digest as it is kept: keyed, for nobody may try out on it what secret the request held."""
+        return keyed_digest(request, self.key)
+
+    def kept(self, key: Key | None) -> Key | None:
+        """Give an Idempotency-Key as it is kept: what its client made it of is not to be read."""
+        return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
+
+    async def answered(self, scope: Scope, key: Key) -> Answered | None:
+        """Tell what an Idempotency-Key stands for."""
+        kept = self.kept(key)
+        return await self.store.answered(scope, kept[0]) if kept else None
 
     def remember(self, place: tuple[str, str], last: Last) -> None:
         """Keep a window to compare the next with."""

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cuebook.assembly.partition import reach
 from cuebook.engine.compare import compare
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Desk, Key
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish, plan
 from cuebook.errors import Busy, Conflict, CuebookError
@@ -36,7 +36,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     parent: int | None = None  # the post it continues; None = the head
     moves_head: bool = True
     goes_on: Turn | None = None  # the waiting turn whose next step this is
-    idempotency: tuple[str, bytes] | None = None
+    idempotency: Key | None = None
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
         except Busy:
             await _until_free(desk, scope, intent.ask.conversation)
         except Conflict:
-            if intent.idempotency and await desk.store.answered(scope, intent.idempotency[0]):
+            if intent.idempotency and await desk.answered(scope, intent.idempotency):
                 return None
         else:
             desk.remember((scope.tenant, intent.ask.conversation), last)
@@ -152,7 +152,7 @@ def _opening(desk: Desk, intent: Intent, scene: Scene, planned: Planned, metadat
         moves_head=intent.moves_head,
         metadata=metadata,
         mode=ask.mode,
-        idempotency=intent.idempotency,
+        idempotency=desk.kept(intent.idempotency),
     )
 
 

@@ -16,11 +16,11 @@ from cuebook.assembly.window import Text
 from cuebook.engine.again import tell, told_before
 from cuebook.engine.answer import Head, answer
 from cuebook.engine.compare import frozen_volatile
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Desk, Key
 from cuebook.engine.hearing import relay_answer
 from cuebook.engine.opening import Intent, Opened, open_step
 from cuebook.engine.plan import Wish
-from cuebook.engine.request import Call, Key, Place, Request, key_of, place_of, read_request
+from cuebook.engine.request import Call, Place, Request, key_of, place_of, read_request
 from cuebook.engine.step import Step
 from cuebook.errors import Conflict
 from cuebook.memory.profiles import RELAY
@@ -45,7 +45,7 @@ async def relay(
     request = read_request(desk, call)
     if request.user and scope.user is None:
         scope = Scope(scope.tenant, request.user)
-    key = key_of(call, request)
+    key = key_of(desk, call, request)
     if again := await _again(desk, upstream, scope, request, key):
         for piece in again:
             yield piece

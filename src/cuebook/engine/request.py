@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from cuebook.assembly.window import ClientSystem, client_system
 from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation, same_request
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Desk, Key
 from cuebook.errors import InvalidInput
 from cuebook.records import openai_messages
 from cuebook.records.conversation import ASSISTANT, SYSTEM
@@ -24,8 +24,6 @@ _CHARGED = ("tools", "functions", "response_format")
 _DELIVERY = frozenset({"stream", "stream_options"})
 #: The most choices a request asks for (OpenAI's limit of `n`).
 MOST_CHOICES = 128
-
-Key = tuple[str, bytes]  # an Idempotency-Key and the digest of its request
 
 _encode = msgspec.json.Encoder().encode
 _fields = msgspec.json.Decoder(dict[str, Raw])
@@ -95,7 +93,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def key_of(call: Call, request: Request) -> Key | None:
+def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
     """Give the Idempotency-Key of a call with its request's digest, None without one.
 
     A stream and an answer in one piece are the same request.
@@ -104,7 +102,7 @@ def key_of(call: Call, request: Request) -> Key | None:
         return None
     places = _encode([request.conversation, request.user, call.server_history])
     asked = [name.encode() + b":" + bytes(raw) for name, raw in request.fields.items() if name not in _DELIVERY]
-    return call.idempotency_key, digest_of(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
+    return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
 
 
 def read_request(desk: Desk, call: Call) -> Request:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cuebook.assembly.forms import whole
 from cuebook.engine.compare import compare
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Desk, Key
 from cuebook.engine.drafts import Posted
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.opening import POLL_S, Intent, Opened, decide, open_step
@@ -24,8 +24,6 @@ from cuebook.records.conversation import Draft
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.plain import plain
 from cuebook.records.turn import Ask, Turn, Window
-
-Key = tuple[str, bytes]  # an Idempotency-Key and the digest of its request
 
 
 class Chunk(Struct, frozen=True, kw_only=True):
@@ -43,7 +41,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
     """Answer a caller, piece by piece. The query is durable before the model is asked, the answer at the end."""
     key = (ask.idempotency_key, request_digest) if ask.idempotency_key else None
     async with desk.lines.hold(scope.tenant, ask.conversation):
-        came_before = key and await desk.store.answered(scope, key[0])
+        came_before = key and await desk.answered(scope, key)
         opened = None if came_before else await open_step(desk, scope, asking(desk, ask, key))
         if opened is None:
             for chunk in await repeat(desk, scope, ask, key):
@@ -60,6 +58,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
 async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
     """Give the window an ask would get; nothing is stored, and the same state gives the same bytes."""
     intent = await asking(desk, ask, None, post="query")()
+    ask = intent.ask
     scene, planned, turn = await decide(desk, scope, intent)
     window, cache, _ = await compare(desk, scope, scene, planned, ask.conversation)
     window = msgspec.structs.replace(window, messages=planned.messages)
@@ -76,6 +75,7 @@ def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable
         sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
     )
     desk.persona(ask.persona)
+    ask = msgspec.structs.replace(ask, mode=ask.mode and desk.writer.clean(ask.mode))
     id_, now, live = post or desk.dice.new_id("post"), desk.clock.now(), None
     query = desk.writer.posted(said, id=id_, now=now, persona=None, user=ask.user)
     if query.message != ask.text or query.parts != ask.attachments:  # secrets are replaced in what is stored
@@ -127,7 +127,7 @@ def _chunk(kind: str, opened: Opened, text: str = "") -> Chunk:
 async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Chunk]:
     """Give the answer an Idempotency-Key stands for, waited for while its turn runs. Raises KeyReused, BackendError."""
     name, request_digest = key or ("", b"")
-    answered = await desk.store.answered(scope, name)
+    answered = await desk.answered(scope, key) if key else None
     if answered is None or answered.digest != request_digest or not answered.turn:
         msg = f"Idempotency-Key {name!r} came before with another request; choose a new key"
         raise KeyReused(msg, where="Idempotency-Key")

@@ -14,6 +14,11 @@ def digest_of(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=SIZE).digest()
 
 
+def keyed_digest(body: bytes, key: bytes) -> bytes:
+    """Give the digest of a body under a key: nobody without it can try out what the body was."""
+    return hashlib.blake2b(body, digest_size=SIZE, key=key[:64]).digest()
+
+
 def text_digest(text: str) -> str:
     """Give the digest of a text in hex, as manifests name it."""
     return digest_of(text.encode("utf-8", "surrogatepass")).hex()

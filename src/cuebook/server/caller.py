@@ -1,6 +1,5 @@
 """Who asks, and under which key. What the body names weighs more than the query, and that more than a header."""
 
-import hashlib
 from typing import Any
 
 from litestar import Request
@@ -52,5 +51,5 @@ def fresh_conversation(book: Cuebook, *, user: str | None, key: str | None) -> s
     """Name a new conversation; under an Idempotency-Key always the same, so that a repeated request is the same."""
     if key is None:
         return book.desk.dice.new_id("conv")
-    named = hashlib.blake2b(f"{user}\x00{key}".encode(), digest_size=10).hexdigest()
-    return f"conv-{named}"
+    named = book.desk.request_digest(f"{user}\x00{key}".encode())
+    return f"conv-{named.hex()[:20]}"

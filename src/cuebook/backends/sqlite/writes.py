@@ -112,7 +112,7 @@ def bind(
     except sqlite3.IntegrityError:
         if run(connection, "idempotency_rebind", **values).rowcount:
             return
-        msg = f"Idempotency-Key {key!r} is in use by another request"
+        msg = "the Idempotency-Key is in use by another request; choose a new one"
         raise Conflict(msg) from None
 
 
