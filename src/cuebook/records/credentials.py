@@ -38,6 +38,8 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
     (("AIza",), "google_key", Expression(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
     (("sk_live_", "rk_live_"), "stripe_key", Expression(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
     (("npm_",), "npm_token", Expression(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),
+    (("hf_",), "huggingface_token", Expression(_LEFT + r"hf_[A-Za-z0-9]{30,}")),
+    (("cue_",), "cuebook_key", Expression(_LEFT + r"cue_[A-Za-z0-9_-]{20,}")),
     (("pypi-",), "pypi_token", Expression(_LEFT + r"pypi-[A-Za-z0-9_-]{50,}")),
     (
         ("eyJ",),
@@ -45,8 +47,8 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
         Expression(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ),
 )
-#: Shapes that words joined by hyphens could fill. Real keys of them are random, so three digits are asked for.
-_RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token"})
+#: Shapes that joined words could fill. Real keys of them are random, so three digits are asked for.
+_RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token", "cuebook_key"})
 _PEM = Expression(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
 )

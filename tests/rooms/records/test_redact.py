@@ -42,6 +42,9 @@ SHAPES = {
     "sk_" + "live_" + RANDOM[:24]: "stripe_key",
     "rk_" + "live_" + RANDOM[:24]: "stripe_key",
     "npm_" + RANDOM[:36]: "npm_token",
+    "hf_" + RANDOM[:34]: "huggingface_token",
+    "cue_" + RANDOM[20:60]: "cuebook_key",
+    "cue_" + RANDOM[3:20] + "-_" + RANDOM[70:90]: "cuebook_key",
     "pypi-" + "AgEIcHlwaS5vcmc" + RANDOM[:60]: "pypi_token",
     JWT: "jwt",
 }
@@ -189,6 +192,7 @@ def test_only_the_value_behind_a_secret_word_is_replaced(text, family, value):
 @pytest.mark.parametrize(
     "text",
     [
+        "cue_handler_for_the_next_line", "rescue_operation_number_2024_of_the_fleet", "hf_hub_download_from_a_mirror_2024",
         "the secret is to stir slowly", "The secret to success is hard work", "the password is required",
         "the API key is expired", "the access token is base64-encoded", "password must be at least 8 characters",
         "password: required", "password: hidden", "password: <your password>", "password: ***", "password=None",
