@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import AsyncIterator, Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -103,6 +102,8 @@ class HttpUpstream:
             raise UpstreamError(msg, status=502, retryable=True) from error
 
     def _open(self) -> Any:
+        from http.cookiejar import CookieJar, DefaultCookiePolicy  # loads urllib's client, ssl and more
+
         import httpx2
 
         if self._client is None:
