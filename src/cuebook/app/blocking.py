@@ -112,8 +112,10 @@ class BlockingCuebook:
         idempotency_key: str | None = None,
     ) -> Appended:
         """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings."""
-        return self.conversations.append(
-            conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+        return self._host.run(
+            lambda book: book.append(
+                conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+            )
         )
 
     def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:

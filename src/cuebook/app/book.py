@@ -13,15 +13,17 @@ from msgspec import Struct
 
 from cuebook.app.compose import compose
 from cuebook.app.conversations import Conversations
+from cuebook.app.given import check_append, check_ask, check_parts_of, check_settle, check_where
 from cuebook.app.load import load_config
 from cuebook.app.memory import Memory
 from cuebook.app.turns import Turns
-from cuebook.config import Config, Settings, StoreConfig
+from cuebook.backends.sqlite.connect import MEMORY
+from cuebook.config import Config, build
 from cuebook.engine import relay as relaying
 from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.drafts import Posted
 from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
@@ -63,6 +65,7 @@ class Cuebook:
         upstream: Upstream | None = None,
         worker: bool = True,
     ) -> None:
+        check_parts_of(config, model=model, clock=clock, dice=dice, upstream=upstream)
         self.config = config
         self._given = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
         self._works = worker
@@ -86,8 +89,9 @@ class Cuebook:
 
         `model` (any object of the Model protocol) answers in the place of the configured one. Raises InvalidInput.
         """
+        check_where(where, arguments)
         if where is None:
-            config = Config(settings=Settings(store=StoreConfig(url=":memory:")))
+            config = build(arguments={"store.url": MEMORY, **(arguments or {})})
         elif isinstance(where, Config):
             config = where
         else:
@@ -168,7 +172,7 @@ class Cuebook:
 
         Stop early and what came stays, as interrupted.
         """
-        _check(ask)
+        check_ask(ask)
         digest = _digest(ask, self.desk.key) if ask.idempotency_key else b""
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
         async with aclosing(chunks):  # stopped early: the turn is closed before this returns
@@ -181,7 +185,7 @@ class Cuebook:
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Give the same, with the reply's `metadata`."""
-        _check(ask)
+        check_ask(ask)
         return await turning.assemble(self.desk, Scope(user=ask.user), ask)
 
     async def append(
@@ -198,12 +202,14 @@ class Cuebook:
 
         `parent` is the id of the post they follow: the head unless given, none if empty.
         """
+        check_append(conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key)
         return await self.conversations.append(
             conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
         )
 
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled."""
+        check_settle(conversation, timeout)
         if self._worker is None:
             return {}
         return await self._worker.settle(timeout_s=timeout, conversation=conversation)
@@ -268,25 +274,8 @@ class Cuebook:
         }
 
 
-_TEXTS = ("text", "conversation", "user", "persona", "mode", "organization", "idempotency_key")
-
-
 class _Named(Struct):
     model: str = ""
-
-
-def _check(ask: Ask) -> None:
-    if not ask.conversation:
-        msg = "conversation: empty; name the conversation"
-        raise InvalidInput(msg, where="conversation")
-    for name in _TEXTS:
-        check_text(getattr(ask, name) or "", name)
-    if not ask.text and not ask.attachments:
-        msg = "text: empty; say something"
-        raise InvalidInput(msg, where="message")
-    if ask.token_budget is not None and ask.token_budget < 1:
-        msg = f"token_budget: {ask.token_budget} is no number of tokens"
-        raise InvalidInput(msg, where="tokenBudget")
 
 
 def _digest(ask: Ask, key: bytes) -> bytes:

@@ -1,0 +1,154 @@
+"""What callers give to the Python API: each value's kind is looked at before anything is done with it."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any, get_args
+
+from cuebook.config import Config
+from cuebook.engine.drafts import Posted, check_text
+from cuebook.errors import InvalidInput
+from cuebook.records.conversation import Part, Role
+from cuebook.records.turn import Ask
+
+_TEXTS = ("text", "conversation", "user", "persona", "mode", "organization", "idempotency_key")
+_NEEDED = ("text", "conversation")
+_ROLES = get_args(Role)
+#: How a file of SQLite begins, and how its name may end.
+_SQLITE = b"SQLite format 3\x00"
+_DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
+#: Characters of a wrong value that are shown.
+_SHOWN = 60
+
+
+def check_ask(ask: object) -> None:
+    """Refuse what is no Ask, and one whose fields cannot be. Raises InvalidInput."""
+    if not isinstance(ask, Ask):
+        msg = f"ask: {_shown(ask)} is no Ask; give one: Ask(text, conversation)"
+        raise InvalidInput(msg, where="ask")
+    for name in _TEXTS:
+        text = getattr(ask, name)
+        _expect(text, str, name, "a string", optional=name not in _NEEDED)
+        check_text(text or "", name)
+    if not ask.conversation:
+        msg = "conversation: empty; name the conversation"
+        raise InvalidInput(msg, where="conversation")
+    _expect(ask.memory_control, Mapping, "memory_control", "a mapping", optional=True)
+    _check_parts(ask.attachments, "attachments")
+    if not ask.text and not ask.attachments:
+        msg = "text: empty; say something"
+        raise InvalidInput(msg, where="message")
+    budget: object = ask.token_budget
+    if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool) or budget < 1):
+        msg = f"token_budget: {budget!r} is no number of tokens"
+        raise InvalidInput(msg, where="tokenBudget")
+
+
+def check_append(conversation: object, posts: object, **names: object) -> None:
+    """Refuse posts that are none. `names` are strings or None. Raises InvalidInput."""
+    _expect(conversation, str, "conversation", "a string")
+    for name, value in names.items():
+        _expect(value, str, name, "a string", optional=True)
+    if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
+        msg = f"posts: expected a list of posts, got {_shown(posts)}; put a single one into a list"
+        raise InvalidInput(msg, where="posts")
+    for number, post in enumerate(posts):
+        _check_post(post, f"posts[{number}]")
+
+
+def _check_post(post: object, place: str) -> None:
+    if isinstance(post, Posted):
+        for name in ("sender", "recipient", "message", "id"):
+            _expect(getattr(post, name), str, f"{place}.{name}", "a string")
+        _expect(post.created_at, Real, f"{place}.created_at", "seconds since 1970", optional=True)
+        if post.role is not None and post.role not in _ROLES:
+            msg = f"{place}.role: {_shown(post.role)} is no role; there are {', '.join(_ROLES)}"
+            raise InvalidInput(msg, where=f"{place}.role")
+        _check_parts(post.parts, f"{place}.parts")
+    elif isinstance(post, Mapping):
+        _expect(post.get("id"), str, f"{place}.id", "a string", optional=True)
+        _expect(post.get("timestamp"), Real, f"{place}.timestamp", "seconds since 1970", optional=True)
+    else:
+        said = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
+        msg = f"{place}: {_shown(post)} is no post; give {said}"
+        raise InvalidInput(msg, where=place)
+
+
+def _check_parts(parts: object, place: str) -> None:
+    if isinstance(parts, str | bytes | Mapping) or not isinstance(parts, Sequence):
+        msg = f"{place}: expected a tuple of Part, got {_shown(parts)}"
+        raise InvalidInput(msg, where=place)
+    for number, part in enumerate(parts):
+        at = f"{place}[{number}]"
+        _expect(part, Part, at, "a Part(type, content)")
+        _expect(part.type, str, f"{at}.type", "a string")
+        _expect(part.content, str, f"{at}.content", "a string")
+
+
+def check_settle(conversation: object, timeout: object) -> None:
+    """Refuse what names no conversation and no time. Raises InvalidInput."""
+    _expect(conversation, str, "conversation", "a string", optional=True)
+    _expect(timeout, Real, "timeout", "a number of seconds")
+
+
+def check_where(where: object, arguments: object) -> None:
+    """Refuse what names no book: not a path of settings, not a Config, not nothing. Raises InvalidInput."""
+    _expect(arguments, Mapping, "arguments", "a mapping such as {'budget.context': 100_000}", optional=True)
+    if where is None:
+        return
+    if not isinstance(where, str | Path | Config):
+        msg = f"where: {_shown(where)} names no book; give the path of a cuebook.toml or its folder, or a Config"
+        raise InvalidInput(msg, where="where")
+    if isinstance(where, Config) or not _is_database(Path(where)):
+        return
+    file = str(where)
+    told = f"to keep a book in this file: Cuebook.open(arguments={{'store.url': {file!r}}})"
+    msg = f"where: {file!r} is no cuebook.toml and no folder; {told}"
+    raise InvalidInput(msg, where="where")
+
+
+def _is_database(file: Path) -> bool:
+    if file.is_dir():
+        return False
+    if file.suffix in _DATABASES:
+        return True
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def check_parts_of(config: object, **given: object) -> None:
+    """Refuse parts of a book that cannot do their work. Raises InvalidInput."""
+    _expect(config, Config, "config", "a Config (Cuebook.open(path) reads one)")
+    for name, needed in _PARTS.items():
+        part = given.get(name)
+        missing = [each for each in needed if part is not None and not hasattr(part, each)]
+        if missing:
+            msg = f"{name}: {_shown(part)} has no {missing[0]!r}; give an object with {', '.join(needed)}"
+            raise InvalidInput(msg, where=name)
+
+
+#: What each part of a book must have (`cuebook.ports`).
+_PARTS = {
+    "model": ("name", "stream", "aclose"),
+    "upstream": ("base_url", "send", "aclose"),
+    "clock": ("now",),
+    "dice": ("new_id",),
+}
+
+
+def _expect(value: Any, kind: type, place: str, wanted: str, *, optional: bool = False) -> None:
+    fits = isinstance(value, kind) and not (kind is Real and isinstance(value, bool))
+    if not fits and not (optional and value is None):
+        msg = f"{place}: expected {wanted}, got {_shown(value)}"
+        raise InvalidInput(msg, where=place)
+
+
+def _shown(value: object) -> str:
+    """Show a wrong value with its kind, cut where it is long."""
+    if value is None:
+        return "None"
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= _SHOWN else text[: _SHOWN - 1] + '…'}"

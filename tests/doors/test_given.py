@@ -1,0 +1,121 @@
+"""What is given to the Python API and cannot be: one InvalidInput that says what, which, and what to do."""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuebook import Ask, BlockingCuebook, Cuebook, InvalidInput, Posted
+from cuebook.records.conversation import Part
+
+HELLO = {"role": "user", "content": "Hello"}
+
+
+@pytest.fixture(scope="module")
+def book() -> Iterator[BlockingCuebook]:
+    with BlockingCuebook.open(worker=False) as opened:
+        yield opened
+
+
+def refused(call: Callable[[], Any]) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        call()
+    assert caught.value.where
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        ("hello", "ask: str 'hello' is no Ask; give one: Ask(text, conversation)"),
+        (None, "ask: None is no Ask"),
+        (Ask("x", 5), "conversation: expected a string, got int 5"),  # type: ignore[arg-type]
+        (Ask("x", ""), "conversation: empty; name the conversation"),
+        (Ask(b"x", "c"), "text: expected a string, got bytes b'x'"),  # type: ignore[arg-type]
+        (Ask("x", "c", user=5), "user: expected a string, got int 5"),  # type: ignore[arg-type]
+        (Ask("x", "c", attachments=("a",)), "attachments[0]: expected a Part(type, content), got str 'a'"),  # type: ignore[arg-type]
+        (Ask("x", "c", attachments=(Part("text", 5),)), "attachments[0].content: expected a string"),  # type: ignore[arg-type]
+        (Ask("x", "c", memory_control="off"), "memory_control: expected a mapping"),  # type: ignore[arg-type]
+        (Ask("x", "c", token_budget=9.5), "token_budget: 9.5 is no number of tokens"),  # type: ignore[arg-type]
+        (Ask("x", "c", token_budget=True), "token_budget: True is no number of tokens"),
+    ],
+)  # fmt: skip
+def test_what_is_no_ask(book: BlockingCuebook, ask: Any, said: str) -> None:
+    for method in (book.ask, book.assemble, lambda given: list(book.stream(given))):
+        assert said in refused(lambda method=method: method(ask))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("posts", "said"),
+    [
+        (["hello"], "posts[0]: str 'hello' is no post; give Posted(sender=…, message=…), or a chat message such as"),
+        ("hello", "posts: expected a list of posts, got str 'hello'; put a single one into a list"),
+        (HELLO, "posts: expected a list of posts, got dict {'role': 'user', 'content': 'Hello'}"),
+        (Posted(sender="ann", message="Hi"), "posts: expected a list of posts, got Posted"),
+        (None, "posts: expected a list of posts, got None"),
+        ([HELLO, 5], "posts[1]: int 5 is no post"),
+        ([HELLO | {"timestamp": "now"}], "posts[0].timestamp: expected seconds since 1970, got str 'now'"),
+        ([HELLO | {"id": 7}], "posts[0].id: expected a string, got int 7"),
+        ([Posted(sender=5, message="x")], "posts[0].sender: expected a string, got int 5"),  # type: ignore[arg-type]
+        ([Posted(sender="a", message=None)], "posts[0].message: expected a string, got None"),  # type: ignore[arg-type]
+        ([Posted(sender="a", message="x", created_at="now")], "posts[0].created_at: expected seconds"),  # type: ignore[arg-type]
+        ([Posted(sender="a", message="x", role="boss")], "posts[0].role: str 'boss' is no role; there are user, ass"),  # type: ignore[arg-type]
+        ([Posted(sender="a", parts=["x"])], "posts[0].parts[0]: expected a Part(type, content)"),  # type: ignore[arg-type]
+    ],
+)  # fmt: skip
+def test_what_is_no_post(book: BlockingCuebook, posts: Any, said: str) -> None:
+    assert said in refused(lambda: book.append("c", posts))
+
+
+def test_names_are_strings(book: BlockingCuebook) -> None:
+    given: Any = 5
+    assert "conversation: expected a string" in refused(lambda: book.append(given, [HELLO]))
+    for name in ("user", "persona", "parent", "idempotency_key"):
+        assert f"{name}: expected a string, got int 5" in refused(
+            lambda name=name: book.append("c", [HELLO], **{name: 5})  # type: ignore[misc]
+        )
+    assert "conversation: expected a string" in refused(lambda: book.settle(conversation=given))
+    assert "timeout: expected a number of seconds" in refused(lambda: book.settle(timeout=given and "soon"))
+
+
+async def test_the_book_with_await_refuses_the_same() -> None:
+    async with Cuebook.open(worker=False) as book:
+        wrong: Any = "hello"
+        for call in (book.ask(wrong), book.assemble(wrong), book.append("c", wrong), book.settle(timeout=wrong)):
+            with pytest.raises(InvalidInput):
+                await call
+
+
+@pytest.mark.parametrize("where", [5, b"x", ["cuebook.toml"], {"store": "x"}])
+def test_what_names_no_book(where: Any) -> None:
+    said = refused(lambda: BlockingCuebook.open(where))
+    assert re.search(r"where: .* names no book; give the path of a cuebook.toml or its folder, or a Config", said)
+
+
+def test_a_database_is_no_settings_file_and_how_one_is_opened_is_said(tmp_path: Path) -> None:
+    said = refused(lambda: BlockingCuebook.open("x.db"))
+    assert "'x.db' is no cuebook.toml and no folder; to keep a book in this file: Cuebook.open(arguments={" in said
+    file = tmp_path / "book"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE t (a)")
+    assert "is no cuebook.toml and no folder" in refused(lambda: BlockingCuebook.open(file))
+    for _ in range(2):
+        with BlockingCuebook.open(arguments={"store.url": str(tmp_path / "x.db")}) as book:
+            assert book.append("c", [HELLO | {"id": "p1"}]).last_seq == 1
+    assert (tmp_path / "x.db").exists()
+
+
+def test_arguments_and_parts_are_looked_at() -> None:
+    wrong: Any = 5
+    assert "arguments: expected a mapping" in refused(lambda: BlockingCuebook.open(arguments=wrong))
+    assert "budget.context" in refused(lambda: BlockingCuebook.open(arguments={"budget.context": 100}))
+    assert "model: int 5 has no 'name'; give an object with name, stream, aclose" in refused(
+        lambda: BlockingCuebook.open(model=wrong)
+    )
+    assert "config: expected a Config (Cuebook.open(path) reads one), got int 5" in refused(
+        lambda: BlockingCuebook(wrong)
+    )
