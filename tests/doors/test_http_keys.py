@@ -187,6 +187,19 @@ def test_a_client_with_a_key_may_go_away_and_come_back(client: httpx.Client, ups
     assert ("Grüße from upstream." if stream else "You said 1 messages") in again.text
 
 
+def test_answers_that_came_without_an_id_are_told_under_ids_of_their_own(serve_live: Callable[..., Live]) -> None:
+    body = b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}'
+    upstream = ScriptedUpstream(default=Answer(pieces=[body]))
+    live = serve_live(upstream=upstream)
+    ids = []
+    for name in "abab":
+        headers = {"Idempotency-Key": name}
+        ids.append(httpx.post(f"{live.url}/c/{name}{CHAT}", json=asked(), headers=headers).json().get("id"))
+    assert ids[:2] == [None, None]
+    assert len(set(ids[2:])) == 2
+    assert None not in ids[2:]
+
+
 def test_the_books_own_answers_are_told_again(serve_live: Callable[..., Live]) -> None:
     model = ScriptedModel("Ay", "Bee")
     live = serve_live(config(), model=model)

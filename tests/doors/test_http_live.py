@@ -23,6 +23,7 @@ from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.server.app import listen, serve
 from cuebook.testing.doubles import Script, ScriptedModel
+from cuebook.testing.upstream import Answer, ScriptedUpstream, streamed
 
 
 def until(what: Callable[[], Any], *, within_s: float = 5.0) -> Any:
@@ -64,6 +65,26 @@ def test_a_client_that_goes_away_before_the_first_byte_does_too(relayed: Live, u
             httpx.post(f"{relayed.url}/c/{name}/v1/chat/completions", json=body, timeout=0.5)
         until(lambda name=name: turn(relayed, name).get("state") == "interrupted", within_s=2)
         until(lambda: upstream.last.gone_after, within_s=2)
+
+
+def test_a_client_that_leaves_a_passed_answer_ends_it_at_once(serve_live: Callable[..., Live]) -> None:
+    upstream = ScriptedUpstream(default=Answer(pieces=[b"one", *[b"more"] * 50], delay=0.2))
+    live = serve_live(upstream=upstream)
+    with httpx.stream("GET", f"{live.url}/v1/files/f/content", timeout=10) as answer:
+        assert next(answer.iter_raw()) == b"one"
+    until(lambda: upstream.closed, within_s=2)
+
+
+def test_a_stream_by_any_spelling_of_its_type_comes_as_it_is_said(serve_live: Callable[..., Live]) -> None:
+    said = streamed("Hello there.", size=1)
+    upstream = ScriptedUpstream(Answer(pieces=said.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2))
+    live = serve_live(upstream=upstream)
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
+    began = time.monotonic()
+    with httpx.stream("POST", f"{live.url}/v1/chat/completions", json=body, timeout=10) as answer:
+        assert next(answer.iter_raw())
+        assert time.monotonic() - began < 2, "the first event is there before the last"
+        assert "content-length" not in answer.headers
 
 
 def test_api_chat_ends_with_its_client_unless_it_has_a_key(serve_live: Callable[..., Live]) -> None:

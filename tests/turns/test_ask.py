@@ -207,6 +207,36 @@ async def test_a_cancelled_caller_leaves_no_lease_wherever_it_was(book, model, a
     assert (await book.ask(Ask("again", NAME))).turn == 2
 
 
+@pytest.mark.parametrize("times", [1, 2, 5])
+async def test_a_caller_cancelled_again_and_again_leaves_no_lease(book, times):
+    store = book.desk.store
+
+    class Slow:
+        """A disk that takes its time."""
+
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        async def open(self, *args):
+            await asyncio.sleep(0.05)
+            return await store.open(*args)
+
+        async def close(self, *args):
+            await asyncio.sleep(0.05)
+            return await store.close(*args)
+
+    book.desk.store = Slow()
+    asking = asyncio.create_task(book.ask(Ask("hello", NAME)))
+    await asyncio.sleep(0.02)
+    for _ in range(times):
+        asking.cancel()
+        await asyncio.sleep(0.015)
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (await book.conversations.get(NAME)).lease_until == 0
+    assert (await book.turns.get(NAME, 1)).state == "interrupted"
+
+
 async def test_what_comes_slowly_is_kept_by_a_heartbeat(tmp_path):
     model = ScriptedModel(Script(text="slowly but surely", size=3, delay=0.08))
     async with book_on(tmp_path, model=model, work__checkpoint_s=0.05) as book:

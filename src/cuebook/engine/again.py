@@ -32,6 +32,7 @@ class Told(Struct, frozen=True, kw_only=True):
     """An answer as it is stored: its choices' messages, and the step that gave it."""
 
     conversation: str
+    no: int  # the conversation's number
     turn: Turn
     step: Step
     messages: tuple[bytes, ...]
@@ -53,7 +54,8 @@ async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> T
     if step.state != "finished":
         return None
     messages = await _choices(desk, scope, answered.conversation, step, most=request.choices)
-    return Told(conversation=answered.conversation, turn=turn, step=step, messages=messages)
+    no = (await desk.store.conversation(scope, answered.conversation)).no
+    return Told(conversation=answered.conversation, no=no, turn=turn, step=step, messages=messages)
 
 
 async def _ended(desk: Desk, scope: Scope, answered: Answered) -> tuple[Turn, Step]:
@@ -82,7 +84,7 @@ def tell(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterato
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
     frame = {
-        "id": f"chatcmpl-{told.turn.n}-{told.step.n}",
+        "id": f"chatcmpl-{told.no}.{told.turn.n}.{told.step.n}",  # of this book unique
         "created": int(told.turn.closed_at or told.turn.created_at),
         "model": request.model,
         **{name: value for name, value in about.items() if name not in ("step", "finishReasons")},

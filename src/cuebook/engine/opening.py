@@ -13,6 +13,7 @@ from cuebook.engine.compare import compare
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish, plan
+from cuebook.engine.step import to_the_end
 from cuebook.errors import Busy, Conflict, CuebookError
 from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
 from cuebook.records.conversation import Draft
@@ -163,10 +164,13 @@ async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         with suppress(CuebookError):
-            lease = await task
-            closing = Closing(state="interrupted", now=desk.clock.now(), error="the caller went away")
-            await desk.store.close(lease, closing)
+            await to_the_end(_give_back(desk, task))
         raise
+
+
+async def _give_back(desk: Desk, opening: Awaitable[Lease]) -> None:
+    closing = Closing(state="interrupted", now=desk.clock.now(), error="the caller went away")
+    await desk.store.close(await opening, closing)
 
 
 async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:

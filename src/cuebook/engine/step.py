@@ -156,12 +156,14 @@ class Step:
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Do what must not be left half done, also when the caller goes away meanwhile; then let it go."""
+    """Do what must not be left half done, however often the caller is told to go meanwhile; then let it go."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait((task,))
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
         if not task.cancelled():
             task.exception()  # told to nobody: who asked has gone
         raise

@@ -1,7 +1,8 @@
 """The OpenAI wire: chat completions are relayed and kept, models listed, and everything else passed through."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -84,7 +85,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
 def _begin(head: Head) -> Start:
     """Give an upstream's head with where the turn is kept."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)}
-    streams = head.headers.get("content-type", "").startswith("text/event-stream")
+    streams = head.headers.get("content-type", "").lower().startswith("text/event-stream")
     return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not streams)
 
 
@@ -155,9 +156,10 @@ async def _pass_through(request: AnyRequest) -> ASGIResponse:
     return Streamed(request.app.state.running, _passed(book.pass_through(passed)))
 
 
-async def _passed(pieces: AsyncIterator[Head | bytes]) -> AsyncIterator[Start | bytes]:
-    async for piece in pieces:
-        yield piece if isinstance(piece, bytes) else Start(piece.status, encoded(piece.headers.items()))
+async def _passed(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Start | bytes, None]:
+    async with aclosing(pieces):  # type: ignore[type-var]
+        async for piece in pieces:
+            yield piece if isinstance(piece, bytes) else Start(piece.status, encoded(piece.headers.items()))
 
 
 def _headers(raw: Any) -> dict[str, str]:

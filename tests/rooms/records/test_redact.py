@@ -192,7 +192,7 @@ def test_only_the_value_behind_a_secret_word_is_replaced(text, family, value):
 @pytest.mark.parametrize(
     "text",
     [
-        "cue_handler_for_the_next_line", "rescue_operation_number_2024_of_the_fleet", "hf_hub_download_from_a_mirror_2024",
+        "cue_handler_for_the_next_line", "rescue_operation_number_2024_of_the_fleet", "hf_hub_download_of_2024",
         "the secret is to stir slowly", "The secret to success is hard work", "the password is required",
         "the API key is expired", "the access token is base64-encoded", "password must be at least 8 characters",
         "password: required", "password: hidden", "password: <your password>", "password: ***", "password=None",
