@@ -302,15 +302,15 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     items = here.json("memory", "list", "c1", "--ended")["items"]
     assert items
     assert items[0]["category"] in here("memory", "list", "c1", "--ended")
-    assert here.json("memory", "show", "c1")["summaryText"] in here("memory", "show", "c1")
-    assert here.json("memory", "show", "c1", "--version", "1")["version"] == 1
+    assert here.json("memory", "show", "c1")["summary"]["summaryText"] in here("memory", "show", "c1")
+    assert here.json("memory", "show", "c1", "--version", "1")["summary"]["version"] == 1
     for arguments in ((), ("--json",)):
         told = here("memory", "show", "c1", "--version", "300", *arguments, code=1)
         assert "conversation 'c1' has no summary version 300; there is version 1 only" in told
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")), "--conversation", "c2")
     assert here("memory", "list", "c2").startswith("nothing yet")
     assert here("memory", "show", "c2").startswith("no summary yet")
-    assert here.json("memory", "show", "c2") is None
+    assert here.json("memory", "show", "c2") == {"summary": None}
     assert here("memory", "show", "c2", "--version", "3").startswith("no summary yet")
 
 

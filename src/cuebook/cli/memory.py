@@ -103,7 +103,7 @@ def show(
             msg = f"conversation {conversation!r} has no summary version {version}; {there}"
             raise NotFound(msg)
     if state.json:
-        screen.say_json(shapes.summary_state(summary) if summary else None)
+        screen.say_json({"summary": shapes.summary_state(summary) if summary else None})
         return
     if summary is None:
         screen.say("no summary yet; it is made once enough was said, `cuebook settle` does what is due now")

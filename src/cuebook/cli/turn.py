@@ -86,7 +86,9 @@ def replay(state: State, conversation: Conversation, n: Number, *, step: Step = 
     with state.open() as book:
         found = book.turns.replay(conversation, n, step=step, user=user)
     if state.json:
-        screen.say_json({"verdict": found.verdict, "digest": found.digest, "reason": found.reason})
+        window = shapes.window(found.window) if found.window else None
+        told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
+        screen.say_json(told)
     else:
         screen.say(f"{found.verdict}" + (f": {found.reason}" if found.reason else ""))
     if found.verdict == "altered":
