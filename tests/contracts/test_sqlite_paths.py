@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from cuebook.backends.sqlite import paths
+from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.errors import NotFound
 from cuebook.ports.store import Batch, Look
@@ -12,15 +12,12 @@ from cuebook.records.memory import Scope
 from cuebook.testing.makers import draft
 
 
-@pytest.fixture(autouse=True)
-def _hold_all(monkeypatch):
-    monkeypatch.setattr(paths, "LEAST", 1)
-
-
 @pytest.fixture
 async def stores(tmp_path):
     """Two stores that hold what they read, as two processes would."""
     both = [SqliteStore(str(tmp_path / "book.db"), synchronous="OFF") for _ in range(2)]
+    for store in both:
+        store.paths = Paths(least=1)
     yield both
     for store in both:
         await store.aclose()
@@ -71,8 +68,8 @@ async def test_a_deleted_conversation_is_held_no_more(stores):
         await theirs.conversation(Scope(), "gone")
 
 
-async def test_what_is_held_is_bounded(stores, monkeypatch):
-    monkeypatch.setattr(paths, "MOST_TOKENS", 350)
+async def test_what_is_held_is_bounded(stores):
+    stores[0].paths = Paths(least=1, most_tokens=350)
     for name in "abcde":
         said = tuple(draft(f"{name}{n}", "text", tokens=10) for n in range(10))
         await stores[0].append(Scope(), Batch(conversation=name, drafts=said, now=1.0))

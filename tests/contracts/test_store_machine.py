@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cuebook.backends.sqlite import paths
+from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.ports.store import Alignment, Batch, Closing, Compacted, Lease, Look, Opening
 from cuebook.records.memory import Item, Scope, Summary
@@ -84,8 +84,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.steps = 0
 
     def new_store(self):
-        paths.LEAST = 1  # what is read is held, however short
         store = SqliteStore(self.path, synchronous="OFF")
+        store.paths = Paths(least=1)  # what is read is held, however short
         self.everyone.append(store)
         return store
 

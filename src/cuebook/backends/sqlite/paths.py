@@ -21,7 +21,9 @@ class Paths:
     deleted. It must not see what may yet be rolled back: reads of a database in memory go without.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, least: int = LEAST, most_tokens: int = MOST_TOKENS) -> None:
+        self._least = least
+        self._most_tokens = most_tokens
         self._held: OrderedDict[tuple[str, int], tuple[PathPost, ...]] = OrderedDict()  # newest first
         self._tokens = 0
         self._lock = threading.Lock()
@@ -48,12 +50,12 @@ class Paths:
 
     def hold(self, tenant: str, no: int, posts: Sequence[PathPost]) -> None:
         """Hold consecutive posts, newest first, instead of what was held of their conversation."""
-        if len(posts) < LEAST:
+        if len(posts) < self._least:
             return
         with self._lock:
             self._tokens += _tokens(posts) - _tokens(self._held.pop((tenant, no), ()))
             self._held[tenant, no] = tuple(posts)
-            while self._tokens > MOST_TOKENS:
+            while self._tokens > self._most_tokens:
                 self._tokens -= _tokens(self._held.popitem(last=False)[1])
 
     def clear(self) -> None:
