@@ -203,6 +203,38 @@ def test_whatever_opening_fails_with_is_told():
         Writer(lambda: 1 // 0, Failpoints())
 
 
+NEW = """
+import asyncio, os, sys
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.ports.store import Batch
+from cuebook.records.memory import Scope
+from cuebook.testing import draft
+
+async def main():
+    os.umask(int(sys.argv[2], 8))
+    store = SqliteStore(sys.argv[1])
+    await store.append(Scope(), Batch(conversation="c", drafts=(draft("x", "hello"),), now=1.0))
+    print(*sorted(f"{each.name} {each.stat().st_mode & 0o777:o}" for each in os.scandir(os.path.dirname(sys.argv[1]))))
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("umask", ["000", "022", "077"])
+def test_a_new_database_and_its_log_are_their_owners_alone(path, umask):
+    command = [sys.executable, "-c", NEW, str(path), umask]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["cuebook.db", "600", "cuebook.db-shm", "600", "cuebook.db-wal", "600"]
+
+
+def test_an_existing_database_keeps_the_rights_it_has(path):
+    path.touch()
+    path.chmod(0o664)
+    done = subprocess.run([sys.executable, "-c", NEW, str(path), "022"], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[1::2] == ["664"] * 3
+
+
 def test_a_folder_is_refused(tmp_path):
     assert "folder" in refused(tmp_path, InvalidInput)
 

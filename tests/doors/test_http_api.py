@@ -1,13 +1,16 @@
 """Every route under /api, in one process: what it takes, what it gives, and what it refuses."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from conftest import BASE, config
 from cuebook import Cuebook
 from cuebook.records.plain import plain
+from cuebook.server.app import create_app
 from cuebook.testing.doubles import Script, ScriptedModel
 
 POSTS = [
@@ -325,8 +328,18 @@ async def test_health_and_readiness(client: httpx.AsyncClient) -> None:
     assert (await client.get("/healthz")).json() == {"status": "alive"}
     ready = (await client.get("/readyz")).json()
     assert (ready["status"], ready["model"], ready["store"]["posts"]) == ("ready", "scripted", 0)
+    assert ready["store"]["file"] == ":memory:"
     head = await client.head("/healthz")
     assert head.status_code == 200
+
+
+async def test_readiness_names_the_file_and_not_where_it_lies(tmp_path: Path) -> None:
+    async with Cuebook.open(config(store=str(tmp_path / "my.db"))) as book:
+        transport = httpx.ASGITransport(create_app(book))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            answer = await client.get("/readyz")
+    assert answer.json()["store"]["file"] == "my.db"
+    assert str(tmp_path) not in answer.text
 
 
 async def test_ids_may_hold_any_character(client: httpx.AsyncClient) -> None:

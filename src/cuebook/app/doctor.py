@@ -209,7 +209,9 @@ async def _store(config: Config) -> Check:
         return Check(name="store", state="fail", found=str(error))
     if held["integrity"] != "ok":
         advice = "stop everything that uses it and restore a copy"
-        return Check(name="store", state="fail", found=f"{held['path']} is damaged: {held['integrity']}", advice=advice)
+        return Check(
+            name="store", state="fail", found=f"{file or MEMORY} is damaged: {held['integrity']}", advice=advice
+        )
     counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or REVISION}, intact"
     return Check(name="store", state="ok", found=counts)
 

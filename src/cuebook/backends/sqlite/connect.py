@@ -1,7 +1,9 @@
 """How a SQLite file is opened: the check that it is ours and of a schema we know, pragmas, creation and migration."""
 
+import os
 import sqlite3
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from cuebook.backends.failpoints import Failpoints
@@ -38,6 +40,7 @@ def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.C
     """Open the writing connection, creating or migrating the database first where needed."""
     if path != MEMORY:
         _check_folder(Path(path))
+        _make(path)
     connection = _open(path)
     try:
         tables = _look(connection, path)  # before anything is set: a stranger's file is left as it is
@@ -91,6 +94,12 @@ def _check_folder(path: Path) -> None:
             f"the folder of database {str(path)!r} cannot be made ({error.strerror}); name a place that can be written"
         )
         raise BackendError(msg) from error
+
+
+def _make(path: str) -> None:
+    """Make a new file its owner's alone, whatever the umask: SQLite gives its log the same rights. Others stay."""
+    with suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _look(connection: sqlite3.Connection, path: str) -> set[str]:

@@ -287,7 +287,7 @@ class SqliteStore:
             count = c.execute("SELECT count(*), coalesce(sum(last_seq), 0) FROM conversation").fetchone()
             found = {
                 "kind": "sqlite",
-                "path": self.path,
+                "file": Path(self.path).name,
                 "sqlite": sqlite3.sqlite_version,
                 "journal": c.execute("PRAGMA journal_mode").fetchone()[0],
                 "conversations": count[0],
