@@ -1,5 +1,6 @@
 """schema.sql, the migrations and tables.py say the same, and a migration that is interrupted or raced does no harm."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -26,12 +27,15 @@ from cuebook.errors import BackendError
 
 REVISIONS = sorted(script.revision for script in ScriptDirectory(migrate.FOLDER).walk_revisions())
 
+#: What released revisions say, by a digest of their files.
+RELEASED = {"0001": "d558711d16389760"}
+
 WHERE_TO_SAY_IT = """
 A change of the tables is said in three places:
   1. src/cuebook/backends/sqlite/schema.sql, for new databases;
-  2. the migrations, for old ones: before the first release in migrations/versions/v0001_first.py, after it in a new
-     file v0002_*.py with `down_revision = "0001"` and so on, and REVISION in connect.py raised. ALTER TABLE adds a
-     column behind the others, so schema.sql must have it there too;
+  2. the migrations, for old ones: in a new file migrations/versions/v0003_*.py with `down_revision = "0002"` and so
+     on, and REVISION in connect.py raised. ALTER TABLE adds a column behind the others, so schema.sql must have it
+     there too;
   3. src/cuebook/backends/tables.py, for Alembic (the full text index: FULL_TEXT there).
 What differs:
 """
@@ -240,6 +244,23 @@ def test_revisions_are_numbered_from_0001_without_gaps_in_files_of_that_number()
     scripts = list(ScriptDirectory(migrate.FOLDER).walk_revisions())
     assert [script.revision for script in reversed(scripts)] == [f"{n:04d}" for n in range(1, len(scripts) + 1)]
     assert all(Path(script.path).name.startswith(f"v{script.revision}_") for script in scripts)
+
+
+def test_a_released_revision_stands_as_it_was() -> None:
+    """Databases were made by it, and nobody makes them again: what changes goes into a new revision."""
+    for revision, digest in RELEASED.items():
+        [file] = (migrate.FOLDER / "versions").glob(f"v{revision}_*.py")
+        assert hashlib.sha256(file.read_bytes()).hexdigest()[:16] == digest, WHERE_TO_SAY_IT
+
+
+def test_keys_that_lie_open_go_with_their_revision(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    migrate.create_by_alembic(path, to="0001")
+    with opened(path) as connection:
+        connection.execute("INSERT INTO idempotency VALUES ('default', 'my key', x'01', 1, 0, x'', 1.0)")
+    with closing(prepare(str(path), synchronous="FULL", failpoints=Failpoints())) as connection:
+        assert connection.execute("SELECT count(*) FROM idempotency").fetchone() == (0,)
+    assert not [file for file in tmp_path.iterdir() if b"my key" in file.read_bytes()]
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

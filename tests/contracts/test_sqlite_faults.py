@@ -91,7 +91,7 @@ async def test_a_failing_request_leaves_its_neighbours_in_the_batch_alone(store)
     let_go, task = await held(store)
 
     def broken(connection):
-        connection.execute("INSERT INTO meta VALUES ('half', 'done')")
+        connection.execute("INSERT INTO blob VALUES ('half', x'01', x'02')")
         raise KeyError("a mistake of ours")
 
     calls = []
@@ -105,7 +105,7 @@ async def test_a_failing_request_leaves_its_neighbours_in_the_batch_alone(store)
     await task
     assert [type(each).__name__ for each in answers] == ["Appended", "Conflict", "KeyError"] * 8
     assert [post.id for post in await store.posts(OWNER, "c")] == ["taken", *(f"x{n}" for n in range(8))]
-    assert (await in_writer(store, lambda c: c.execute("SELECT count(*) FROM meta WHERE name = 'half'").fetchone()))[
+    assert (await in_writer(store, lambda c: c.execute("SELECT count(*) FROM blob WHERE tenant = 'half'").fetchone()))[
         0
     ] == 0
 

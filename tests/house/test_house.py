@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import cuebook
+from cuebook.backends.sqlite import named
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -174,6 +175,12 @@ def test_nothing_catches_everything() -> None:
 def test_every_module_says_what_it_decides() -> None:
     silent = [name(path) for path in MODULES if not ast.get_docstring(parsed(path))]
     assert not silent, "a module begins with a docstring"
+
+
+def test_every_statement_is_used() -> None:
+    source = "".join(path.read_text("utf-8") for path in MODULES)
+    asked = {statement for statement in named.load() if not statement.startswith("delete_")}  # named by their table
+    assert not [statement for statement in asked if f'"{statement}"' not in source]
 
 
 def test_tests_use_doubles_and_patch_nothing() -> None:

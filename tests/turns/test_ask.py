@@ -411,6 +411,19 @@ async def test_a_key_is_answered_once(tmp_path):
         assert len(model.requests) == 1, "after a restart too"
 
 
+async def test_a_key_is_forgotten_after_two_days(tmp_path):
+    clock = FrozenClock()
+    async with book_on(tmp_path, clock=clock) as book:
+        assert (await book.ask(Ask("hi", NAME, idempotency_key="k"))).turn == 1
+        clock.advance(47 * 3600)
+        await book.work()
+        with pytest.raises(KeyReused):
+            await book.ask(Ask("something else", NAME, idempotency_key="k"))
+        clock.advance(2 * 3600)
+        await book.work()
+        assert (await book.ask(Ask("something else", NAME, idempotency_key="k"))).turn == 2
+
+
 async def test_a_key_in_two_processes_is_answered_once(tmp_path):
     models = [ScriptedModel(default=Script(text=text, delay=0.03)) for text in ("one", "two")]
     async with book_on(tmp_path, model=models[0]) as mine, book_on(tmp_path, model=models[1], dice=Other()) as theirs:

@@ -58,6 +58,7 @@ Table(
     _needed("compact_last_at", Float),
     _needed("compact_failures", Integer),
     _needed("words", Integer),
+    Column("lease_holder", Text),
     Index("conversation_id", "tenant", "id", unique=True),
     Index("conversation_recent", "tenant", "updated_at"),
     Index("conversation_backlog", "backlog", sqlite_where=text("backlog > 0")),
@@ -113,6 +114,7 @@ Table(
     _needed("created_at", Float),
     Column("closed_at", Float),
     Index("turn_round", "tenant", "conversation", "round"),
+    Index("turn_waiting", "tenant", "conversation", sqlite_where=text("waiting > 0")),
     sqlite_with_rowid=False,
 )
 
@@ -207,13 +209,6 @@ Table(
     _needed("turn", Integer),
     _needed("response", LargeBinary),
     _needed("created_at", Float),
-    sqlite_with_rowid=False,
-)
-
-Table(
-    "meta",
-    METADATA,
-    _key("name", Text),
-    _needed("value", Text),
+    Index("idempotency_age", "created_at"),
     sqlite_with_rowid=False,
 )

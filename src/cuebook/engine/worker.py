@@ -17,6 +17,8 @@ from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.worker")
 
+#: How long an Idempotency-Key stands for its request.
+KEYS_S = 48 * 3600.0
 #: Conversations read at once of those that may be due.
 BATCH = 100
 
@@ -72,7 +74,9 @@ class Worker:
     async def work(self, *, hurry: bool, conversation: str | None = None) -> int:
         """Do what is due, one pass a conversation; answers with how much was done. `hurry` ignores cool-downs."""
         async with self._working:
-            done = await self._desk.store.expire(now=self._desk.clock.now())
+            now = self._desk.clock.now()
+            done = await self._desk.store.expire(now=now)
+            await self._desk.store.forget_keys(before=now - KEYS_S)
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
                 done += await self._pass(due, profile) == "stored"
         return done

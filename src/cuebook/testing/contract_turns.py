@@ -379,6 +379,17 @@ class IdempotencyContract:
         assert all(isinstance(answer, Lease | CuebookError) for answer in answers)
         assert len((await store.conversations(OWNER, limit=99)).items) == 1
 
+    async def test_old_keys_are_forgotten_the_oldest_first(self, store: Store) -> None:
+        for n in range(4):
+            name = f"k{n}"
+            await begin(store, draft("q", "ask"), conversation=name, now=NOW + n, idempotency=(name, b"1"))
+        assert await store.forget_keys(before=NOW) == 0
+        assert await store.forget_keys(before=NOW + 3, limit=2) == 2
+        assert [bool(await store.answered(OWNER, f"k{n}")) for n in range(4)] == [False, False, True, True]
+        assert await store.forget_keys(before=NOW + 3) == 1
+        assert await store.answered(OWNER, "k3")
+        await begin(store, draft("q", "ask"), conversation="again", idempotency=("k0", b"another request"))
+
     async def test_a_key_is_forgotten_with_its_conversation(self, store: Store) -> None:
         await begin(store, draft("q", "ask"), idempotency=("k", b"1"))
         await store.delete(OWNER, "c")

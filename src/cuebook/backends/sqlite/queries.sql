@@ -180,10 +180,6 @@ SELECT body FROM blob b WHERE b.tenant = :tenant AND b.digest = :digest AND (:us
     SELECT 1 FROM blob_use u JOIN conversation c ON c.no = u.conversation WHERE u.tenant = b.tenant AND u.digest = b.digest
     AND (c.user_id IS NULL OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))));
 
--- name: summaries_newest
--- A conversation's summaries, the farthest and newest first.
-SELECT * FROM summary WHERE tenant = :tenant AND conversation = :no ORDER BY upto_seq DESC, version DESC;
-
 -- name: summary_get
 -- One summary.
 SELECT * FROM summary WHERE tenant = :tenant AND conversation = :no AND version = :version;
@@ -256,9 +252,14 @@ WHERE tenant = :tenant AND key = :key AND digest = :digest AND EXISTS (
     SELECT 1 FROM step s WHERE s.tenant = idempotency.tenant AND s.conversation = idempotency.conversation AND s.turn = idempotency.turn
     AND s.n = CAST(CAST(idempotency.response AS TEXT) AS INTEGER) AND s.state IN ('failed', 'interrupted'));
 
--- name: idempotency_prune
--- Forget keys nobody will repeat.
-DELETE FROM idempotency WHERE created_at < :before;
+-- name: idempotency_old
+-- Whether there are keys of before a time.
+SELECT 1 FROM idempotency WHERE created_at < :before LIMIT 1;
+
+-- name: idempotency_forget
+-- Forget keys of before a time, the oldest first.
+DELETE FROM idempotency WHERE (tenant, key) IN (
+    SELECT tenant, key FROM idempotency WHERE created_at < :before ORDER BY created_at LIMIT :limit);
 
 -- name: search_posts
 -- Best rows of a full-text question, of a range of rows.

@@ -26,7 +26,8 @@ CREATE TABLE conversation (
     compact_not_before FLOAT NOT NULL,
     compact_last_at FLOAT NOT NULL,
     compact_failures INTEGER NOT NULL,
-    words INTEGER NOT NULL
+    words INTEGER NOT NULL,
+    lease_holder TEXT
 );
 CREATE UNIQUE INDEX conversation_id ON conversation (tenant, id);
 CREATE INDEX conversation_recent ON conversation (tenant, updated_at);
@@ -81,6 +82,7 @@ CREATE TABLE turn (
     PRIMARY KEY (tenant, conversation, n)
 ) WITHOUT ROWID;
 CREATE INDEX turn_round ON turn (tenant, conversation, round);
+CREATE INDEX turn_waiting ON turn (tenant, conversation) WHERE waiting > 0;
 
 CREATE TABLE step (
     tenant TEXT NOT NULL,
@@ -162,8 +164,4 @@ CREATE TABLE idempotency (
     created_at FLOAT NOT NULL,
     PRIMARY KEY (tenant, key)
 ) WITHOUT ROWID;
-
-CREATE TABLE meta (
-    name TEXT NOT NULL PRIMARY KEY,
-    value TEXT NOT NULL
-) WITHOUT ROWID;
+CREATE INDEX idempotency_age ON idempotency (created_at);

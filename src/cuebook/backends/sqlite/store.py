@@ -280,6 +280,12 @@ class SqliteStore:
         """Do not try a pass before a time."""
         await self._write(lambda c: derived.postpone(c, scope, conversation, until=until, failed=failed, mark=mark))
 
+    async def forget_keys(self, *, before: float, limit: int = 1000) -> int:
+        """Forget Idempotency-Keys of before a time, the oldest first; answers with how many."""
+        if await self._read(lambda c: base.one(c, "idempotency_old", before=before)) is None:
+            return 0  # nothing to write
+        return await self._write(lambda c: base.run(c, "idempotency_forget", before=before, limit=limit).rowcount)
+
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
         """Look whether the store answers, and what it holds; with `whole` read all of the file for its integrity."""
 
