@@ -9,6 +9,12 @@ FILES = {
     "cuebook.toml": "cuebook.toml",
     "config/metaprompt-presets.json": "config/metaprompt-presets.json",
     "personas/helper.json": "personas/helper.json",
+    "prompts/_meta/concise.md": "prompts/_meta/concise.md",
+    "prompts/_meta/deep_dive.md": "prompts/_meta/deep_dive.md",
+    "prompts/_meta/planner.md": "prompts/_meta/planner.md",
+    "prompts/_meta/reviewer.md": "prompts/_meta/reviewer.md",
+    "prompts/default/agent_init.md": "prompts/default/agent_init.md",
+    "prompts/system/fallback_handler.md": "prompts/system/fallback_handler.md",
     ".gitignore": "gitignore",
 }
 _TEMPLATES = Path(__file__).with_name("project")

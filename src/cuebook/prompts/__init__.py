@@ -1,0 +1,1 @@
+"""What the model is told: names, parameters, rendering, inheritance, differences, merges, digests. Pure."""

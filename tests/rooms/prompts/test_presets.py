@@ -1,0 +1,305 @@
+"""Prompt profiles (P1-P4): A's file and its ten presets, whole words, modes, cadence, errors with their path."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cuebook
+from cuebook.errors import InvalidInput
+from cuebook.prompts.presets import NONE, Presets, Profile, ProfileState, read_presets, route
+
+FILE = "config/metaprompt-presets.json"
+PROJECT = Path(cuebook.__file__).parent / "app" / "project"
+SHIPPED = json.loads((PROJECT / FILE).read_text("utf-8"))
+ADDONS = {f"_meta/{name}" for name in ("concise", "deep_dive", "planner", "reviewer")}
+LONG = "x " * 210
+
+
+def read(document: object, prompts: set[str] = ADDONS) -> Presets:
+    return read_presets(document, file=FILE, prompts=prompts)
+
+
+def ask(presets: Presets, message: str, mode: str | None = "general", **given_: object) -> Profile:
+    values = {"turn": 1, "state": None, "compacted": False, **given_}
+    return route(presets, message=message, mode=mode, **values)
+
+
+def with_rule(match: str = "word", **rule: object) -> Presets:
+    return read({
+        "presets": [{"id": "a"}, {"id": "b"}],
+        "routing": {"defaultPresetId": "a", "match": match},
+        "rules": [{"id": "r", "priority": 1, "presetId": "b", **rule}],
+    })  # fmt: skip
+
+
+# ---- what ships ------------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_file_has_the_originals_presets_modes_and_rules():
+    presets = read(SHIPPED)
+    assert {name: preset.addon_keys for name, preset in presets.presets.items()} == {
+        "general_concise": ("_meta/concise",),
+        "general_deep": ("_meta/deep_dive",),
+        "general_planner": ("_meta/planner",),
+        "coding_default": (),
+        "coding_system_design": (),
+        "coding_audit": ("_meta/reviewer",),
+        "coding_interviewer": (),
+        "meeting_summary": (),
+        "diary_default": (),
+        "tutor_default": (),
+    }
+    assert len(presets.by_mode) == 14
+    assert [rule.priority for rule in presets.rules] == [90, 85, 83, 80, 75, 50]
+    assert (presets.review_every, presets.review_on_compaction, presets.default) == (6, True, "general_concise")
+    assert (presets.match, presets.compat_agentos) == ("word", False)
+
+
+def test_every_prompt_the_shipped_file_names_ships():
+    files = {
+        path.relative_to(PROJECT / "prompts").with_suffix("").as_posix() for path in PROJECT.rglob("prompts/**/*.md")
+    }
+    assert files >= ADDONS | {"default/agent_init", "system/fallback_handler"}
+    for name in sorted(files):
+        text = (PROJECT / "prompts" / f"{name}.md").read_text("utf-8")
+        assert text.startswith(f'---\ncuebook: 1\nname: {name}\nversion: "1.0.0"\n')
+        assert text.split("\n---\n", 1)[1].strip()
+
+
+@pytest.mark.parametrize(
+    ("mode", "message", "preset", "reason"),
+    [
+        ("general", "hello", "general_concise", "rule:general_concise_if_short"),
+        ("general", LONG, "general_deep", "rule:general_deep_if_long_or_complex"),
+        ("general", "an RFC, please", "general_deep", "rule:general_deep_if_keywords"),
+        ("general", "What are the next\n  steps?", "general_planner", "rule:general_planner_if_keywords"),
+        ("general", "The planet has a surfcamp", "general_concise", "rule:general_concise_if_short"),
+        ("general", "x" * 200, "general_concise", "defaultByModeExact:general"),
+        ("coding", "Review this, then prove it", "coding_audit", "rule:coding_audit_if_keywords"),
+        ("coding", "A preview to improve", "coding_default", "defaultByModeExact:coding"),
+        ("coding", "Latency matters", "coding_system_design", "rule:coding_system_design_if_keywords"),
+        ("Coding ", "hello", "coding_default", "defaultByModeExact:coding"),
+        ("v_agent", "a plan", "general_deep", "defaultByModeExact:v_agent"),
+        ("my_tutor_agent_2", "hello", "tutor_default", "defaultByModePattern:tutor_agent"),
+        ("system_design_review", "hello", "coding_system_design", "defaultByModePattern:system_design"),
+        ("coding_interviewer", "hello", "coding_interviewer", "defaultByModeExact:coding_interviewer"),
+        ("poet", "a plan", "general_concise", "default"),
+        (None, "a plan", "general_concise", "default"),
+    ],
+)
+def test_the_shipped_file_routes_as_the_original_but_by_whole_words(mode, message, preset, reason):
+    found = ask(read(SHIPPED), message, mode)
+    assert (found.preset_id, found.reason, found.was_reviewed) == (preset, reason, True)
+    assert found.addon_keys == read(SHIPPED).presets[preset].addon_keys
+
+
+# ---- matching --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keyword", "message", "holds"),
+    [
+        ("plan", "a plan.", True),
+        ("plan", "PLAN", True),
+        ("plan", "plan-b", True),
+        ("plan", "plan's end", True),
+        ("plan", "plan_b", False),
+        ("plan", "plan2", False),
+        ("plan", "planet, then a plan", True),
+        ("plan", "explanation", False),
+        ("next steps", "the next   steps", True),
+        ("next steps", "next, steps", False),
+        ("c++", "in C++11?", True),
+        ("größe", "Die GRÖSSE?", True),
+        ("größe", "Größenwahn", False),
+        ("café", "cafe\u0301", True),
+        ("cafe", "café", False),
+        ("rfc", "ＲＦＣ 2119", True),
+        ("план", "Какой план?", True),
+        ("план", "планета", False),
+        ("योज", "योजा", False),
+        ("计划", "我的计划是什么", True),
+        ("計画", "計画を立てる", True),
+    ],
+)
+def test_keywords_are_whole_words_in_any_script(keyword, message, holds):
+    assert (ask(with_rule(anyKeywords=[keyword]), message).preset_id == "b") is holds
+    assert (ask(with_rule(allKeywords=[keyword]), message).preset_id == "b") is holds
+
+
+def test_a_file_may_ask_for_substrings():
+    assert ask(with_rule("substring", anyKeywords=["plan"]), "planet").reason == "rule:r"
+
+
+def test_all_conditions_of_a_rule_must_hold():
+    presets = with_rule(
+        modes=["code"], anyKeywords=["a", "b"], allKeywords=["c", "d"], minMessageChars=5, maxMessageChars=9
+    )
+    assert ask(presets, "a c d", "mycode").reason == "rule:r"
+    assert ask(presets, "b d c e f", "code").reason == "rule:r"
+    for message, mode in [("a c d", "cod"), ("c d e", "code"), ("a b c", "code"), ("a c d e f g", "code")]:
+        assert ask(presets, message, mode).reason == "default"
+    assert ask(with_rule(), "").reason == "rule:r"
+
+
+def test_the_highest_priority_wins_and_ties_go_by_the_files_order():
+    rules = [
+        {"id": "low", "priority": 1, "presetId": "a"},
+        {"id": "first", "priority": 2, "presetId": "b"},
+        {"id": "second", "priority": 2, "presetId": "a"},
+    ]
+    document = {"presets": [{"id": "a"}, {"id": "b"}], "rules": rules}
+    assert ask(read(document), "").reason == "rule:first"
+
+
+@given(st.text(), st.text(min_size=1))
+def test_a_text_holds_its_own_words(before, word):
+    word = "".join(word.split())
+    if word.strip() and word.casefold().strip():
+        try:
+            presets = with_rule(anyKeywords=[word])
+        except InvalidInput:
+            return  # nothing is left of it when case, width and space make no difference
+        assert ask(presets, f"{before} {word} {before}").reason == "rule:r"
+
+
+# ---- cadence ---------------------------------------------------------------------------------------------------------
+
+
+def reviews(presets: Presets, turns: int, compactions: frozenset[int] = frozenset()) -> list[int]:
+    state, found = None, []
+    for turn in range(1, turns + 1):
+        profile = ask(presets, "hello", turn=turn, state=state, compacted=turn in compactions)
+        state = msgspec.json.decode(msgspec.json.encode(profile.state), type=ProfileState)  # a restart between any two
+        assert profile.was_reviewed is (profile.reason != "cached")
+        if profile.was_reviewed:
+            found.append(turn)
+    return found
+
+
+def routing(**fields: object) -> Presets:
+    return read({"presets": [{"id": "a"}], "routing": {"defaultPresetId": "a", **fields}})
+
+
+def test_a_choice_is_reviewed_every_six_turns_also_across_restarts():
+    assert reviews(read(SHIPPED), 20) == [1, 7, 13, 19]
+    assert reviews(routing(reviewEveryNTurns=1), 4) == [1, 2, 3, 4]
+
+
+def test_the_originals_count_is_one_longer_and_can_be_had():
+    assert reviews(routing(compatAgentos=True), 29) == [1, 8, 15, 22, 29]
+
+
+def test_compaction_forces_a_review_unless_told_not_to():
+    assert reviews(routing(), 12, frozenset({3, 4})) == [1, 3, 4, 10]
+    assert reviews(routing(forceReviewOnCompaction=False), 12, frozenset({3, 4})) == [1, 7]
+
+
+def test_between_reviews_the_preset_is_kept_whatever_is_said():
+    presets = read(SHIPPED)
+    first = ask(presets, "a plan")
+    second = ask(presets, LONG, turn=2, state=first.state)
+    assert (second.preset_id, second.addon_keys) == ("general_planner", ("_meta/planner",))
+    assert (second.reason, second.was_reviewed, second.state) == ("cached", False, first.state)
+
+
+def test_a_kept_preset_the_file_no_longer_has_is_reviewed():
+    assert ask(routing(), "", turn=2, state=ProfileState(preset_id="gone", reviewed=1)).reason == "default"
+    assert ask(routing(), "", turn=2, state=ProfileState(preset_id="", reviewed=1)).preset_id == "a"
+    assert ask(routing(), "", turn=2, state=ProfileState(preset_id="a", reviewed=9)).was_reviewed  # went back
+
+
+def test_without_presets_no_profile_holds():
+    first = ask(NONE, "a plan")
+    assert (first.preset_id, first.addon_keys, first.reason) == ("", (), "default")
+    assert ask(NONE, "", turn=2, state=first.state).reason == "cached"
+    assert read({"memoryCompaction": {}}) == NONE
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_other_fields_are_ignored_and_add_ons_keep_their_order():
+    document = {
+        "version": "1.0.0",
+        "sentimentTracking": 3,
+        "presets": [
+            {
+                "id": "a",
+                "label": "A",
+                "basePromptKey": "x",
+                "addonPromptKeys": ["_meta/planner", "persona/kind", "_meta/planner", "_meta/concise"],
+            }
+        ],
+    }
+    presets = read(document, {*ADDONS, "default/persona/kind"})
+    assert presets.presets["a"].addon_keys == ("_meta/planner", "persona/kind", "_meta/concise")
+
+
+GOOD = {"id": "a"}
+RULE = {"id": "r", "priority": 1, "presetId": "a"}
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ([], "$: expected an object"),
+        ({"presets": {}}, "presets: expected a list"),
+        ({"presets": [GOOD, 1]}, "presets[1]: expected an object"),
+        ({"presets": [{}]}, "presets[0].id: missing"),
+        ({"presets": [{"id": 3}]}, "presets[0].id: expected a text, not 3"),
+        ({"presets": [GOOD, GOOD]}, "presets[1].id: 'a' is taken by another preset; give each its own"),
+        ({"presets": [{"id": "a", "addonPromptKeys": "x"}]}, "presets[0].addonPromptKeys: expected a list"),
+        ({"presets": [{"id": "a", "addonPromptKeys": [""]}]}, "presets[0].addonPromptKeys[0]: expected a text, not ''"),
+        (
+            {"presets": [{"id": "a", "addonPromptKeys": ["_meta/concise", "_meta/x"]}]},
+            "presets[0].addonPromptKeys[1]: no prompt '_meta/x'; there are _meta/concise, _meta/deep_dive, ",
+        ),
+        ({"routing": []}, "routing: expected an object"),
+        ({"presets": [GOOD], "routing": {"defaultPresetId": "x"}}, "routing.defaultPresetId: no preset 'x'; there are"),
+        ({"routing": {"defaultPresetId": "x"}}, "routing.defaultPresetId: no preset 'x'; there are none"),
+        ({"routing": {"defaultPresetId": None}}, "routing.defaultPresetId: missing"),
+        (
+            {"presets": [GOOD], "routing": {"defaultPresetByMode": {"chat": "x"}}},
+            "routing.defaultPresetByMode.chat: no preset 'x'; there are a",
+        ),
+        ({"routing": {"defaultPresetByMode": {" ": "a"}}}, "routing.defaultPresetByMode. : a mode without a name"),
+        ({"routing": {"defaultPresetByMode": {"chat": 1}}}, "routing.defaultPresetByMode.chat: expected a text, not 1"),
+        ({"routing": {"reviewEveryNTurns": 0}}, "routing.reviewEveryNTurns: expected a whole number from 1, not 0"),
+        ({"routing": {"reviewEveryNTurns": True}}, "routing.reviewEveryNTurns: expected a whole number from 1"),
+        ({"routing": {"forceReviewOnCompaction": 1}}, "routing.forceReviewOnCompaction: expected true or false, not 1"),
+        ({"routing": {"match": "regex"}}, "routing.match: expected \"word\" or \"substring\", not 'regex'"),
+        ({"routing": {"match": []}}, 'routing.match: expected "word" or "substring", not []'),
+        ({"rules": 1}, "rules: expected a list"),
+        ({"presets": [GOOD], "rules": [{**RULE, "presetId": "x"}]}, "rules[0].presetId: no preset 'x'; there are a"),
+        ({"presets": [GOOD], "rules": [{**RULE, "id": ""}]}, "rules[0].id: expected a text, not ''"),
+        ({"presets": [GOOD], "rules": [RULE, RULE]}, "rules[1].id: 'r' is taken by another rule; give each its own"),
+        ({"presets": [GOOD], "rules": [{**RULE, "priority": "1"}]}, "rules[0].priority: expected a number, not '1'"),
+        ({"presets": [GOOD], "rules": [{**RULE, "priority": True}]}, "rules[0].priority: expected a number, not True"),
+        ({"presets": [GOOD], "rules": [{**RULE, "modes": "x"}]}, "rules[0].modes: expected a list"),
+        ({"presets": [GOOD], "rules": [{**RULE, "anyKeywords": ["a", 1]}]}, "rules[0].anyKeywords[1]: expected a text"),
+        ({"presets": [GOOD], "rules": [{**RULE, "allKeywords": [" "]}]}, "rules[0].allKeywords[0]: expected a text"),
+        (
+            {"presets": [GOOD], "rules": [{**RULE, "minMessageChars": -1}]},
+            "rules[0].minMessageChars: expected a whole number from 0, not -1",
+        ),
+        (
+            {"presets": [GOOD], "rules": [{**RULE, "minMessageChars": 9, "maxMessageChars": 5}]},
+            "rules[0].maxMessageChars: 5 is below minMessageChars; no message fits",
+        ),
+    ],
+)  # fmt: skip
+def test_an_error_names_the_path_inside_the_file(document, said):
+    with pytest.raises(InvalidInput) as refused:
+        read(document)
+    assert str(refused.value).startswith(f"{FILE}: {said}")
+    assert refused.value.where == said.split(":")[0]
+
+
+def test_an_error_does_not_list_a_whole_book():
+    with pytest.raises(InvalidInput, match=r"there are p00, .*, p11 and 88 more$"):
+        read({"presets": [{"id": "a", "addonPromptKeys": ["x"]}]}, {f"p{number:02}" for number in range(100)})
