@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 from stage import NAME, book_on, counted, everything, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
+from cuebook.backends.system import SystemClock
+from cuebook.engine.opening import open_step
+from cuebook.engine.turn import asking
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
 from cuebook.records.conversation import Part
 from cuebook.records.memory import NO_MODEL_LABEL, Scope
@@ -360,6 +364,17 @@ async def test_a_turn_of_another_process_is_waited_for_however_long_it_takes(tmp
         await asyncio.sleep(0.1)
         assert (await theirs.ask(Ask("b", NAME))).turn == 2
         assert (await first).turn == 1
+
+
+async def test_a_lease_of_a_clock_that_was_wrong_holds_no_conversation_longer_than_a_lease_lasts(tmp_path):
+    clock = FrozenClock(time.time() + 10_000_000)
+    async with book_on(tmp_path, clock=clock) as wrong:
+        lost = await open_step(wrong.desk, Scope(), asking(wrong.desk, Ask("a", NAME), None))
+        assert lost.lease.until > clock.now()
+        async with book_on(tmp_path, clock=SystemClock(), dice=Other(), work__lease_s=0.5) as right:
+            async with asyncio.timeout(10):
+                assert (await right.ask(Ask("b", NAME))).turn == 2
+            assert await state_of(right) == ("interrupted", "the process that answered went away")
 
 
 async def test_posts_stored_while_a_turn_speaks_stay_and_the_answer_follows_them(tmp_path):

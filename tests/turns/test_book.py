@@ -3,14 +3,15 @@
 import sqlite3
 import threading
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 from stage import NAME, book_on, config
 
 from cuebook import Ask, Cuebook
-from cuebook.backends.system import book_key
+from cuebook.backends.system import SystemClock, book_key
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.testing import ScriptedModel
+from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream
 
 
@@ -62,6 +63,26 @@ def test_a_damaged_key_file_is_named_and_left_alone(tmp_path, damage):
     with pytest.raises(BackendError, match="key' is damaged"):
         book_key(tmp_path / "key")
     assert (tmp_path / "key").read_bytes() == damage
+
+
+def test_a_clock_set_back_runs_on_at_half_speed_until_it_is_caught_up():
+    wall, ticks = FrozenClock(1000.0), FrozenClock(0.0)
+    clock = SystemClock(wall.now, ticks.now)
+    told = [clock.now()]
+
+    def run(seconds):
+        for each in (wall, ticks):
+            each.advance(seconds)
+        told.append(clock.now())
+
+    run(5)
+    wall.advance(-60)
+    for _ in range(14):
+        run(10)
+    wall.advance(3600)
+    run(1)
+    assert told == [1000, 1005, *range(1010, 1066, 5), 1075, 1085, 4686]
+    assert all(after > before for before, after in pairwise(told))
 
 
 async def test_an_idempotency_key_stands_for_a_keyed_digest(tmp_path):

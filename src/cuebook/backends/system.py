@@ -3,6 +3,7 @@
 import os
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,13 +16,17 @@ KEY_BYTES = 32
 class SystemClock:
     """Tells the machine's time, never backwards."""
 
-    def __init__(self) -> None:
-        self._last = 0.0
+    def __init__(self, wall: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic) -> None:
+        """`wall` is what may be set, `ticks` what only runs."""
+        self._wall, self._ticks = wall, ticks
+        self._last = (0.0, ticks())
 
     def now(self) -> float:
-        """Give the Unix time in seconds; a clock set back stands still until it has caught up."""
-        self._last = max(self._last, time.time())
-        return self._last
+        """Give the Unix time in seconds; behind a clock that was set back it runs at half speed until caught up."""
+        (told, when), ticks = self._last, self._ticks()
+        now = max(self._wall(), told + max(0.0, ticks - when) / 2)
+        self._last = (now, ticks)
+        return now
 
 
 class SystemDice:

@@ -65,8 +65,7 @@ async def _ended(desk: Desk, scope: Scope, answered: Answered) -> tuple[Turn, St
         step = turn.steps[answered.step - 1]
         if step.state != "running":
             return turn, step
-        if (await desk.store.conversation(scope, answered.conversation)).lease_until < desk.clock.now():
-            await desk.store.expire(now=desk.clock.now())
+        await desk.expire()
         await asyncio.sleep(POLL_S)
 
 

@@ -93,6 +93,10 @@ class Desk(Struct, kw_only=True):
         kept = self.kept(key)
         return await self.store.answered(scope, kept[0]) if kept else None
 
+    async def expire(self) -> int:
+        """End turns nobody ends any more."""
+        return await self.store.expire(now=self.clock.now(), lease_s=self.lease_s)
+
     def remember(self, place: tuple[str, str], last: Last) -> None:
         """Keep a window to compare the next with."""
         self.last[place] = last

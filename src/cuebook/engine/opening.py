@@ -175,7 +175,6 @@ async def _give_back(desk: Desk, opening: Awaitable[Lease]) -> None:
 
 async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
     """Wait until nobody holds a conversation's lease; one that ran out is ended."""
-    while (until := (await desk.store.conversation(scope, conversation)).lease_until) > 0:
-        if until < desk.clock.now():
-            await desk.store.expire(now=desk.clock.now())
+    while (await desk.store.conversation(scope, conversation)).lease_until > 0:
+        await desk.expire()
         await asyncio.sleep(POLL_S)

@@ -151,6 +151,5 @@ async def _ended(desk: Desk, scope: Scope, answered: Answered) -> Turn:
         turn = await desk.store.turn(scope, answered.conversation, answered.turn)
         if turn.state != "running":
             return turn
-        if (await desk.store.conversation(scope, answered.conversation)).lease_until < desk.clock.now():
-            await desk.store.expire(now=desk.clock.now())
+        await desk.expire()
         await asyncio.sleep(POLL_S)

@@ -74,9 +74,8 @@ class Worker:
     async def work(self, *, hurry: bool, conversation: str | None = None) -> int:
         """Do what is due, one pass a conversation; answers with how much was done. `hurry` ignores cool-downs."""
         async with self._working:
-            now = self._desk.clock.now()
-            done = await self._desk.store.expire(now=now)
-            await self._desk.store.forget_keys(before=now - KEYS_S)
+            done = await self._desk.expire()
+            await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
                 done += await self._pass(due, profile) == "stored"
         return done
@@ -90,7 +89,7 @@ class Worker:
         refused: set[Place] = set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), self._working:
-                await self._desk.store.expire(now=self._desk.clock.now())
+                await self._desk.expire()
                 while dues := [
                     each
                     for each in await self._due(hurry=True, conversation=conversation)

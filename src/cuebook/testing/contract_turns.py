@@ -317,6 +317,26 @@ class ClosingContract:
         assert await path_of(store, "d") == ["q", "a"]
         assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
 
+    async def test_a_lease_of_a_wrong_clock_ends_when_nobody_renews_it_for_as_long_as_one_lasts(
+        self, store: Store
+    ) -> None:
+        ahead = NOW + 10_000_000
+        for name in ("dead", "alive"):
+            lease = await begin(store, draft("q", "ask"), conversation=name, now=ahead)
+        for n in range(30):
+            assert await store.expire(now=NOW + n, lease_s=LEASE) == 0
+            await store.checkpoint(lease, None, now=ahead + n, lease_s=LEASE)
+        assert await store.expire(now=NOW + LEASE) == 0, "nobody asked how long a lease lasts"
+        assert await store.expire(now=NOW + LEASE + 1, lease_s=LEASE) == 1
+        states = [(await store.turn(OWNER, name, 1)).state for name in ("dead", "alive")]
+        assert states == ["interrupted", "running"]
+        assert (await begin(store, draft("q2", "anyone?"), conversation="dead", now=NOW + LEASE + 1)).turn == 2
+
+    async def test_a_lease_within_reach_is_left_alone(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        for n in range(0, 40, 5):
+            assert await store.expire(now=NOW, lease_s=LEASE) == 0, n
+
     async def test_a_turn_of_a_deleted_conversation_has_lost_its_lease(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))
         await store.delete(OWNER, "c")

@@ -231,9 +231,9 @@ SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_la
 WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 AND (:id IS NULL OR id = :id)
     AND (backlog < :backlog OR (backlog = :backlog AND no < :no)) ORDER BY backlog DESC, no DESC LIMIT :limit;
 
--- name: leases_ended
--- Turns whose lease ran out.
-SELECT tenant, no, id, lease_turn, fence FROM conversation WHERE lease_until > 0 AND lease_until < :now ORDER BY lease_until LIMIT :limit;
+-- name: leases_held
+-- The leases there are, those that end first first.
+SELECT tenant, no, fence, lease_until, lease_holder FROM conversation WHERE lease_until > 0 ORDER BY lease_until;
 
 -- name: idempotency_get
 -- What a key stands for.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, derived, pages, reads, search, turns, writes
+from cuebook.backends.sqlite import base, derived, overdue, pages, reads, search, turns, writes
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.rows import conversation as conversation_record
@@ -62,6 +62,7 @@ class SqliteStore:
         self._closed = False
         self._log_holds = False  # the write-ahead log may hold what was forgotten
         self._counts = search.TermCounts()
+        self._watch = overdue.Watch()
         self.paths = Paths() if self.path != MEMORY else None
 
     @property
@@ -248,13 +249,14 @@ class SqliteStore:
 
     # the work behind
 
-    async def expire(self, *, now: float, limit: int = 100) -> int:
-        """End turns whose lease ran out."""
+    async def expire(self, *, now: float, lease_s: float | None = None, limit: int = 100) -> int:
+        """End turns whose lease ran out, and with `lease_s` those of a wrong clock that nobody renews so long."""
         if self._log_holds:
             await self._empty_log(0)
-        if not await self.leases_ended(now=now):
+        found = await self._read(lambda c: overdue.overdue(c, self._watch, now=now, lease_s=lease_s, limit=limit))
+        if not found:
             return 0  # nothing to write
-        return await self._write(lambda c: turns.expire(c, now=now, limit=limit, failpoints=self._failpoints))
+        return await self._write(lambda c: overdue.expire(c, found, now=now, failpoints=self._failpoints))
 
     async def due(
         self, *, limit: int = 100, least: int = 1, after: Due | None = None, conversation: str | None = None
@@ -263,10 +265,6 @@ class SqliteStore:
         return await self._read(
             lambda c: derived.due(c, limit=limit, least=least, behind=after, conversation=conversation)
         )
-
-    async def leases_ended(self, *, now: float) -> int:
-        """How many leases ran out."""
-        return len(await self._read(lambda c: base.rows(c, "leases_ended", now=now, limit=100)))
 
     async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None:
         """Read what a pass needs, None while a round is open."""

@@ -28,7 +28,7 @@ def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, fa
     row = begin(connection, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
     _compare(row, opening)
     if row["lease_until"]:
-        if _end_expired(connection, row, now=opening.now):
+        if end_expired(connection, row, now=opening.now):
             return None
         row = base.need(connection, scope, opening.conversation)
     tip = _place(connection, row, opening)
@@ -241,18 +241,7 @@ def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Dr
     return tip.seq
 
 
-def expire(connection: sqlite3.Connection, *, now: float, limit: int, failpoints: Failpoints) -> int:
-    """End turns whose lease ran out as interrupted, with what their checkpoints had kept."""
-    ended = rows(connection, "leases_ended", now=now, limit=limit)
-    for due in ended:
-        row = one(connection, "conversation_by_no", tenant=due["tenant"], no=due["no"])
-        if row is not None:
-            _end_expired(connection, row, now=now)
-    failpoints("expire.stored")
-    return len(ended)
-
-
-def _end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
+def end_expired(connection: sqlite3.Connection, row: Row, *, now: float) -> int:
     """End the turn that holds the lease and outdate the lease; answers with the seq of what had come, 0 for nothing."""
     tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
     step = one(connection, "step_last", tenant=tenant, no=no, turn=row["lease_turn"])
