@@ -1,0 +1,175 @@
+"""What a version says with its ancestors, and how two versions of one text go together section by section.
+
+Inheritance (MISSION G4): the parent's sections first, in its order; the child's text behind the parent's with a blank
+line between, new sections last; `override_sections` replace, an empty one takes the section out of the text.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.lines import merge_lines
+from cuebook.prompts.names import parse_reference
+from cuebook.prompts.template import touched
+from cuebook.records.prompt import Param, Resolved, Version
+
+#: Between the texts of two sections, and of a parent and its child.
+BLANK_LINE: Final = "\n\n"
+#: Steps from a version up to its first ancestor (design 007).
+DEPTH: Final = 8
+
+
+class Clash(Struct, frozen=True):
+    """A section both sides changed, each in its own way; None where it is not there."""
+
+    section: str
+    base: str | None
+    ours: str | None
+    theirs: str | None
+
+
+class Merged(Struct, frozen=True):
+    """The outcome of a merge. Where sides clash, `sections` has ours, or theirs if ours has none."""
+
+    sections: Mapping[str, str]
+    conflicts: tuple[Clash, ...] = ()
+
+
+def resolve(version: Version, parent_of: Callable[[str], Version | None], *, depth: int = DEPTH) -> Resolved:
+    """Return a version with its ancestors merged in. `parent_of` gets `inherits` as it is written.
+
+    Raises InvalidInput, `where` "inherits": a parent that is missing, a ring or more than `depth` steps (both named),
+    or an ancestor whose placeholders the version's engine would read in another way.
+    """
+    line = _line(version, parent_of, depth)
+    sections: dict[str, str] = {}
+    params: dict[str, Param] = {}
+    for each in line:
+        _lay(each, sections)
+        params.update((param.name, param) for param in each.params)
+    _check_engines(line, params)
+    return Resolved(
+        version=version,
+        sections=sections,
+        params=tuple(params.values()),
+        lineage=tuple(each.source for each in line),
+        digests=tuple(each.digest for each in line),
+    )
+
+
+def text_of(resolved: Resolved) -> str:
+    """Return the whole text, not rendered: the sections that say something, a blank line between them."""
+    return BLANK_LINE.join(text for text in resolved.sections.values() if text.strip())
+
+
+def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]) -> Merged:
+    """Return what both sides made of `base`, also inside a section where their edits do not touch.
+
+    Sections stand in the order of the side that moved some, ours if both did; new ones behind what they followed.
+    """
+    merged: dict[str, str] = {}
+    conflicts: list[Clash] = []
+    for name in _order(base, ours, theirs):
+        was, our, their = base.get(name), ours.get(name), theirs.get(name)
+        text, clash = _section(was, our, their)
+        if clash:
+            conflicts.append(Clash(name, was, our, their))
+        if text is not None:
+            merged[name] = text
+    return Merged(merged, tuple(conflicts))
+
+
+def _line(version: Version, parent_of: Callable[[str], Version | None], depth: int) -> list[Version]:
+    """Return a version and its ancestors, oldest first.
+
+    A ring is a version that comes again, or a branch that is followed twice: a draft that inherits its own branch
+    would meet itself as soon as it is stored. A pin to another number is no ring.
+    """
+    line = [version]
+    followed = {(version.slug, version.branch)}
+    while (written := line[-1].inherits) is not None:
+        pinned = parse_reference(written, where="inherits").number is not None
+        parent = parent_of(written)
+        if parent is None:
+            raise InvalidInput(f"{_name(line[-1])} inherits {written!r}, which does not exist", where="inherits")
+        place = (parent.slug, parent.branch)
+        if any(_same(parent, each) for each in line) or (not pinned and place in followed):
+            raise InvalidInput(f"prompts inherit each other in a ring: {_chain([*line, parent])}", where="inherits")
+        line.append(parent)
+        if len(line) > depth + 1:
+            raise InvalidInput(f"prompts inherit over more than {depth} steps: {_chain(line)}", where="inherits")
+        if not pinned:
+            followed.add(place)
+    return line[::-1]
+
+
+def _same(one: Version, other: Version) -> bool:
+    return (one.slug, one.branch, one.number) == (other.slug, other.branch, other.number)
+
+
+def _chain(line: Sequence[Version]) -> str:
+    return " → ".join(map(_name, line))
+
+
+def _name(version: Version) -> str:
+    return f"{version.slug}@{version.branch}:{version.number}" if version.number else f"{version.slug}@{version.branch}"
+
+
+def _lay(version: Version, sections: dict[str, str]) -> None:
+    """Lay a version's sections on those of its ancestors."""
+    for name, text in version.sections.items():
+        over = sections.get(name, "")
+        sections[name] = f"{over}{BLANK_LINE}{text}" if over and text else over or text
+    sections.update(version.override_sections)
+
+
+def _check_engines(line: Sequence[Version], declared: Collection[str]) -> None:
+    """Refuse ancestors whose text means something else to the version's engine, which renders all of it."""
+    engine = line[-1].engine
+    for each in line[:-1]:
+        if each.engine == engine:
+            continue
+        for text in (*each.sections.values(), *each.override_sections.values()):
+            names = touched(text, each.engine, declared) | touched(text, engine, declared)
+            if names:
+                raise InvalidInput(
+                    f"{_name(line[-1])} renders with engine {engine!r}, but inherits {min(names)!r} from "
+                    f"{_name(each)}, written for {each.engine!r}; give both the same engine",
+                    where="inherits",
+                )
+
+
+def _section(base: str | None, ours: str | None, theirs: str | None) -> tuple[str | None, bool]:
+    """Return a section's merged text, and whether the sides clash."""
+    if theirs in (ours, base):
+        return ours, False
+    if ours == base:
+        return theirs, False
+    if base is None or ours is None or theirs is None:
+        return ours if ours is not None else theirs, True
+    merged = merge_lines(base, ours, theirs)
+    return (ours, True) if merged is None else (merged, False)
+
+
+def _order(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
+    """Return all names of both sides in the order of the merge."""
+    moved = [name for name in ours if name in base] != [name for name in base if name in ours]
+    lead, other = (ours, theirs) if moved else (theirs, ours)
+    order = dict.fromkeys(lead)
+    behind: dict[str | None, list[str]] = {}
+    last: str | None = None
+    for name in other:
+        if name not in order:
+            behind.setdefault(last, []).append(name)
+        else:
+            last = name
+    return list(_placed(order, behind))
+
+
+def _placed(order: Mapping[str, None], behind: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
+    yield from behind.get(None, ())
+    for name in order:
+        yield name
+        yield from behind.get(name, ())

@@ -1,0 +1,143 @@
+"""Which names prompts, branches and sections may have, and how a version is pointed at.
+
+An id is also a path below `prompts/`, a part of a URL and an argument on a command line, on every system: what one of
+them would read in another way is refused, with the reason. `~` is in no id, so a URL may write it for `/`.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+
+#: Characters of an id: its path and a few folders before it stay below the 260 of Windows.
+MAX_ID: Final = 160
+#: Characters of one part, of a branch's and of a section's name; file systems end at 255 bytes.
+MAX_PART: Final = 80
+#: Where an id is looked for that is not found as it stands (MISSION K1).
+DEFAULT: Final = "default/"
+
+_PART = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+#: Device names of Windows, with any ending: `con.md` is the console too.
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
+#: The id `a` is the file `a.md`; an id `a.md/b` would want a folder of that name.
+_ENDINGS = (".md", ".prompt", ".prompty")
+_COMMENT_END = "-->"
+_HINTS: Final = {
+    ".": "a part begins with '.'",
+    "-": "a part begins with '-'",
+    "%": "it holds '%'; write the character itself, not its escape",
+    "\\": "it holds a backslash; parts are divided by '/'",
+}
+
+
+class Reference(Struct, frozen=True):
+    """What points at a version: its slug, and the branch and number if they are pinned."""
+
+    slug: str
+    branch: str | None = None
+    number: int | None = None
+
+    def __str__(self) -> str:
+        branch = "" if self.branch is None else f"@{self.branch}"
+        return f"{self.slug}{branch}" if self.number is None else f"{self.slug}{branch}:{self.number}"
+
+
+def check_slug(slug: object, *, where: str = "slug") -> str:
+    """Return a prompt's id as it is, such as `persona/kind_helper` or `_meta/concise`; raise InvalidInput with why."""
+    if not isinstance(slug, str):
+        raise InvalidInput(f"{where}: expected a string, got {type(slug).__name__}", where=where)
+    if not slug:
+        raise InvalidInput(f"{where}: an id needs at least one character", where=where)
+    if len(slug) > MAX_ID:
+        raise InvalidInput(f"{where}: {len(slug)} characters; an id has at most {MAX_ID}", where=where)
+    for part in slug.split("/"):
+        fault = _fault(part)
+        if fault:
+            raise InvalidInput(f"{where}: {slug!r} is no id: {fault}", where=where)
+        if part.endswith(_ENDINGS):
+            raise InvalidInput(f"{where}: {slug!r} is no id: leave out the ending of its file, {part!r}", where=where)
+    return slug
+
+
+def check_branch(branch: object, *, where: str = "branch") -> str:
+    """Return a branch's name as it is; raise InvalidInput with why. It is one part of an id, and not a number."""
+    if not isinstance(branch, str):
+        raise InvalidInput(f"{where}: expected a string, got {type(branch).__name__}", where=where)
+    fault = "it reads as a version's number" if branch.isdecimal() else _fault(branch)
+    if fault:
+        raise InvalidInput(f"{where}: {branch[:MAX_PART]!r} is no name of a branch: {fault}", where=where)
+    return branch
+
+
+def check_section(name: object, *, where: str = "sections") -> str:
+    """Return a section's name as it is; raise InvalidInput with why. Any script, one line, nothing that ends a comment.
+
+    It stands in a file's marker `<!-- @section NAME -->` and is a key of digests, hence NFC.
+    """
+    if not isinstance(name, str):
+        raise InvalidInput(f"{where}: expected a section's name, got {type(name).__name__}", where=where)
+    fault = ""
+    if not name or len(name) > MAX_PART:
+        fault = f"it has {len(name)} characters; 1 to {MAX_PART} are allowed"
+    elif name != name.strip():
+        fault = "it begins or ends with a space"
+    elif not name.isprintable():
+        fault = "it holds a character that cannot be seen"
+    elif _COMMENT_END in name:
+        fault = f"{_COMMENT_END!r} ends the marker it stands in"
+    elif unicodedata.normalize("NFC", name) != name:
+        fault = "write its characters composed (NFC)"
+    if fault:
+        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is no name of a section: {fault}", where=where)
+    return name
+
+
+def parse_reference(text: object, *, where: str = "reference") -> Reference:
+    """Read `slug`, `slug@branch`, `slug@branch:number` or `slug:number`. Raises InvalidInput with what is wrong."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{where}: expected slug, slug@branch or slug@branch:number", where=where)
+    rest, colon, number = text.partition(":")
+    slug, at, branch = rest.partition("@")
+    if colon and not _NUMBER.fullmatch(number):
+        raise InvalidInput(f"{where}: {number[:MAX_PART]!r} is no version's number; they count from 1", where=where)
+    return Reference(
+        check_slug(slug, where=where),
+        check_branch(branch, where=where) if at else None,
+        int(number) if colon else None,
+    )
+
+
+def candidates(slug: str) -> tuple[str, ...]:
+    """Return the ids a name may mean, the first that exists wins: itself, then the one under `default/`."""
+    check_slug(slug)
+    below = DEFAULT + slug
+    return (slug,) if slug.startswith(DEFAULT) or len(below) > MAX_ID else (slug, below)
+
+
+def _fault(part: str) -> str:
+    """Say why a part is none, "" for a good one: the first reason that holds."""
+    reasons = (
+        (not part, "it has an empty part (a '/' at its begin or end, or two in a row)"),
+        (len(part) > MAX_PART, f"a part has {len(part)} characters; at most {MAX_PART} are allowed"),
+        (".." in part, "it holds '..'"),
+        (not _PART.fullmatch(part), _foreign(part)),
+        (part.endswith("."), "a part ends with a dot, which Windows leaves out"),
+        (_RESERVED.match(part), f"{part!r} is the name of a device on Windows"),
+    )
+    return next((reason for holds, reason in reasons if holds), "")
+
+
+def _foreign(part: str) -> str:
+    """Say what is wrong about the first character that may not stand where it does."""
+    good = _PART.match(part)
+    rest = part[good.end() :] if good else part
+    char = rest[:1]
+    if char and not char.isascii():
+        return f"{char!a} ({unicodedata.name(char, 'a character without a name')}) is not ASCII"
+    if char.isupper():
+        return f"write {char!r} in lower case: some file systems know no difference"
+    return _HINTS.get(char, f"it holds {char!r}; a part is made of a-z, 0-9, '_', '-' and '.'")

@@ -1,0 +1,252 @@
+"""What a prompt's parameters are, in every form authors write them, and the texts that stand for given values.
+
+Three forms are read: a list of names and objects (E's `["$user_name", {"name": …}]`), picoschema (`name?: string,
+text`), and JSON Schema's properties. Where they say more than a parameter holds, the choices of an enum are told in
+its description, other bounds of a schema are left out; a list or an object is refused, for it has no text.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, get_args
+
+from cuebook.errors import InvalidInput
+from cuebook.records.prompt import Param, ParamType
+
+#: A name as both syntaxes know it.
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Characters of a name.
+MAX_NAME: Final = 64
+#: Parameters of one prompt.
+MAX_PARAMS: Final = 200
+
+_TYPES: Final[Mapping[object, ParamType]] = {kind: kind for kind in get_args(ParamType)}
+_FIELDS: Final = frozenset({"name", "type", "required", "default", "description", "enum", "kind"})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,100}(?:\.[0-9]{0,100})?|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,3})?")
+_PICO_KEY = re.compile(r"([^?(]*)(\?)?(?:\(([^,)]*)(?:,(.*))?\))?", re.DOTALL)
+
+
+def read_params(written: object, *, where: str = "params") -> tuple[Param, ...]:
+    """Read parameters from any of the three forms, in their order. Raises InvalidInput naming the one at fault."""
+    if written is None:
+        return ()
+    if isinstance(written, Mapping):
+        params = list(_from_mapping(written, where))
+    elif isinstance(written, Sequence) and not isinstance(written, str | bytes):
+        params = [_from_item(item, f"{where}[{place}]") for place, item in enumerate(written)]
+    else:
+        raise InvalidInput(f"{where}: expected a list of names, or names with their types", where=where)
+    if len(params) > MAX_PARAMS:
+        raise InvalidInput(f"{where}: {len(params)} parameters; at most {MAX_PARAMS} are allowed", where=where)
+    seen: set[str] = set()
+    for param in params:
+        if param.name in seen:
+            raise InvalidInput(f"{where}: {param.name!r} is declared twice", where=f"{where}.{param.name}")
+        seen.add(param.name)
+    return tuple(params)
+
+
+def coerce(params: Sequence[Param], values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the text of every declared parameter, in their order; one that may be left out and was is "".
+
+    Names may begin with `$`; null counts as not given. A text that is a number or an integer stays as it is written,
+    other values are written as JSON does. Raises InvalidInput, `where` the name: all that are unknown, then all that
+    are missing, then the first that is not of its type.
+    """
+    given = _given(values)
+    known = {param.name for param in params}
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        declared = ", ".join(sorted(known)) or "none"
+        raise InvalidInput(f"no such parameter: {_listed(unknown)}; declared: {declared}", where=unknown[0])
+    given = {name: value for name, value in given.items() if value is not None}
+    missing = [param.name for param in params if param.required and param.default is None and param.name not in given]
+    if missing:
+        raise InvalidInput(f"missing parameter: {_listed(missing)}; give it a value", where=missing[0])
+    return {
+        param.name: _text(given[param.name], param.type, param.name)
+        if param.name in given
+        else (param.default if param.default is not None else "")
+        for param in params
+    }
+
+
+def bare(name: str) -> str:
+    """Return a name without the `$` it may be written with."""
+    return name.removeprefix("$")
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for written, value in values.items():
+        name = bare(written)
+        if name in given:
+            raise InvalidInput(f"{name!r} is given twice, with and without '$'", where=name)
+        given[name] = value
+    return given
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(repr(name[:MAX_NAME]) for name in names[:10])
+
+
+def _from_mapping(written: Mapping[Any, Any], where: str) -> Iterator[Param]:
+    properties = written.get("properties")
+    if isinstance(properties, Mapping):
+        yield from _from_schema(properties, written.get("required", ()), f"{where}.properties")
+        return
+    if written.get("type") == "object" and set(written) <= {"type", "properties", "required", "additionalProperties"}:
+        return
+    for key, value in written.items():
+        if isinstance(value, Mapping):
+            _known_fields(value, f"{where}.{key}")
+            yield _param({**value, "name": key}, f"{where}.{key}")
+        else:
+            yield _from_pico(key, value, where)
+
+
+def _from_item(item: object, where: str) -> Param:
+    if isinstance(item, str):
+        return _param({"name": item}, where)
+    if isinstance(item, Mapping):
+        _known_fields(item, where)
+        return _param(item, where)
+    raise InvalidInput(f"{where}: expected a name or an object with a name", where=where)
+
+
+def _known_fields(item: Mapping[Any, Any], where: str) -> None:
+    unknown = [str(key) for key in item if key not in _FIELDS]
+    if unknown:
+        raise InvalidInput(
+            f"{where}: {unknown[0][:MAX_NAME]!r} is no field of a parameter; known are {', '.join(sorted(_FIELDS))}",
+            where=where,
+        )
+
+
+def _from_schema(properties: Mapping[Any, Any], required: object, where: str) -> Iterator[Param]:
+    if not isinstance(required, Sequence) or isinstance(required, str):
+        raise InvalidInput(f"{where}: `required` is a list of names", where=where)
+    absent = [str(name) for name in required if name not in properties]
+    if absent:
+        raise InvalidInput(f"{where}: required, but no property: {_listed(absent)}", where=where)
+    for name, schema in properties.items():
+        place = f"{where}.{name}"
+        if not isinstance(schema, Mapping):
+            raise InvalidInput(f"{place}: expected an object", where=place)
+        kind = schema.get("type", "string")
+        nullable = isinstance(kind, list) and "null" in kind
+        if isinstance(kind, list):
+            others = [each for each in kind if each != "null"]
+            kind = others[0] if len(others) == 1 else kind
+        spec = {field: schema[field] for field in ("default", "description", "enum") if field in schema}
+        yield _param({**spec, "name": name, "type": kind, "required": name in required and not nullable}, place)
+
+
+def _from_pico(key: object, value: object, where: str) -> Param:
+    """Read a line of picoschema: `name?: type, description`, also `name(enum, description): [a, b]`."""
+    match = _PICO_KEY.fullmatch(key) if isinstance(key, str) else None
+    if match is None:
+        raise InvalidInput(f"{where}: {_shown(key)} is no name of a parameter", where=where)
+    name, optional, kind, note = match.groups()
+    place = f"{where}.{name}"
+    spec: dict[str, Any] = {"name": name.strip(), "required": not optional, "description": (note or "").strip()}
+    if kind is not None and kind.strip() == "enum":
+        return _param({**spec, "enum": value}, place)
+    if kind is not None:
+        raise InvalidInput(f"{place}: {kind.strip()!r} has no text; give it as a string", where=place)
+    if not isinstance(value, str):
+        raise InvalidInput(f"{place}: expected `type, description`", where=place)
+    word, _, note = value.partition(",")
+    word = word.strip()
+    return _param({**spec, "type": "string" if word == "any" else word, "description": note.strip()}, place)
+
+
+def _param(spec: Mapping[Any, Any], where: str) -> Param:
+    """Make a parameter of an object's fields, each checked."""
+    name = _name(spec.get("name"), where)
+    written = spec.get("type", spec.get("kind", "string"))
+    kind = _TYPES.get(written) if isinstance(written, str) else None
+    if kind is None:
+        known = ", ".join(get_args(ParamType))
+        raise InvalidInput(f"{where}: {_shown(written)} is no type; known are {known}", where=where)
+    description = spec.get("description") or ""
+    if not isinstance(description, str):
+        raise InvalidInput(f"{where}: its description is no text", where=where)
+    default = spec.get("default")
+    return Param(
+        name=name,
+        type=kind,
+        required=default is None and _truth(spec.get("required", True), where),
+        default=None if default is None else _text(default, kind, name),
+        description=_with_choices(description, spec.get("enum"), where),
+    )
+
+
+def _name(written: object, where: str) -> str:
+    if not isinstance(written, str):
+        raise InvalidInput(f"{where}: a parameter needs a name", where=where)
+    name = bare(written)
+    if not NAME.fullmatch(name) or len(name) > MAX_NAME:
+        raise InvalidInput(
+            f"{where}: {name[:MAX_NAME]!r} is no name of a parameter: up to {MAX_NAME} of A-Z, a-z, 0-9 and '_', "
+            "not beginning with a digit",
+            where=where,
+        )
+    return name
+
+
+def _truth(written: object, where: str) -> bool:
+    """Read a flag, also as front matter has it: a text."""
+    if isinstance(written, bool):
+        return written
+    if isinstance(written, str) and written.lower() in ("true", "false"):
+        return written.lower() == "true"
+    raise InvalidInput(f"{where}: `required` is true or false, not {_shown(written)}", where=where)
+
+
+def _with_choices(description: str, choices: object, where: str) -> str:
+    if choices is None:
+        return description
+    if not isinstance(choices, Sequence) or isinstance(choices, str):
+        raise InvalidInput(f"{where}: an enum is a list", where=where)
+    texts = [text for choice in choices if (text := _written(choice)) is not None]
+    told = f"one of {', '.join(texts)}"
+    return f"{description} ({told})" if description else told
+
+
+def _text(value: object, kind: str, name: str) -> str:
+    """Return a value's text if it is one of the type."""
+    text = _written(value)
+    fits = {
+        "string": text is not None,
+        "integer": not isinstance(value, bool) and text is not None and _INTEGER.fullmatch(text),
+        "number": not isinstance(value, bool) and text is not None and _NUMBER.fullmatch(text),
+        "boolean": isinstance(value, bool | str) and text is not None and text.lower() in ("true", "false"),
+    }
+    if text is None or not fits[kind]:
+        shown = _shown(value if text is None else text)
+        raise InvalidInput(f"{name!r} is {kind}, and {shown} is not", where=name)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{name!r} holds half a character (a lone surrogate)", where=name) from error
+    return text.lower() if kind == "boolean" else text
+
+
+def _written(value: object) -> str | None:
+    """Write a value as JSON does, a text as it is; None for one that has no text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**100 else None
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value)) if value.is_integer() and abs(value) < 10**15 else repr(value)
+    return None
+
+
+def _shown(value: object) -> str:
+    """Name a value of any size in a message."""
+    return repr(value[:80]) if isinstance(value, str) else f"a value of type {type(value).__name__}"

@@ -1,0 +1,109 @@
+"""How values stand in for declared names: one pass over the text, nothing else is looked at (DESIGN §9).
+
+| engine | is replaced | doubled marks are literal |
+| --- | --- | --- |
+| dollar | `$name`, `${name}` | `$$name` is the text `$name`; `$$$name` is `$` and the value |
+| braces | `{{name}}`, `{{ name }}` | `{{{{name}}}}` is the text `{{name}}`; `{"a": {{name}}}` is `{"a": ` value `}` |
+| none | nothing | |
+
+A pair of marks stands for one, for any number of pairs; an odd one left over is replaced. All that goes for declared
+names only: `$5`, `$PATH`, `$$`, JSON's braces and LaTeX are what they are. Names are ASCII, so `$name` may stand right
+before a letter of another script. Values are never scanned. Linear in text and result: no repetition begins or ends in
+two ways.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from cuebook.errors import InvalidInput
+from cuebook.records.prompt import Engine
+
+#: Characters of a rendered text: some 50,000 tokens, more than a system text has room for (DESIGN §9: capped).
+LIMIT: Final = 200_000
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*+"
+#: The marks before the name, the name with what is between, the marks behind it.
+_PATTERNS: Final = {
+    "dollar": re.compile(rf"(?<!\$)(\$++)({_NAME}|\{{{_NAME}\}})()"),
+    "braces": re.compile(rf"(?<!\{{)(\{{{{2,}}+)([ \t]*+{_NAME}[ \t]*+)(\}}{{2,}}+)"),
+}
+#: How many marks on each side are one placeholder.
+_WIDTH: Final = {"dollar": 1, "braces": 2}
+_AROUND: Final = "{} \t"
+
+
+class _Place(NamedTuple):
+    """A name between marks: `before` and `after` are literal, `inner` is replaced by the value or written as it is."""
+
+    start: int
+    end: int
+    name: str
+    before: str
+    inner: str | None  # None: the value
+    after: str
+
+
+def render(
+    text: str, values: Mapping[str, str], *, engine: Engine, declared: Collection[str], limit: int = LIMIT
+) -> str:
+    """Return the text with the values of declared names in it; other values are never looked at.
+
+    Raises InvalidInput: `where` the declared name that stands in the text without a value, or a result of more
+    characters than `limit`, before it is made.
+    """
+    pieces: list[str] = []
+    size = last = 0
+    for place in _places(text, engine, declared):
+        inner = values.get(place.name) if place.inner is None else place.inner
+        if inner is None:
+            raise InvalidInput(f"missing parameter: {place.name!r}; give it a value", where=place.name)
+        fresh = (text[last : place.start], place.before, inner, place.after)
+        size += sum(map(len, fresh))
+        last = place.end
+        if size > limit:
+            break
+        pieces += fresh
+    if size + len(text) - last > limit:
+        raise InvalidInput(f"the rendered text has more than {limit} characters; shorten it or its values")
+    pieces.append(text[last:])
+    return "".join(pieces)
+
+
+def used(text: str, engine: Engine, declared: Collection[str]) -> set[str]:
+    """Return the declared names whose values would stand in the text."""
+    return {place.name for place in _places(text, engine, declared) if place.inner is None}
+
+
+def touched(text: str, engine: Engine, declared: Collection[str]) -> set[str]:
+    """Return the declared names the engine does anything about in the text: replaces them, or takes a doubling off."""
+    return {place.name for place in _places(text, engine, declared)}
+
+
+def placeholders(text: str, engine: Engine) -> set[str]:
+    """Return all names that would be replaced if they were declared, `PATH` in `$PATH` among them."""
+    return {place.name for place in _places(text, engine, None) if place.inner is None}
+
+
+def _places(text: str, engine: Engine, declared: Collection[str] | None) -> Iterator[_Place]:
+    """Give the places where a declared name (any name for None) stands between marks, in order."""
+    pattern = _PATTERNS.get(engine)
+    if pattern is None:
+        return
+    width = _WIDTH[engine]
+    names = None if declared is None else frozenset(declared)
+    for match in pattern.finditer(text):
+        opening, inner, closing = match.groups()
+        name = inner.strip(_AROUND)
+        if names is not None and name not in names:
+            continue
+        marks = min(len(opening), len(closing or opening)) // width
+        taken = (marks - marks // 2) * width
+        yield _Place(
+            match.start(),
+            match.end(),
+            name,
+            opening[: len(opening) - taken],
+            None if marks % 2 else inner,
+            closing[taken:],
+        )

@@ -1,0 +1,243 @@
+"""What a version says with its ancestors, and what is left of two edits of one text."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.inherit import DEPTH, Clash, merge3, resolve, text_of
+from cuebook.records.prompt import Param, Resolved, Version
+
+NAMES = st.sampled_from("vwxyz")
+TEXTS = st.sampled_from(["", "a", "b", "a\n\nb", "  "])
+SECTIONS = st.dictionaries(NAMES, TEXTS)
+EDITED = st.dictionaries(NAMES, st.sampled_from(["a\nb\nc", "A\nb\nc", "a\nb\nC", "a\nc", "", "x"]))
+LAYERS = st.lists(
+    st.tuples(SECTIONS, SECTIONS, st.lists(NAMES, max_size=3, unique=True)), min_size=1, max_size=5
+)  # fmt: skip
+
+
+def chain_of(layers):
+    """Versions, oldest first, each inheriting the one before it."""
+    return [
+        Version(
+            slug=f"p{place}",
+            number=place + 1,
+            sections=sections,
+            override_sections=overrides,
+            params=tuple(Param(name=name, description=str(place)) for name in names),
+            inherits=f"p{place - 1}" if place else None,
+            digest=f"d{place}",
+        )
+        for place, (sections, overrides, names) in enumerate(layers)
+    ]
+
+
+def resolved(versions, **more):
+    """The last of the versions, with the others as they are inherited: the newest of a slug and branch, or a pin."""
+    known = {}
+    for each in versions:
+        known[each.slug] = known[f"{each.slug}@{each.branch}"] = each
+        known[f"{each.slug}@{each.branch}:{each.number}"] = each
+    return resolve(versions[-1], known.get, **more)
+
+
+def fault(*versions, **more):
+    with pytest.raises(InvalidInput) as caught:
+        resolved(versions, **more)
+    assert caught.value.where == "inherits"
+    return str(caught.value)
+
+
+def test_the_document_s_example():
+    parent = Version(
+        slug="base-agent", number=3, sections={"identity": "I am an agent.", "constraints": "Be kind."}, digest="d1"
+    )
+    child = Version(
+        slug="coding-agent",
+        number=1,
+        sections={"tools": "Use git.", "identity": "I write code."},
+        override_sections={"constraints": "Be exact."},
+        params=(Param(name="user"),),
+        inherits="base-agent",
+        digest="d2",
+    )
+    found = resolved([parent, child])
+    assert found == Resolved(
+        version=child,
+        sections={"identity": "I am an agent.\n\nI write code.", "constraints": "Be exact.", "tools": "Use git."},
+        params=(Param(name="user"),),
+        lineage=("prompt:base-agent@main:3", "prompt:coding-agent@main:1"),
+        digests=("d1", "d2"),
+    )
+    assert list(found.sections) == ["identity", "constraints", "tools"]
+    assert text_of(found) == "I am an agent.\n\nI write code.\n\nBe exact.\n\nUse git."
+    assert (found.engine, found.source) == ("dollar", child.source)
+
+
+@given(LAYERS)
+def test_a_resolved_parent_gives_the_same_child(layers):
+    *older, child = chain_of(layers)
+    if not older:
+        return
+    parent = resolved(older)
+    flat = Version(slug=older[-1].slug, sections=parent.sections, params=parent.params)
+    whole, short = resolved([*older, child]), resolved([flat, child])
+    assert list(whole.sections.items()) == list(short.sections.items())
+    assert whole.params == short.params
+    assert whole.lineage == (*parent.lineage, child.source)
+    assert whole.digests == (*parent.digests, child.digest)
+
+
+@given(st.lists(SECTIONS, min_size=3, max_size=3))
+def test_without_overrides_it_does_not_matter_which_two_are_joined_first(texts):
+    oldest, middle, child = chain_of([(sections, {}, []) for sections in texts])
+    alone = msgspec.structs.replace(middle, inherits=None)
+    both = Version(slug="both", sections=resolved([alone, child]).sections, inherits=oldest.slug)
+    one, other = resolved([oldest, middle, child]), resolved([oldest, both])
+    assert list(one.sections.items()) == list(other.sections.items())
+
+
+@given(LAYERS)
+def test_what_every_section_says(layers):
+    versions = chain_of(layers)
+    found = resolved(versions)
+    names = dict.fromkeys(
+        name for version in versions for part in (version.sections, version.override_sections) for name in part
+    )
+    assert list(found.sections) == list(names)
+    for name, text in found.sections.items():
+        said = ""
+        for version in versions:
+            added = version.sections.get(name, "")
+            said = version.override_sections.get(name, "\n\n".join(filter(None, [said, added])))
+        assert text == said
+    newest = {param.name: param for version in versions for param in version.params}
+    assert found.params == tuple(newest.values())
+
+
+def test_an_empty_override_leaves_nothing_to_read():
+    parent = Version(slug="a", sections={"x": "one", "y": "two"})
+    child = Version(slug="b", override_sections={"x": ""}, inherits="a")
+    assert text_of(resolved([parent, child])) == "two"
+
+
+def test_a_parent_that_is_missing_is_named():
+    assert fault(Version(slug="a", inherits="b/c@exp")) == "a@main inherits 'b/c@exp', which does not exist"
+    middle = Version(slug="b", number=2, inherits="c")
+    assert fault(middle, Version(slug="a", inherits="b")) == "b@main:2 inherits 'c', which does not exist"
+
+
+def test_a_reference_that_is_none_is_refused():
+    assert "'^'" in fault(Version(slug="a", inherits="b@^1.0"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_ring_is_named(size):
+    versions = [Version(slug=f"p{place}", number=1, inherits=f"p{(place + 1) % size}") for place in range(size)]
+    ring = [f"p{place}@main:1" for place in (*range(size), 0)]
+    said = fault(*versions[1:], versions[0])
+    assert said == f"prompts inherit each other in a ring: {' → '.join(ring)}"
+
+
+def test_a_draft_that_would_meet_itself_once_stored_is_a_ring():
+    stored = Version(slug="a", number=3)
+    between = Version(slug="b", number=1, inherits="a")
+    draft = Version(slug="a", inherits="b")
+    with pytest.raises(InvalidInput, match="a@main → b@main:1 → a@main:3"):
+        resolve(draft, {"a": stored, "b": between}.get)
+
+
+def test_a_version_may_build_on_an_older_one_and_a_branch_on_another():
+    first = Version(slug="a", number=1, sections={"body": "one"})
+    second = Version(slug="a", number=2, sections={"body": "two"}, inherits="a@main:1")
+    branch = Version(slug="a", branch="exp", number=1, sections={"body": "three"}, inherits="a@main")
+    assert text_of(resolved([first, second, branch])) == "one\n\ntwo\n\nthree"
+
+
+def test_depth_is_counted_in_steps():
+    versions = chain_of([({"body": str(place)}, {}, []) for place in range(DEPTH + 2)])
+    assert len(resolved(versions[: DEPTH + 1]).lineage) == DEPTH + 1
+    said = fault(*versions)
+    assert said.startswith("prompts inherit over more than 8 steps: p9@main:10 → p8@main:9")
+    assert len(resolved(versions, depth=9).lineage) == 10
+    assert "more than 0 steps" in fault(*versions[:2], depth=0)
+
+
+def test_another_engine_is_refused_where_it_would_matter():
+    names = (Param(name="user"),)
+    child = Version(slug="b", sections={"body": "{{user}}"}, engine="braces", params=names, inherits="a")
+    for text in ("Hi $user", "costs $$user", "{{user}}"):
+        said = fault(Version(slug="a", number=1, sections={"body": text}), child)
+        assert "engine 'braces', but inherits 'user' from a@main:1, written for 'dollar'" in said
+    plain = Version(slug="a", sections={"body": "Pay $5 from $PATH, {{other}}"})
+    assert text_of(resolved([plain, child])) == "Pay $5 from $PATH, {{other}}\n\n{{user}}"
+
+
+@given(EDITED, EDITED)
+def test_a_merge_with_an_unchanged_side_is_the_other_side(base, other):
+    for ours, theirs in ((other, base), (base, other), (other, other)):
+        merged = merge3(base, ours, theirs)
+        assert list(merged.sections.items()) == list(other.items())
+        assert merged.conflicts == ()
+
+
+@given(EDITED, EDITED, EDITED)
+def test_both_sides_of_a_merge_are_kept(base, ours, theirs):
+    merged, turned = merge3(base, ours, theirs), merge3(base, theirs, ours)
+    clashes = {clash.section for clash in merged.conflicts}
+    assert {(each.section, each.base, each.ours, each.theirs) for each in merged.conflicts} == {
+        (each.section, each.base, each.theirs, each.ours) for each in turned.conflicts
+    }
+    assert {name: text for name, text in merged.sections.items() if name not in clashes} == {
+        name: text for name, text in turned.sections.items() if name not in clashes
+    }
+    for clash in merged.conflicts:
+        name = clash.section
+        assert (clash.base, clash.ours, clash.theirs) == (base.get(name), ours.get(name), theirs.get(name))
+        assert len({clash.base, clash.ours, clash.theirs}) == 3
+        assert merged.sections[name] == (clash.theirs if clash.ours is None else clash.ours)
+    for name in {*base, *ours, *theirs} - clashes:
+        mine, yours, was = ours.get(name), theirs.get(name), base.get(name)
+        if was in (mine, yours):
+            assert merged.sections.get(name) == (yours if mine == was else mine)
+    moves = [
+        [name for name in side if name in base] != [name for name in base if name in side] for side in (ours, theirs)
+    ]
+    lead = theirs if not moves[0] else ours
+    shown = [name for name in merged.sections if name in lead]
+    assert shown == [name for name in lead if name in merged.sections], "one side's order is kept"
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "merged"),
+    [
+        ({"a": "1"}, {"a": "1", "o": "x"}, {"t": "y", "a": "1"}, {"t": "y", "a": "1", "o": "x"}),
+        ({"a": "1"}, {"a": "1", "o": "x"}, {"a": "1", "t": "y"}, {"a": "1", "o": "x", "t": "y"}),
+        ({"a": "1", "b": "2"}, {"b": "2", "a": "1"}, {"a": "1", "b": "2", "t": "y"}, {"b": "2", "t": "y", "a": "1"}),
+        ({"a": "1", "b": "2"}, {"a": "1"}, {"a": "1", "b": "2", "t": "y"}, {"a": "1", "t": "y"}),
+        ({"a": "1\n2\n3"}, {"a": "one\n2\n3"}, {"a": "1\n2\nthree"}, {"a": "one\n2\nthree"}),
+        ({}, {"a": "same"}, {"a": "same"}, {"a": "same"}),
+    ],
+)
+def test_worked_merges(base, ours, theirs, merged):
+    found = merge3(base, ours, theirs)
+    assert list(found.sections.items()) == list(merged.items())
+    assert found.conflicts == ()
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "kept"),
+    [
+        ("was", "ours", "theirs", "ours"),
+        (None, "ours", "theirs", "ours"),
+        ("was", None, "theirs", "theirs"),
+        ("was", "ours", None, "ours"),
+    ],
+)
+def test_what_both_changed_is_a_conflict_with_all_texts(base, ours, theirs, kept):
+    sides = [{"a": "1"} | ({} if text is None else {"x": text}) for text in (base, ours, theirs)]
+    merged = merge3(*sides)
+    assert merged.conflicts == (Clash("x", base, ours, theirs),)
+    assert merged.sections == {"a": "1", "x": kept}
