@@ -1,0 +1,295 @@
+"""How records are chained, signed, mirrored to a file, and what shows that somebody changed them.
+
+The chain alone shows an edit, a missing record and another order. A tail that was cut off and a chain written anew from
+some place on are shown by checkpoints only, and only up to the last one: keep copies of them where the store's owner
+cannot reach. Who holds the signing key can write anew whatever lies behind the last checkpoint someone else has seen.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts import strict_json
+from cuebook.prompts.digest import canonical
+from cuebook.records.audit import GENESIS, PERSONAL, Checkpoint, Record, Text, Verdict
+
+#: Bytes of a salt: 128 bits. Of fixed length, so that none of a text can be passed off as salt.
+SALT_SIZE = 16
+#: What is signed begins with it, so that no other signature of the same key can be taken for a checkpoint's.
+_CHECKPOINT = b"cuebook audit checkpoint v1\n"
+_ED25519 = "ed25519:"
+#: What a mirror line has beside a record's fields.
+_SIDE = frozenset({"commitments", "salts", "redacted"})
+_RECORD = frozenset(Record.__struct_fields__) - {"texts"}
+#: Legal inside of a JSON string, and the end of a line to some readers.
+_LINE_ENDS = {"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def commit(text: str, salt: bytes, *, where: str = "text") -> str:
+    """Give SHA-256(salt + text) in hex: says nothing of the text to who has not the salt, and fits no other text."""
+    if len(salt) != SALT_SIZE:
+        raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE}", where="salt")
+    try:
+        return hashlib.sha256(salt + text.encode()).hexdigest()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{where}: holds half a surrogate pair, which is no text", where=where) from error
+
+
+def seal(
+    record: Record, *, context: Mapping[str, Any], interpolated_text: str = "", output_summary: str = "", salt: bytes
+) -> Record:
+    """Put a record's personal texts in: commitments into its fields, texts and salts beside. An empty one has neither.
+
+    `salt` is 48 random bytes, 16 for each text. Raises InvalidInput naming what of `context` cannot stand in JSON.
+    """
+    if len(salt) != SALT_SIZE * len(PERSONAL):
+        raise InvalidInput(f"salt: has {len(salt)} bytes; give {SALT_SIZE * len(PERSONAL)}", where="salt")
+    strict_json.check(context, where="input_context")
+    said = (canonical(context).decode() if context else "", interpolated_text, output_summary)
+    commitments, texts = {}, {}
+    for number, (name, text) in enumerate(zip(PERSONAL, said, strict=True)):
+        mine = salt[number * SALT_SIZE : (number + 1) * SALT_SIZE]
+        commitments[name] = commit(text, mine, where=name) if text else ""
+        if text:
+            texts[name] = Text(text, mine.hex())
+    return replace(record, **commitments, texts=texts)
+
+
+def erase(record: Record) -> Record:
+    """Take the personal texts off a record. Its commitments, its hash and all that follow it stay."""
+    return replace(record, texts={})
+
+
+def link(record: Record, prev_hash: str) -> Record:
+    """Chain a record to the one before it, GENESIS for the first."""
+    strict_json.check(record.selection, where="selection")
+    strict_json.check(record.propensity, where="propensity")
+    chained = replace(record, prev=prev_hash, hash="")
+    return replace(chained, hash=_hash_of(chained))
+
+
+def _hash_of(record: Record) -> str:
+    fields = msgspec.to_builtins(record)
+    fields.pop("hash", None)
+    fields.pop("texts", None)
+    return hashlib.sha256(canonical(fields)).hexdigest()
+
+
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+
+def public_key_of(private_key: bytes) -> bytes:
+    """Give the public half (32 bytes) of an Ed25519 key (32 bytes)."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        return Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw()
+    except ValueError as error:
+        raise _no_key(error) from error
+
+
+def sign(checkpoint: Checkpoint, private_key: bytes) -> Checkpoint:
+    """Sign a checkpoint with an Ed25519 key of 32 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(checkpoint))
+    except ValueError as error:
+        raise _no_key(error) from error
+    return replace(checkpoint, signature=_ED25519 + base64.b64encode(signature).decode())
+
+
+def is_signed(checkpoint: Checkpoint, public_key: bytes) -> bool:
+    """Whether the holder of a key signed exactly this."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(public_key)
+    except ValueError as error:
+        raise _no_key(error) from error
+    if not checkpoint.signature.startswith(_ED25519):
+        return False
+    try:
+        key.verify(
+            base64.b64decode(checkpoint.signature.removeprefix(_ED25519), validate=True), _signed_bytes(checkpoint)
+        )
+    except (InvalidSignature, InvalidInput, ValueError):  # no base64
+        return False
+    return True
+
+
+def _signed_bytes(checkpoint: Checkpoint) -> bytes:
+    fields = msgspec.to_builtins(checkpoint)
+    del fields["signature"]
+    return _CHECKPOINT + canonical(fields)
+
+
+def _no_key(error: ValueError) -> InvalidInput:
+    return InvalidInput(f"key: is no Ed25519 key of 32 bytes ({error})", where="key")
+
+
+# ---- checking --------------------------------------------------------------------------------------------------------
+
+
+def verify(
+    records: Iterable[Record | InvalidInput], checkpoints: Iterable[Checkpoint] = (), *, public_key: bytes
+) -> Verdict:
+    """Check a chain, oldest record first, against the checkpoints there are, in any order; reads each record once.
+
+    An error in a record's place is one that could not be read (`read_mirror`). Of what was written anew and chained
+    again only the record a checkpoint was signed over is proven bad: it is `first_bad`, the reason says the range.
+    """
+    good, forged = _sort(checkpoints, public_key)
+    count, erased, signed, prev = 0, 0, 0, GENESIS
+    found = iter(records)
+    for record in found:
+        checkpoint = good.get(count + 1)
+        reason = _fault(record, count + 1, prev, checkpoint, signed)
+        if isinstance(record, InvalidInput) or reason:
+            total = count + 1 + sum(1 for _ in found)
+            return Verdict(ok=False, records=total, first_bad=count + 1, reason=reason, erased=erased, signed=signed)
+        count, prev = count + 1, record.hash
+        erased += any(getattr(record, name) and name not in record.texts for name in PERSONAL)
+        signed = count if checkpoint else signed
+    last = max(good, default=0)
+    if last > count:
+        lost = f"records {count + 1} to {last} are" if last > count + 1 else f"record {last} is"
+        cut = f"{lost} missing: the checkpoint of {good[last].time} counts {last}; the tail was cut off"
+        return Verdict(ok=False, records=count, first_bad=count + 1, reason=cut, erased=erased, signed=signed)
+    return Verdict(ok=not forged, records=count, reason=forged, erased=erased, signed=signed)
+
+
+def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[int, Checkpoint], str]:
+    """Give the checkpoints that vouch for something by their size, and what is wrong with the others."""
+    good: dict[int, Checkpoint] = {}
+    origin, fault = None, ""
+    for each in checkpoints:
+        first = good.get(each.size, each)
+        if not is_signed(each, public_key):
+            fault = f"the checkpoint of {each.time} over {each.size} records is not signed by this key"
+        elif origin not in (None, each.origin):
+            fault = f"the checkpoint of {each.time} is of {each.origin!r}, others are of {origin!r}"
+        elif first.root != each.root:
+            fault = f"two checkpoints over {each.size} records differ: the chain was shown in two versions"
+        else:
+            good[each.size], origin = first, each.origin
+    return good, fault
+
+
+def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Checkpoint | None, signed: int) -> str:
+    """Say what is wrong at a place of the chain, "" for nothing."""
+    if isinstance(record, InvalidInput):
+        return str(record)
+    if record.seq != place:
+        return f"record {record.seq} stands in the place of {place}: one was taken out, put in or moved"
+    if record.prev != prev:
+        return f"record {place} does not follow on the one before it: one of them was replaced"
+    changed = _changed(record)
+    if changed:
+        return f"record {place} {changed}"
+    if checkpoint and checkpoint.root != record.hash:
+        return (
+            f"record {place} is not the one that the checkpoint of {checkpoint.time} was signed over: "
+            f"the chain was written anew somewhere from record {signed + 1} on"
+        )
+    return ""
+
+
+def _changed(record: Record) -> str:
+    """Say what of a record is not what its hash and its commitments were made of, "" for nothing."""
+    try:
+        if record.hash != _hash_of(record):
+            return "was changed: its hash is another"
+    except InvalidInput as error:
+        return f"was changed: {error}"
+    for name, text in record.texts.items():
+        if not _opens(record, name, text):
+            return f"was changed: {name} is not the text that was committed to"
+    return ""
+
+
+def _opens(record: Record, name: str, text: Text) -> bool:
+    try:
+        return name in PERSONAL and getattr(record, name) == commit(text.text, bytes.fromhex(text.salt))
+    except (ValueError, InvalidInput):
+        return False
+
+
+# ---- the mirror ------------------------------------------------------------------------------------------------------
+
+
+def mirror_line(record: Record) -> str:
+    """Write a record as a line of the mirror file: E's seven fields first, with their texts, null for an erased one.
+
+    `commitments` and `salts` let anyone check it: put the commitments in the place of the texts, leave `hash`, `salts`,
+    `commitments` and `redacted` out; SHA-256 of the RFC 8785 form of that is `hash`.
+    """
+    fields = msgspec.to_builtins(record)
+    fields.pop("texts", None)
+    commitments = {name: fields[name] for name in PERSONAL if fields[name]}
+    for name in PERSONAL:
+        text = record.texts.get(name)
+        fields[name] = None if text is None and name in commitments else text.text if text else ""
+    if fields["input_context"] is not None:
+        fields["input_context"] = strict_json.parse(fields["input_context"] or "{}", where="input_context")
+    fields["commitments"] = commitments
+    fields["salts"] = {name: text.salt for name, text in record.texts.items()}
+    if set(fields["salts"]) != set(commitments):
+        fields["redacted"] = True
+    line = json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+    for end, escaped in _LINE_ENDS.items():
+        line = line.replace(end, escaped)
+    return line + "\n"
+
+
+def parse_mirror(line: str | bytes) -> Record:
+    """Read a line of the mirror file; nothing in it is proven yet. Raises InvalidInput: torn, or no line of ours."""
+    fields = strict_json.parse(line)
+    if not isinstance(fields, dict):
+        raise InvalidInput("a line of the mirror is an object")
+    unknown = sorted(set(fields) - _RECORD - _SIDE)
+    if unknown:
+        raise InvalidInput(f"{unknown[0]}: no field of a record, nothing proves it", where=unknown[0])
+    commitments, salts = fields.pop("commitments", {}), fields.pop("salts", {})
+    redacted = fields.pop("redacted", False)
+    try:
+        sides = msgspec.convert([commitments, salts], list[dict[str, str]])
+        texts = {name: Text(_shown(name, fields[name]), salt) for name, salt in sides[1].items()}
+        shown = {name: sides[0].get(name, "") for name in PERSONAL}
+        record = msgspec.convert({**fields, **shown, "texts": {}}, Record)
+        unproven = [name for name in PERSONAL if name not in texts and fields[name] not in (None, "", {})]
+    except (msgspec.ValidationError, KeyError) as error:
+        raise InvalidInput(f"is no record: {error}") from error
+    if unproven or redacted is not (set(texts) != set(sides[0])):
+        name = (unproven or ["redacted"])[0]
+        raise InvalidInput(f"{name}: does not fit the line's commitments and salts", where=name)
+    return replace(record, texts=texts)
+
+
+def read_mirror(lines: Iterable[bytes]) -> Iterator[Record | InvalidInput]:
+    """Read a mirror file's lines for `verify`; one that cannot be read stands there as the error that says so."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield parse_mirror(line)
+        except InvalidInput as error:
+            torn = f"line {number} is torn: it was not written to its end"
+            yield InvalidInput(f"line {number}: {error}" if line.endswith(b"\n") else torn)
+
+
+def _shown(name: str, value: object) -> str:
+    """Give the text that was committed to from what a line shows of it."""
+    if name == "input_context":
+        return canonical(msgspec.convert(value, dict[str, Any])).decode()
+    return msgspec.convert(value, str)

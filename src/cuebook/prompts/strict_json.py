@@ -1,0 +1,79 @@
+"""JSON that everybody reads alike: no key twice, no number a reader that counts in doubles would change, no half text.
+
+What is hashed or signed is read and written through here: Python's own reader keeps the last of two equal keys and
+takes NaN, so that two readers of one signed document can see two things.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from cuebook.errors import InvalidInput
+
+#: From here on doubles do not tell whole numbers apart (RFC 8785, 3.2.2.3).
+INEXACT = 2**53
+#: From here on RFC 8785 writes an exponent, which reads back as what it was.
+_EXPONENT = 1e21
+
+
+def parse(document: str | bytes, *, where: str = "$") -> Any:
+    """Read JSON in UTF-8. Raises InvalidInput naming the place below `where` of what is torn or ambiguous."""
+    try:
+        text = document if isinstance(document, str) else document.decode()
+        value = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{where}: is no JSON ({error})", where=where) from error
+    check(value, where=where)
+    return value
+
+
+def check(value: object, *, where: str = "$") -> None:
+    """Raise InvalidInput naming the place below `where` of what would not read back the same."""
+    try:
+        _check(value, where)
+    except RecursionError as error:
+        raise InvalidInput(f"{where}: nests too deep", where=where) from error
+
+
+def _check(value: object, where: str) -> None:
+    if isinstance(value, str):
+        if not value.isascii():
+            _check_text(value, where)
+    elif isinstance(value, int | float):
+        _check_number(value, where)
+    elif isinstance(value, Mapping):
+        for key, member in value.items():
+            if not isinstance(key, str):
+                raise InvalidInput(f"{where}: the key {key!r} is no string", where=where)
+            _check_text(key, where)
+            _check(member, f"{where}.{key}")
+    elif isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
+        for number, member in enumerate(value):
+            _check(member, f"{where}[{number}]")
+    elif value is not None:
+        raise InvalidInput(f"{where}: {type(value).__name__} is no type of JSON", where=where)
+
+
+def _check_text(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{where}: holds half a surrogate pair, which is no text", where=where) from error
+
+
+def _check_number(value: float, where: str) -> None:
+    whole = isinstance(value, int)
+    if not whole and not isfinite(value):
+        raise InvalidInput(f"{where}: {value} is no number of JSON; leave it out", where=where)
+    if abs(value) >= INEXACT and (whole or abs(value) < _EXPONENT):
+        raise InvalidInput(f"{where}: {value} is beyond 2^53 and not exact; write it as a string", where=where)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidInput(f"{key}: given twice; which one is meant cannot be told", where=key)
+        found[key] = value
+    return found

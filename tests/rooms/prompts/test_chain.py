@@ -1,0 +1,396 @@
+"""The audit chain: tampering of every kind is found at its place, erasing is none, and the mirror says the same."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts import chain
+from cuebook.prompts.chain import commit, erase, is_signed, link, mirror_line, parse_mirror, seal, sign, verify
+from cuebook.prompts.digest import canonical
+from cuebook.records.audit import GENESIS, PERSONAL, Checkpoint, Record, Text
+
+KEY = bytes(range(32))
+PUBLIC = chain.public_key_of(KEY)
+SALT = bytes(range(48))
+TIME = "2026-11-22T06:00:00Z"
+BLANK = Record(
+    timestamp="2025-06-20T13:22:11Z", agent="kai://agent/assistant", prompt_id="persona/kind_helper", version="1.2.0",
+    input_context="", interpolated_text="", output_summary="", event="render", seq=1,
+)  # fmt: skip
+
+
+def record(seq: int, name: str = "Alex") -> Record:
+    """E's own example (seed 004, V)."""
+    blank = replace(BLANK, seq=seq, render_id=f"r{seq}", propensity=0.95, selection={"scores": [0.5]}, turn=seq)
+    return seal(
+        blank,
+        context={"user_name": name, "agent_name": "kAI"},
+        interpolated_text=f"Welcome {name}, I'm kAI. How can I help you today?",
+        output_summary="Responded with intro message",
+        salt=hashlib.sha384(f"{seq}{name}".encode()).digest(),
+    )
+
+
+def chain_of(records: Sequence[Record]) -> list[Record]:
+    """Chain records anew, as someone could who may write the whole store."""
+    prev, chained = GENESIS, []
+    for each in records:
+        chained.append(link(each, prev))
+        prev = chained[-1].hash
+    return chained
+
+
+def checkpoint(records: Sequence[Record], size: int | None = None, **fields: object) -> Checkpoint:
+    size = len(records) if size is None else size
+    values = {"origin": "book", "size": size, "root": records[size - 1].hash, "time": TIME, **fields}
+    return sign(Checkpoint(**values), KEY)
+
+
+CHAIN = chain_of([record(seq) for seq in range(1, 11)])
+POINTS = [checkpoint(CHAIN, 5), checkpoint(CHAIN)]
+
+
+# ---- a whole chain ---------------------------------------------------------------------------------------------------
+
+
+def test_a_whole_chain_verifies():
+    verdict = verify(CHAIN, reversed(POINTS), public_key=PUBLIC)
+    assert (verdict.ok, verdict.records, verdict.first_bad, verdict.reason) == (True, 10, None, "")
+    assert (verdict.erased, verdict.signed) == (0, 10)
+    assert verify([], public_key=PUBLIC).ok
+    assert verify(CHAIN, POINTS[:1], public_key=PUBLIC).signed == 5
+
+
+def test_a_records_hash_is_the_canonical_form_of_what_is_not_personal():
+    fields = msgspec.to_builtins(CHAIN[0])
+    del fields["hash"], fields["texts"]
+    assert CHAIN[0].hash == hashlib.sha256(canonical(fields)).hexdigest()
+    assert "Alex" not in str(fields)
+    assert CHAIN[0].prev == GENESIS
+    assert CHAIN[1].prev == CHAIN[0].hash
+
+
+def test_a_commitment_is_salted_and_of_one_text_only():
+    salt = SALT[:16]
+    assert commit("Alex", salt) == hashlib.sha256(salt + b"Alex").hexdigest()
+    assert commit("Alex", salt) != commit("Alex", SALT[16:32])
+    for wrong in (b"", salt[:15], salt + b"A"):  # else the text "lex" with the salt + "A" would open it too
+        with pytest.raises(InvalidInput, match="give 16"):
+            commit("lex", wrong)
+
+
+def test_texts_that_are_not_there_have_no_commitment():
+    sealed = seal(BLANK, context={}, interpolated_text="", output_summary="done", salt=SALT)
+    assert (sealed.input_context, sealed.interpolated_text) == ("", "")
+    assert sealed.texts == {"output_summary": Text("done", SALT[32:].hex())}
+    assert verify(chain_of([sealed]), public_key=PUBLIC).erased == 0
+
+
+def test_what_cannot_be_proven_is_refused_by_name():
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: seal(BLANK, context={"a": [float("nan")]}, salt=SALT), "input_context.a[0]: nan is no number of JSON"),
+        (lambda: seal(BLANK, context={"a": 2**53}, salt=SALT), "input_context.a: 9007199254740992 is beyond 2^53"),
+        (lambda: seal(BLANK, context={}, interpolated_text="\ud800", salt=SALT), "interpolated_text: holds half"),
+        (lambda: seal(BLANK, context={}, salt=SALT[:16]), "salt: has 16 bytes; give 48"),
+        (lambda: link(replace(BLANK, selection={"s": float("inf")}), GENESIS), "selection.s: inf is no number"),
+        (lambda: link(replace(BLANK, propensity=float("nan")), GENESIS), "propensity: nan is no number"),
+        (
+            lambda: sign(Checkpoint(origin="b", size=1, root="", time=""), b"short"),
+            "key: is no Ed25519 key of 32 bytes",
+        ),
+        (lambda: verify([], POINTS, public_key=b""), "key: is no Ed25519 key of 32 bytes"),
+        (lambda: chain.public_key_of(b""), "key: is no Ed25519 key of 32 bytes"),
+    ]
+    for make, said in cases:
+        with pytest.raises(InvalidInput) as refused:
+            make()
+        assert str(refused.value).startswith(said)
+
+
+# ---- tampering -------------------------------------------------------------------------------------------------------
+
+
+def edited(place: int, **fields: object) -> list[Record]:
+    return [replace(each, **fields) if each.seq == place else each for each in CHAIN]
+
+
+def rehashed(place: int, **fields: object) -> list[Record]:
+    """Change a record and give it a hash that fits, leaving the others."""
+    return [link(replace(each, **fields), each.prev) if each.seq == place else each for each in CHAIN]
+
+
+def without(*places: int) -> list[Record]:
+    return [each for each in CHAIN if each.seq not in places]
+
+
+def renumbered(records: Sequence[Record]) -> list[Record]:
+    return [replace(each, seq=seq) for seq, each in enumerate(records, start=1)]
+
+
+def other_text(place: int, name: str, said: str) -> list[Record]:
+    texts = dict(CHAIN[place - 1].texts)
+    texts[name] = Text(said, texts[name].salt)
+    return edited(place, texts=texts)
+
+
+SWAPPED = [*CHAIN[:3], CHAIN[4], CHAIN[3], *CHAIN[5:]]
+
+
+@pytest.mark.parametrize(
+    ("records", "first_bad", "said"),
+    [
+        (edited(4, version="1.3.0"), 4, "record 4 was changed: its hash is another"),
+        (edited(4, timestamp=""), 4, "record 4 was changed"),
+        (edited(4, propensity=float("nan")), 4, "record 4 was changed: "),
+        (edited(10, turn=3), 10, "record 10 was changed"),
+        (edited(4, hash="0" * 64), 4, "record 4 was changed"),
+        (edited(4, prev="0" * 64), 4, "record 4 does not follow on"),
+        (edited(4, interpolated_text="0" * 64), 4, "record 4 was changed"),
+        (edited(4, output_summary="", texts={}), 4, "record 4 was changed"),
+        (rehashed(4, agent="someone"), 5, "record 5 does not follow on the one before it"),
+        (rehashed(10, agent="someone"), 10, "record 10 is not the one that the checkpoint of"),
+        (other_text(4, "interpolated_text", "Go away"), 4, "record 4 was changed: interpolated_text is not the text"),
+        (other_text(4, "input_context", "{}"), 4, "record 4 was changed: input_context is not the text"),
+        (edited(4, texts={"agent": Text("x", "00" * 16)}), 4, "record 4 was changed: agent is not the text"),
+        (edited(4, texts={"output_summary": Text("x", "zz")}), 4, "record 4 was changed: output_summary"),
+        (edited(4, texts=CHAIN[4].texts), 4, "record 4 was changed: input_context is not the text"),
+        (without(4), 4, "record 5 stands in the place of 4"),
+        (without(1), 1, "record 2 stands in the place of 1"),
+        (without(3, 4, 5), 3, "record 6 stands in the place of 3"),
+        (renumbered(without(4)), 4, "record 4 does not follow on"),
+        (SWAPPED, 4, "record 5 stands in the place of 4"),
+        (renumbered(SWAPPED), 4, "record 4 does not follow on"),
+        ([*CHAIN[:4], *CHAIN[3:]], 5, "record 4 stands in the place of 5"),
+        ([*CHAIN, CHAIN[0]], 11, "record 1 stands in the place of 11"),
+        (CHAIN[:9], 10, f"record 10 is missing: the checkpoint of {TIME} counts 10; the tail was cut off"),
+        (CHAIN[:6], 7, "records 7 to 10 are missing"),
+        ([], 1, "records 1 to 10 are missing"),
+        (chain_of(edited(3, agent="someone")), 5, "record 5 is not the one that the checkpoint of"),
+        (chain_of(edited(7, agent="someone")), 10, "the chain was written anew somewhere from record 6 on"),
+        (chain_of(renumbered(without(4))), 5, "the chain was written anew somewhere from record 1 on"),
+        (chain_of([record(seq, "Bob") for seq in range(1, 11)]), 5, "the chain was written anew"),
+    ],
+)
+def test_tampering_is_found_at_its_place(records: list[Record], first_bad: int, said: str):
+    verdict = verify(records, POINTS, public_key=PUBLIC)
+    assert (verdict.ok, verdict.first_bad, verdict.records) == (False, first_bad, len(records))
+    assert said in verdict.reason
+
+
+def test_without_a_checkpoint_a_cut_tail_and_a_new_chain_pass_and_nothing_is_said_to_be_signed():
+    assert verify(CHAIN[:6], public_key=PUBLIC) == verify(chain_of(edited(3, agent="x"))[:6], public_key=PUBLIC)
+    assert verify(CHAIN[:6], public_key=PUBLIC).signed == 0
+    assert not verify(without(4), public_key=PUBLIC).ok
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([replace(POINTS[1], size=9)], "is not signed by this key"),
+        ([replace(POINTS[1], root="0" * 64)], "is not signed by this key"),
+        ([replace(POINTS[1], time="")], "is not signed by this key"),
+        ([replace(POINTS[1], origin="another")], "is not signed by this key"),
+        ([replace(POINTS[1], signature="")], "is not signed by this key"),
+        ([replace(POINTS[1], signature="ed25519:AA")], "is not signed by this key"),
+        ([replace(POINTS[1], signature="ed25519:é")], "is not signed by this key"),
+        ([replace(POINTS[1], signature="none:")], "is not signed by this key"),
+        ([replace(POINTS[1], size=2**60)], "is not signed by this key"),
+        ([*POINTS, sign(POINTS[1], bytes(32))], "is not signed by this key"),
+        ([*POINTS, checkpoint(CHAIN, 3, origin="another")], "is of 'another', others are of 'book'"),
+        ([*POINTS, checkpoint(CHAIN, 5, root="0" * 64)], "two checkpoints over 5 records differ"),
+    ],
+)
+def test_a_checkpoint_that_proves_nothing_is_named(points: list[Checkpoint], said: str):
+    verdict = verify(CHAIN, points, public_key=PUBLIC)
+    assert (verdict.ok, verdict.first_bad) == (False, None)
+    assert said in verdict.reason
+
+
+def test_a_forged_checkpoint_hides_no_cut():
+    forged = replace(POINTS[1], size=12)
+    assert verify(CHAIN[:9], [forged, *POINTS], public_key=PUBLIC).first_bad == 10
+
+
+def test_a_signature_is_for_checkpoints_only():
+    fields = {name: getattr(POINTS[1], name) for name in ("origin", "size", "root", "time")}
+    plain = base64.b64encode(Ed25519PrivateKey.from_private_bytes(KEY).sign(canonical(fields))).decode()
+    assert is_signed(POINTS[1], PUBLIC)
+    assert not is_signed(replace(POINTS[1], signature=f"ed25519:{plain}"), PUBLIC)
+
+
+@st.composite
+def tampered(draw: st.DrawFn) -> list[Record]:
+    """Give what someone who may write all of the store could make of the chain without the signing key."""
+    records = list(CHAIN)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(records) - 1)) if records else 0
+        kind = draw(st.sampled_from(["edit", "text", "cut", "drop", "swap", "copy", "insert", "number", "chain"]))
+        if kind == "insert" or not records:
+            records.insert(at, link(record(at + 1, "Eve"), records[at - 1].hash if at else GENESIS))
+        elif kind == "edit":
+            name = draw(
+                st.sampled_from(["timestamp", "agent", "prompt_id", "version", "event", "digest", "prev", *PERSONAL])
+            )
+            records[at] = replace(records[at], **{name: draw(st.text(st.characters(codec="utf-8")))})
+        elif kind == "text":
+            said = Text(draw(st.text()), draw(st.binary(max_size=20)).hex())
+            records[at] = replace(records[at], texts={**records[at].texts, draw(st.sampled_from(PERSONAL)): said})
+        elif kind == "cut":
+            del records[at:]
+        elif kind == "drop":
+            del records[at]
+        elif kind == "copy":
+            records.insert(draw(st.integers(0, len(records))), records[at])
+        elif kind == "swap":
+            other = draw(st.integers(0, len(records) - 1))
+            records[at], records[other] = records[other], records[at]
+        elif kind == "number":
+            records = renumbered(records)
+        else:
+            records = records[:at] + chain_of(records)[at:] if draw(st.booleans()) else chain_of(records)
+    # Adding to a whole chain is what its writer does; who did it the next checkpoint says.
+    return records[:10] if records[:10] == CHAIN else records
+
+
+@given(tampered(), st.sets(st.integers(1, 9)))
+def test_whatever_is_done_to_a_signed_chain_is_found(records: list[Record], sizes: set[int]):
+    points = [*(checkpoint(CHAIN, size) for size in sizes), checkpoint(CHAIN)]
+    verdict = verify(records, points, public_key=PUBLIC)
+    assert verdict.ok == (records == CHAIN)
+    if not verdict.ok:
+        same = next((n for n, (a, b) in enumerate(zip(records, CHAIN, strict=False)) if a != b), min(len(records), 10))
+        assert verdict.first_bad is not None
+        assert verdict.first_bad > same  # what stands before the first change is never called bad
+        assert verdict.reason
+
+
+# ---- erasing ---------------------------------------------------------------------------------------------------------
+
+
+@given(st.sets(st.integers(1, 10)))
+def test_an_erased_text_breaks_nothing_and_is_counted(places: set[int]):
+    records = [erase(each) if each.seq in places else each for each in CHAIN]
+    verdict = verify(records, POINTS, public_key=PUBLIC)
+    assert (verdict.ok, verdict.erased, verdict.signed) == (True, len(places), 10)
+    lines = [mirror_line(each).encode() for each in records]
+    assert verify(chain.read_mirror(lines), POINTS, public_key=PUBLIC) == verdict
+    for seq, line in enumerate(lines, start=1):
+        assert (b"Alex" in line) == (seq not in places)
+        assert json.loads(line).get("redacted", False) == (seq in places)
+
+
+def test_one_of_the_texts_can_be_erased_alone():
+    left = {"output_summary": CHAIN[0].texts["output_summary"]}
+    records = [replace(CHAIN[0], texts=left), *CHAIN[1:]]
+    assert verify(records, POINTS, public_key=PUBLIC).erased == 1
+    line = json.loads(mirror_line(records[0]))
+    assert (line["input_context"], line["interpolated_text"]) == (None, None)
+    assert line["output_summary"] == "Responded with intro message"
+    assert parse_mirror(mirror_line(records[0])) == records[0]
+
+
+# ---- the mirror ------------------------------------------------------------------------------------------------------
+
+
+def test_a_mirror_line_has_the_seeds_fields_first_as_the_seed_writes_them():
+    line = mirror_line(CHAIN[0])
+    assert list(json.loads(line).items())[:7] == [
+        ("timestamp", "2025-06-20T13:22:11Z"),
+        ("agent", "kai://agent/assistant"),
+        ("prompt_id", "persona/kind_helper"),
+        ("version", "1.2.0"),
+        ("input_context", {"agent_name": "kAI", "user_name": "Alex"}),
+        ("interpolated_text", "Welcome Alex, I'm kAI. How can I help you today?"),
+        ("output_summary", "Responded with intro message"),
+    ]
+    assert line.endswith("}\n")
+
+
+def test_anyone_can_check_a_mirror_line_with_a_few_lines_of_their_own():
+    line = json.loads(mirror_line(CHAIN[3]))
+    texts = {name: line[name] for name in PERSONAL}
+    texts["input_context"] = json.dumps(texts["input_context"], sort_keys=True, separators=(",", ":"))
+    commitments, salts = line.pop("commitments"), line.pop("salts")
+    for name in PERSONAL:
+        assert hashlib.sha256(bytes.fromhex(salts[name]) + texts[name].encode()).hexdigest() == commitments[name]
+    kept = {**line, **commitments}
+    digest = kept.pop("hash")
+    form = json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert hashlib.sha256(form.encode()).hexdigest() == digest
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+CONTEXTS = st.dictionaries(
+    TEXTS, TEXTS | st.integers(-1000, 1000) | st.floats(-1e6, 1e6) | st.lists(st.none() | st.booleans())
+)
+
+
+@given(CONTEXTS, TEXTS, TEXTS, st.none() | st.floats(0, 1), st.booleans())
+def test_a_mirror_line_reads_back_as_its_record(context, text, summary, propensity, erased):
+    blank = replace(BLANK, propensity=propensity, conversation=text, selection=context)
+    made = link(seal(blank, context=context, interpolated_text=text, output_summary=summary, salt=SALT), GENESIS)
+    kept = erase(made) if erased else made
+    line = mirror_line(kept)
+    assert len(line.splitlines()) == 1
+    assert parse_mirror(line) == parse_mirror(line.encode()) == kept
+    assert verify([parse_mirror(line)], public_key=PUBLIC).ok
+
+
+LINES = [mirror_line(each).encode() for each in CHAIN]
+
+
+@given(st.integers(1, len(LINES[-1]) - 2))
+def test_a_torn_last_line_is_named(cut: int):
+    verdict = verify(chain.read_mirror([*LINES[:-1], LINES[-1][: -cut - 1]]), POINTS, public_key=PUBLIC)
+    assert (verdict.ok, verdict.first_bad, verdict.records) == (False, 10, 10)
+    assert verdict.reason == "line 10 is torn: it was not written to its end"
+
+
+def test_a_last_line_that_lacks_its_end_only_is_whole_and_empty_lines_are_nothing():
+    assert verify(chain.read_mirror([*LINES[:-1], b"\n", LINES[-1].rstrip()]), POINTS, public_key=PUBLIC).ok
+
+
+def changed(**fields: object) -> str:
+    return json.dumps({**json.loads(LINES[3]), **fields})
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (LINES[3].decode().replace('"seq"', '"agent": "x", "seq"'), "agent: given twice"),
+        (changed(propensity=float("nan")), "$.propensity: nan is no number of JSON"),
+        (changed(turn=2**53), "$.turn: 9007199254740992 is beyond 2^53"),
+        (changed(note="proven"), "note: no field of a record, nothing proves it"),
+        (changed(seq="4"), "is no record: Expected `int`"),
+        (changed(salts=[]), "is no record: Expected `object`"),
+        (changed(salts={}), "input_context: does not fit the line's commitments and salts"),
+        (changed(input_context=None), "is no record"),
+        (changed(interpolated_text=None), "is no record"),
+        (changed(redacted=True), "redacted: does not fit"),
+        (json.dumps({k: v for k, v in json.loads(LINES[3]).items() if k != "output_summary"}), "is no record"),
+        ("[]", "a line of the mirror is an object"),
+        ("{}", "is no record"),
+    ],
+)
+def test_a_line_that_is_none_of_ours_is_refused_with_why(line: str, said: str):
+    with pytest.raises(InvalidInput) as refused:
+        parse_mirror(line)
+    assert str(refused.value).startswith(said)
+    found = verify(chain.read_mirror([*LINES[:3], line.encode() + b"\n", *LINES[4:]]), POINTS, public_key=PUBLIC)
+    assert (found.ok, found.first_bad, found.records) == (False, 4, 10)
+    assert found.reason.startswith(f"line 4: {said}")
+
+
+def test_an_edited_mirror_is_found_as_an_edited_table_is():
+    edited_line = LINES[3].replace(b"Welcome Alex", b"Welcome Bob")
+    verdict = verify(chain.read_mirror([*LINES[:3], edited_line, *LINES[4:]]), POINTS, public_key=PUBLIC)
+    assert (verdict.first_bad, verdict.reason) == (4, "record 4 was changed: interpolated_text is not the text that was committed to")  # noqa: E501  # fmt: skip
