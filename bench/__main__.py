@@ -9,6 +9,7 @@ from bench.assemble import assemble
 from bench.cache import cache
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
+from bench.prompts import prompts
 from bench.relay import relay
 from bench.start import start
 from bench.turn import turn
@@ -24,6 +25,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "turn": ("A whole turn but for the model (in memory, synchronous=FULL)", turn),
     "relay": ("The server on loopback beside a bare one (its CPU)", relay),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
+    "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
     "import": ("import cuebook", start),
 }
 

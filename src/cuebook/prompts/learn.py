@@ -1,0 +1,137 @@
+"""What an observation teaches: its score, the edge weight it moves, and the evidence scores are predicted from.
+
+The score and the weight are the document's to the digit (B, "Observation Scoring", "EMA Edge Weight Updates"). One
+remark does less than it seems: a correction costs 0.03 of the score. A weight goes from 0.5 to 0.9 in 16 perfect
+observations (w = 1 - 0.5 * 0.9^n), not in 22 as the document has it.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.prompt import TaskOutcome
+
+Missing = Literal["zero", "renormalise"]
+
+SUCCESS: dict[TaskOutcome | None, float] = {"success": 1.0, "partial": 0.5, "failure": 0.0, "unknown": 0.0, None: 0.0}
+#: A prompt's evidence halves in about 700 observations of its own: 0.999 each, folded every 50 (notes: RLinTS).
+FOLD_EVERY = 50
+FOLD = 0.999**FOLD_EVERY
+#: Of a shared prompt's newest 50 observations at most a fifth of one user count.
+CAP_WINDOW = 50
+CAP_SHARE = 0.2
+
+
+class Posterior(Struct, frozen=True, kw_only=True):
+    """What observations say about one version: sums over them, without any prior.
+
+    `A` is the sum of x xᵀ (row by row, d x d), `b` the sum of y x, for x = (1, the signals in order), older ones
+    discounted. The prior is added when a variant is chosen, so that an author may change weights, and a prompt its
+    signals, without anything stored having to change. `n` counts observations without discount.
+    """
+
+    signals: tuple[str, ...] = ()
+    A: tuple[float, ...] = (0.0,)
+    b: tuple[float, ...] = (0.0,)
+    n: int = 0
+
+
+def score(
+    sentiment: float, corrections: int = 0, outcome: TaskOutcome | None = None, *, missing: Missing = "zero"
+) -> float:
+    """Score a round, in [0, 1]: 0.5 sentiment + 0.3 (1 - min(0.1 corrections, 1)) + 0.2 task success (B).
+
+    Without a report of success (None, "unknown") the document counts a failure, so that 0.8 is the most there is to
+    get; `renormalise` leaves the term out instead and divides by the 0.8 that remain. Raises InvalidInput by name.
+    """
+    if not 0.0 <= finite(sentiment, "sentiment") <= 1.0:
+        msg = f"sentiment: {sentiment!r} is out of range; give a number from 0 to 1"
+        raise InvalidInput(msg, where="sentiment")
+    if corrections < 0:
+        msg = f"corrections: {corrections!r} is negative; give how often the user corrected"
+        raise InvalidInput(msg, where="corrections")
+    if outcome not in SUCCESS:
+        msg = f"outcome: {outcome!r} is none; give one of success, partial, failure, unknown"
+        raise InvalidInput(msg, where="outcome")
+    heard = 0.5 * sentiment + 0.3 * (1.0 - min(corrections * 0.1, 1.0))
+    if missing == "renormalise" and outcome in (None, "unknown"):
+        return heard / 0.8
+    return heard + 0.2 * SUCCESS[outcome]
+
+
+def ema(weight: float, scored: float) -> float:
+    """Move an edge weight by one observation: 0.9 weight + 0.1 score (B). Both in [0, 1], and so is the answer."""
+    for value, name in ((weight, "weight"), (scored, "score")):
+        if not 0.0 <= finite(value, name) <= 1.0:
+            msg = f"{name}: {value!r} is out of range; give a number from 0 to 1"
+            raise InvalidInput(msg, where=name)
+    return 0.9 * weight + 0.1 * scored
+
+
+def update(posterior: Posterior, x: Sequence[float], y: float) -> Posterior:
+    """Add one observation: A += x xᵀ, b += y x; every 50th also folds what is held by 0.999^50. O(d²).
+
+    `x` is what `select.features` gives for the posterior's signals. Raises InvalidInput where it has another length.
+    """
+    if len(x) != len(posterior.b):
+        msg = f"x: {len(x)} features for {len(posterior.b)}; align the posterior first"
+        raise InvalidInput(msg, where="x")
+    for value in (*x, y):
+        finite(value, "x or y")
+    n = posterior.n + 1
+    keep = FOLD if n % FOLD_EVERY == 0 else 1.0
+    products = (one * other for one in x for other in x)
+    return Posterior(
+        signals=posterior.signals,
+        A=tuple((old + new) * keep for old, new in zip(posterior.A, products, strict=True)),
+        b=tuple((old + y * new) * keep for old, new in zip(posterior.b, x, strict=True)),
+        n=n,
+    )
+
+
+def aligned(posterior: Posterior, signals: Sequence[str]) -> Posterior:
+    """Give the same evidence over these signals and its own; where it knew nothing of one, that one was 0."""
+    names = tuple(sorted({*signals, *posterior.signals}))
+    if names == posterior.signals:
+        return posterior
+    place = {name: at for at, name in enumerate(posterior.signals, 1)}
+    old = [0, *(place.get(name, -1) for name in names)]
+    wide = len(posterior.b)
+    return Posterior(
+        signals=names,
+        A=tuple(posterior.A[i * wide + j] if i >= 0 and j >= 0 else 0.0 for i in old for j in old),
+        b=tuple(posterior.b[i] if i >= 0 else 0.0 for i in old),
+        n=posterior.n,
+    )
+
+
+def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
+    """Say how much an observation of a shared prompt counts: 1, or 0 when its user has had their fifth.
+
+    `recent` are the version's last observations as (user, how much it counted), oldest first; the newest 49 are read.
+    An observation counts unless ten of its user's count among them. So of any 50 in a row at most ten are one user's,
+    and alone one moves a weight by at most 1 - 0.9^10 = 65 % of the way in the time all can move it by 99.5 %. One that
+    does not count is stored all the same. Who is not named ("") is one user. It is a cap and no wall: who posts without
+    limit can wait for the window to move on; one observation per round is what keeps that slow.
+    """
+    window = recent[-(CAP_WINDOW - 1) :]
+    counted = sum(1 for name, weight in window if name == user and weight > 0)
+    return 1.0 if counted < CAP_WINDOW * CAP_SHARE else 0.0
+
+
+def finite(value: object, name: str) -> float:
+    """Give a number as it is; raises InvalidInput naming one that is none, too large, NaN or infinite."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        msg = f"{name}: {value!r} is no number"
+        raise InvalidInput(msg, where=name)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        msg = f"{name}: {number!r} is not finite; give a number"
+        raise InvalidInput(msg, where=name)
+    return number

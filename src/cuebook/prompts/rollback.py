@@ -1,0 +1,265 @@
+"""When a version is taken back: by the document's sigma rule, or by evidence from a control that runs beside it.
+
+The unit is the conversation: rounds of one conversation share its user and topic, and counting them one by one turned a
+promised 1 % of false rollbacks into 20 % (notes: 4b). `units` makes conversations of observations.
+
+**sigma** (B, "Auto-Rollback") compares with the past: the newest 30 conversations of the version lie, taken together,
+more than one standard deviation of the old version's conversations below its mean. It cannot tell a worse prompt from a
+worse week of the model provider, so it refuses when another prompt fell at the same time.
+
+**guarded** compares with the present: the old version keeps speaking in a share of the conversations, drawn by lot, and
+the new one is taken back when betting that it is worse has turned a stake of 1 into 1/alpha. A version that is not
+worse is then taken back with probability alpha at most, however long it is watched and whatever its users or the
+provider do meanwhile. Once it is promoted a detector for late breaks is added, which may err once in 10,000
+conversations. The maths stands in `trial`.
+
+Measured beside the notes' figures: bench/prompts.py.
+"""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from cuebook.prompts.trial import GuardSettings, Pair, Trial, margin, ratio_p, tried, wealth
+from cuebook.records.prompt import Observation
+
+Decision = Literal["rollback", "keep", "wait", "hold"]
+
+DAY = 86_400.0
+_STILL = 1e-9  # scores that differ by less do not vary
+_SUSPECT = 0.2  # of the detector's alarm level: 1 % of an unchanged version's conversations lie above it (simulated)
+
+
+class SigmaSettings(Struct, frozen=True, kw_only=True):
+    """The defaults are the notes': with a baseline of 12 conversations 4.8 % fire falsely, with 50 0.3 %."""
+
+    sigma: float = 1.0  # sd of the baseline's conversation means
+    floor: float = 0.02  # the least that sd is taken for
+    window: int = 30  # conversations
+    baseline: int = 50  # conversations, at least
+    least_drop: float = 0.03
+    others_share: float = 1 / 3  # another prompt fell with ours: by this much of our drop, and beyond a standard error
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """What a verdict rests on, to be stored beside the edge."""
+
+    method: str
+    n: Mapping[str, int]
+    means: Mapping[str, float]
+    statistics: Mapping[str, float]
+    thresholds: Mapping[str, float]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """What to do. `wait`: too early; `hold`: the data cannot be trusted to decide, `reason` says why.
+
+    `share` is the part of new conversations the new version gets from here on; sigma has no say in it (1).
+    """
+
+    decision: Decision
+    reason: str
+    share: float
+    evidence: Evidence
+
+
+class Unit(Struct, frozen=True, kw_only=True):
+    """A conversation as one observation of one version."""
+
+    conversation: str
+    slug: str
+    branch: str
+    number: int
+    mean: float
+    propensity: float
+    began: float
+
+
+class Rollback(Struct, frozen=True, kw_only=True):
+    """One rollback of a branch, as it is remembered."""
+
+    number: int  # what was taken back
+    restored: int
+    at: float
+    automatic: bool = True
+
+
+class Permission(Struct, frozen=True, kw_only=True):
+    """Whether an automatic rollback may be done now, and if not why."""
+
+    allowed: bool
+    reason: str = ""
+
+
+def units(
+    observations: Iterable[Observation], now: float, *, rounds: int = 8, idle_s: float = 1_800.0
+) -> tuple[Unit, ...]:
+    """Make conversations of observations, in the order they began.
+
+    A conversation counts by its first `rounds` observations, or those before it first lay idle for `idle_s` seconds:
+    what has counted once does not change. Those that began after one still open wait for it, so that how long a version
+    makes people talk decides nothing. One in which several versions spoke says nothing of either, observations
+    without a conversation neither.
+    """
+    talks: dict[str, list[Observation]] = {}
+    for each in sorted(observations, key=lambda each: each.at):
+        if each.conversation:
+            talks.setdefault(each.conversation, []).append(each)
+    found: list[Unit] = []
+    for talk in talks.values():  # in the order of their first observations
+        gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= idle_s)
+        counted = talk[: min(next(gaps, len(talk)), rounds)]
+        if len(counted) == len(talk) < rounds and now - talk[-1].at < idle_s:
+            break
+        if len({(each.slug, each.branch, each.number) for each in counted}) > 1:
+            continue
+        first = counted[0]
+        found.append(
+            Unit(
+                conversation=first.conversation,
+                slug=first.slug,
+                branch=first.branch,
+                number=first.number,
+                mean=statistics.fmean(each.score for each in counted),
+                propensity=first.propensity,
+                began=first.at,
+            )
+        )
+    return tuple(found)
+
+
+def sigma(
+    baseline: Sequence[float],
+    recent: Sequence[float],
+    settings: SigmaSettings | None = None,
+    *,
+    others: Sequence[tuple[Sequence[float], Sequence[float]]] = (),
+) -> Verdict:
+    """Judge a version by the past: conversation means of the old one and of this one, oldest first.
+
+    `others` are other prompts' means before and during this one's window: none of them may have fallen noticeably, and
+    without what they fell together the drop must still be too much. Never fires on a baseline that does not vary:
+    nothing was measured there.
+    """
+    chosen = settings or SigmaSettings()
+    window = recent[-chosen.window :]
+    base, sd = _mean(baseline), statistics.pstdev(baseline) if baseline else 0.0
+    drop = base - _mean(window)
+    needed = max(chosen.sigma * max(sd, chosen.floor), chosen.least_drop)
+    evidence = Evidence(
+        method="sigma",
+        n={"baseline": len(baseline), "recent": len(recent), "window": len(window)},
+        means={"baseline": base, "window": _mean(window)},
+        statistics={"sd": sd, "drop": drop},
+        thresholds={"drop": needed, "sigma": chosen.sigma, "window": chosen.window, "baseline": chosen.baseline},
+    )
+    decision: Decision = "keep"
+    reason = f"{drop:.3f} below the baseline; {needed:.3f} would be too much"
+    if len(baseline) < chosen.baseline or len(window) < chosen.window:
+        decision, reason = "wait", f"{chosen.baseline} conversations of before and {chosen.window} of now are needed"
+    elif sd < _STILL:
+        decision, reason = "hold", "the baseline's scores do not vary: nothing was measured"
+    elif drop >= needed and _fell_too(others, least=drop * chosen.others_share, most=drop - needed):
+        decision, reason = "hold", "another prompt fell at the same time: it may be the model"
+    elif drop >= needed:
+        decision, reason = "rollback", f"{drop:.3f} below the baseline over {len(window)} conversations"
+    return Verdict(decision=decision, reason=reason, share=0.0 if decision == "rollback" else 1.0, evidence=evidence)
+
+
+def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> Verdict:
+    """Judge a new version by the control beside it; conversations in the order they began."""
+    chosen, trial = settings or GuardSettings(), Trial()
+    for pair in pairs:
+        trial = tried(trial, pair, chosen)
+    return judged(trial, chosen)
+
+
+def judged(trial: Trial, settings: GuardSettings) -> Verdict:
+    """Say what the trial comes to."""
+    found = {
+        "effect": trial.effect / trial.n if trial.n else 0.0,
+        "wealth": wealth(trial),
+        "detector": statistics.fmean(trial.detector),
+        "margin": margin(trial, settings),
+        "ratio_p": ratio_p(trial),
+    }
+    decision, reason = _decided(trial, settings, found)
+    share = {"rollback": 0.0, "keep": settings.promoted}.get(decision, settings.canary)
+    evidence = Evidence(
+        method=settings.method,
+        n={"conversations": trial.n, "new": trial.new, "control": trial.control},
+        means={
+            "new": trial.sum_new / trial.new if trial.new else 0.0,
+            "control": trial.sum_control / trial.control if trial.control else 0.0,
+        },
+        statistics=found,
+        thresholds={
+            "wealth": 1.0 / settings.alpha,
+            "detector": settings.arl,
+            "margin": 0.0,
+            "ratio_p": settings.ratio_p,
+            "alpha": settings.alpha,
+            "delta": settings.delta,
+        },
+    )
+    return Verdict(decision=decision, reason=reason, share=share, evidence=evidence)
+
+
+def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) -> tuple[Decision, str]:
+    """Give the first that holds."""
+    n, worse = trial.n, f"{-found['effect']:.3f} worse than the version beside it over {trial.n} conversations"
+    few = n < settings.least or min(trial.new, trial.control) < settings.least_arm
+    ruined = settings.method == "betting" and found["wealth"] >= 1.0 / settings.alpha
+    beyond = settings.method == "asymptotic" and found["margin"] > 0.0
+    suspected = found["wealth"] > 1.0 or found["detector"] >= settings.arl * _SUSPECT
+    drawn = f"the new version had {trial.new} of {n} conversations where {trial.drawn:.0f} were drawn"
+    rules: tuple[tuple[bool, Decision, str], ...] = (
+        (few, "wait", f"{settings.least} conversations are needed, {settings.least_arm} of each version"),
+        (found["ratio_p"] < settings.ratio_p, "hold", drawn),
+        (
+            trial.most_control - trial.least_control < _STILL,
+            "hold",
+            "the control's scores do not vary: nothing was measured",
+        ),
+        (ruined, "rollback", f"{worse}: W = {found['wealth']:.3g}"),
+        (beyond, "rollback", f"{worse}: beyond its confidence sequence by {found['margin']:.3f}"),
+        (found["detector"] >= settings.arl, "rollback", f"{worse}; since its promotion M = {found['detector']:.3g}"),
+        (n < settings.promote_after, "wait", f"{settings.promote_after} conversations decide on its promotion"),
+        (suspected, "wait", "under suspicion: a larger control finds out sooner"),
+    )
+    return next(((said, why) for holds, said, why in rules if holds), ("keep", f"nothing wrong in {n} conversations"))
+
+
+def allowed(history: Sequence[Rollback], now: float, *, number: int, target: int) -> Permission:
+    """Say whether a branch may be rolled back from `number` to `target` by itself. `history` is the branch's.
+
+    At most once in 24 hours; never away from a version that was itself restored by a rollback, and never to one that
+    was taken back: between two bad versions a person decides, not a ping-pong.
+    """
+    late = [each for each in history if each.automatic and now - each.at < DAY]
+    if late:
+        return Permission(allowed=False, reason=f"version {late[-1].number} was rolled back less than 24 hours ago")
+    if any(each.restored == number for each in history):
+        return Permission(allowed=False, reason=f"version {number} was itself restored by a rollback")
+    if target == number or any(each.number == target for each in history):
+        return Permission(allowed=False, reason=f"version {target} was taken back itself")
+    return Permission(allowed=True)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return statistics.fmean(values) if values else 0.0
+
+
+def _fell_too(others: Sequence[tuple[Sequence[float], Sequence[float]]], *, least: float, most: float) -> bool:
+    """Say whether one of the others fell by `least` and a standard error, or all together by more than `most`."""
+    told = [(before, during) for before, during in others if len(before) > 1 and len(during) > 1]
+    for before, during in told:
+        drop = _mean(before) - _mean(during)
+        error = math.sqrt(statistics.variance(before) / len(before) + statistics.variance(during) / len(during))
+        if drop >= least and drop > error:
+            return True
+    together = [_mean(before) - value for before, during in told for value in during]
+    return bool(together) and _mean(together) > most

@@ -1,0 +1,289 @@
+"""When a version is taken back: sigma by the past, guarded by the control beside it, and never a ping-pong."""
+
+import math
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.rollback import DAY, Rollback, SigmaSettings, Verdict, allowed, guarded, judged, sigma, units
+from cuebook.prompts.trial import GuardSettings, Pair, Trial, ratio_p, tried, wealth
+from cuebook.records.prompt import Observation
+
+
+def talks(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> list[float]:
+    """Draw the means of conversations of eight rounds (notes: sd of a score .132, shared .07)."""
+    dice = random.Random(seed)
+    return [min(max(dice.gauss(0.704 - drop, noise), 0.0), 1.0) for _ in range(count)]
+
+
+# ---- sigma ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_sustained_drop_beyond_one_sigma_is_taken_back() -> None:
+    verdict = sigma(talks(1, 50), talks(2, 30, drop=0.2))
+    assert verdict.decision == "rollback"
+    assert verdict.share == 0.0
+    evidence = verdict.evidence
+    assert evidence.n == {"baseline": 50, "recent": 30, "window": 30}
+    assert evidence.statistics["drop"] == pytest.approx(evidence.means["baseline"] - evidence.means["window"])
+    assert evidence.statistics["drop"] > evidence.thresholds["drop"]
+
+
+@pytest.mark.parametrize(("baseline", "recent"), [(49, 30), (50, 29), (0, 0)])
+def test_too_few_conversations_decide_nothing(baseline, recent) -> None:
+    assert sigma(talks(1, baseline), talks(2, recent, drop=0.4)).decision == "wait"
+
+
+def test_a_baseline_that_does_not_vary_never_fires() -> None:
+    verdict = sigma([0.5] * 60, [0.1] * 40)
+    assert verdict.decision == "hold"
+    assert "vary" in verdict.reason
+
+
+def test_only_the_newest_window_counts() -> None:
+    assert sigma(talks(1, 50), [*talks(2, 30, drop=0.3), *talks(3, 30)]).decision == "keep"
+
+
+def test_a_small_drop_is_kept_however_still_the_baseline() -> None:
+    assert sigma(talks(1, 50, noise=0.001), talks(2, 30, drop=0.025, noise=0.001)).decision == "keep"
+    assert sigma(talks(1, 50, noise=0.001), talks(2, 30, drop=0.035, noise=0.001)).decision == "rollback"
+
+
+def test_a_prompt_that_fell_with_another_is_not_taken_back() -> None:
+    before, now = talks(1, 50), talks(2, 30, drop=0.15)
+    fell, steady = (talks(3, 50), talks(4, 30, drop=0.12)), (talks(5, 50), talks(6, 30))
+    assert sigma(before, now, others=[steady]).decision == "rollback"
+    assert sigma(before, now, others=[steady, fell]).decision == "hold"
+    little = [(talks(seed, 50), talks(seed + 1, 4, drop=0.1)) for seed in range(10, 30, 2)]  # each too few to tell
+    assert sigma(before, now, others=little).decision == "hold"
+    assert sigma(before, now, others=[([], []), ([0.5], [0.1])]).decision == "rollback"
+
+
+# ---- guarded --------------------------------------------------------------------------------------------------------
+
+
+def trial(
+    seed: int,
+    count: int,
+    *,
+    drop: float = 0.0,
+    since: int = 0,
+    dip: bool = False,
+    settings: GuardSettings | None = None,
+) -> tuple[Verdict, int]:
+    """Let a version speak in the share it is given, until it is taken back or all conversations are over."""
+    dice, chosen = random.Random(seed), settings or GuardSettings()
+    state, verdict = Trial(), judged(Trial(), chosen)
+    share = chosen.canary
+    for at in range(count):
+        new = dice.random() < share
+        fallen = 0.08 if dip and count // 3 <= at < count // 3 + 25 else 0.0
+        score = dice.gauss(0.704 - fallen - (drop if new and at >= since else 0.0), 0.084)
+        state = tried(state, Pair(new=new, share=share, mean=min(max(score, 0.0), 1.0)), chosen)
+        verdict = judged(state, chosen)
+        if verdict.decision == "rollback":
+            return verdict, at + 1
+        share = verdict.share
+    return verdict, count
+
+
+@pytest.mark.parametrize("method", ["betting", "asymptotic"])
+def test_an_unchanged_prompt_is_never_taken_back_not_in_a_dip_either(method) -> None:
+    settings = GuardSettings(method=method)
+    fired = sum(trial(seed, 250, dip=True, settings=settings)[0].decision == "rollback" for seed in range(50))
+    assert fired == 0
+
+
+def test_a_worse_version_is_found_and_a_better_one_promoted() -> None:
+    found = [trial(seed, 400, drop=0.2) for seed in range(10)]
+    assert all(verdict.decision == "rollback" for verdict, _ in found)
+    assert sorted(at for _, at in found)[5] < 80
+    better, _ = trial(1, 400, drop=-0.05)
+    assert (better.decision, better.share) == ("keep", 0.9)
+
+
+def test_the_asymptotic_sequence_finds_it_sooner() -> None:
+    settings = GuardSettings(method="asymptotic")
+    assert all(trial(seed, 60, drop=0.2, settings=settings)[0].decision == "rollback" for seed in range(10))
+
+
+def test_a_version_that_breaks_after_its_promotion_is_found() -> None:
+    found = [trial(seed, 900, drop=0.15, since=350) for seed in range(5)]
+    assert all(verdict.decision == "rollback" and at > 350 for verdict, at in found)
+    assert any("promotion" in verdict.reason for verdict, _ in found)
+
+
+def test_suspicion_makes_the_control_larger() -> None:
+    settings = GuardSettings(promote_after=100)
+    state, dice = Trial(), random.Random(3)
+    for at in range(200):
+        state = tried(state, Pair(new=at % 2 == 0, share=0.5, mean=dice.uniform(0.6, 0.8)), settings)
+    assert judged(state, settings).share == 0.9
+    while judged(state, settings).share == 0.9:
+        state = tried(state, Pair(new=dice.random() < 0.9, share=0.9, mean=dice.uniform(0.6, 0.8) - 0.3), settings)
+        state = tried(state, Pair(new=False, share=0.9, mean=dice.uniform(0.6, 0.8)), settings)
+    verdict = judged(state, settings)
+    assert verdict.share in (0.5, 0.0)
+
+
+def test_one_degrading_variant_is_found_among_others() -> None:
+    drops = {"a": 0.0, "b": 0.0, "c": 0.15, "d": 0.0}
+    verdicts = {name: trial(seed, 300, drop=drop)[0] for seed, (name, drop) in enumerate(drops.items())}
+    assert [name for name, verdict in verdicts.items() if verdict.decision == "rollback"] == ["c"]
+
+
+@pytest.mark.parametrize(("new", "control"), [(9, 9), (50, 7), (7, 50)])
+def test_a_trial_too_small_decides_nothing(new, control) -> None:
+    pairs = [Pair(new=True, share=0.5, mean=0.0)] * new + [Pair(new=False, share=0.5, mean=1.0)] * control
+    assert guarded(pairs).decision == "wait"
+
+
+def test_arms_that_are_not_as_drawn_decide_nothing() -> None:
+    dice = random.Random(1)
+    pairs = [Pair(new=at % 4 == 0, share=0.5, mean=0.2 if at % 4 == 0 else dice.random()) for at in range(100)]
+    verdict = guarded(pairs)
+    assert verdict.decision == "hold"
+    assert "25 of 100" in verdict.reason
+    assert verdict.evidence.statistics["ratio_p"] < 1e-3
+
+
+def test_the_sample_ratio_is_a_chi_square_test() -> None:
+    state = Trial(new=60, control=40, drawn=50.0, spread=25.0)
+    assert ratio_p(state) == pytest.approx(0.0455002638963584, abs=1e-12)  # χ² = 4, one degree of freedom
+
+
+def test_a_control_that_does_not_vary_never_fires() -> None:
+    pairs = [Pair(new=at % 2 == 0, share=0.5, mean=0.1 if at % 2 == 0 else 0.5) for at in range(200)]
+    assert guarded(pairs).decision == "hold"
+    assert guarded([Pair(new=at % 2 == 0, share=0.5, mean=0.5) for at in range(200)]).decision == "hold"
+
+
+def test_a_verdict_carries_its_evidence() -> None:
+    verdict, _ = trial(5, 400, drop=0.2)
+    evidence = verdict.evidence
+    assert evidence.method == "betting"
+    assert evidence.n["conversations"] == evidence.n["new"] + evidence.n["control"]
+    assert evidence.means["new"] < evidence.means["control"]
+    assert evidence.statistics["wealth"] >= evidence.thresholds["wealth"] == 100.0
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+
+
+def test_a_trial_goes_on_where_it_was_stored() -> None:
+    settings, dice = GuardSettings(promote_after=10), random.Random(6)
+    pairs = [Pair(new=dice.random() < 0.5, share=0.5, mean=dice.random()) for _ in range(40)]
+    state = Trial()
+    for pair in pairs:
+        state = msgspec.json.decode(msgspec.json.encode(tried(state, pair, settings)), type=Trial)
+    assert judged(state, settings) == guarded(pairs, settings)
+
+
+@given(
+    means=st.lists(st.tuples(st.booleans(), st.floats(0.01, 0.99), st.floats(0, 1)), max_size=60),
+)
+def test_any_scores_and_shares_keep_the_bets_solvent(means) -> None:
+    state = Trial()
+    for new, share, mean in means:
+        state = tried(state, Pair(new=new, share=share, mean=mean), GuardSettings())
+    assert all(map(math.isfinite, state.wealth))
+    assert wealth(state) >= 0.0
+    verdict = judged(state, GuardSettings())
+    assert all(map(math.isfinite, verdict.evidence.statistics.values()))
+
+
+def test_the_bets_are_fair_where_nothing_is_worse_than_delta() -> None:
+    """Over the draw of the version, whatever the scores, no bet gains on average (the supermartingale)."""
+    settings = GuardSettings()
+    state = tried(Trial(), Pair(new=True, share=0.3, mean=0.6), settings)
+    for p in (0.1, 0.5, 0.9):
+        for score in (0.0, 0.3, 0.7, 1.0):
+            worse = max(score - settings.delta, 0.0)
+            new = tried(state, Pair(new=True, share=p, mean=worse), settings).wealth
+            old = tried(state, Pair(new=False, share=p, mean=score), settings).wealth
+            for before, one, other in zip(state.wealth, new, old, strict=True):
+                assert p * math.exp(one - before) + (1 - p) * math.exp(other - before) <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize(("share", "mean"), [(0.0, 0.5), (1.0, 0.5), (math.nan, 0.5), (0.5, 1.2), (0.5, math.nan)])
+def test_what_was_not_drawn_or_has_no_score_is_refused(share, mean) -> None:
+    with pytest.raises(InvalidInput):
+        guarded([Pair(new=True, share=share, mean=mean)])
+
+
+@pytest.mark.parametrize("bad", [{"alpha": 0.0}, {"alpha": 0.7}, {"canary": 1.0}, {"promoted": 0.0}, {"delta": -0.1}])
+def test_settings_out_of_range_are_refused(bad) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
+        GuardSettings(**bad)
+
+
+def test_sigma_settings_are_the_notes() -> None:
+    settings = SigmaSettings()
+    assert (settings.sigma, settings.floor, settings.window, settings.baseline) == (1.0, 0.02, 30, 50)
+
+
+# ---- conversations and permissions ----------------------------------------------------------------------------------
+
+
+def said(conversation: str, at: float, score: float = 0.5, number: int = 1) -> Observation:
+    return Observation(
+        slug="p", branch="main", number=number, score=score, sentiment=score, conversation=conversation, at=at
+    )
+
+
+def test_conversations_count_by_their_first_rounds_in_the_order_they_began() -> None:
+    heard = [said("b", 10 + at, 1.0) for at in range(8)] + [said("a", at, at / 10) for at in range(12)]
+    found = units(heard, 100.0)
+    assert [(each.conversation, each.began) for each in found] == [("a", 0), ("b", 10)]
+    assert found[0].mean == pytest.approx(0.35)
+
+
+def test_later_conversations_wait_for_an_open_one_until_it_is_idle() -> None:
+    heard = [said("open", 0.0), *(said("done", 1.0 + at) for at in range(8))]
+    assert units(heard, 100.0) == ()
+    assert [each.conversation for each in units(heard, 1_800.0)] == ["open", "done"]
+
+
+def test_what_counted_once_does_not_change() -> None:
+    heard = [said("a", 0.0, 0.2), said("a", 1.0, 0.4)]
+    first = units(heard, 5_000.0)
+    assert first == units([*heard, said("a", 9_000.0, 1.0), said("a", 9_001.0, 1.0, number=2)], 9_002.0)
+    assert first[0].mean == pytest.approx(0.3)
+
+
+def test_mixed_and_nameless_conversations_say_nothing() -> None:
+    heard = [said("mixed", 0.0), said("mixed", 1.0, number=2), said("", 2.0), said("a", 3.0, number=2)]
+    assert [each.conversation for each in units(heard, 1e6)] == ["a"]
+
+
+def test_at_most_one_automatic_rollback_a_day() -> None:
+    history = [Rollback(number=2, restored=1, at=1_000.0)]
+    assert not allowed(history, 1_000.0 + DAY - 1, number=4, target=3).allowed
+    assert allowed(history, 1_000.0 + DAY, number=4, target=3).allowed
+    assert not allowed(history, 0.0, number=4, target=3).allowed  # a clock that went back
+    by_hand = [Rollback(number=2, restored=1, at=1_000.0, automatic=False)]
+    assert allowed(by_hand, 1_001.0, number=4, target=3).allowed
+
+
+def test_there_is_no_ping_pong() -> None:
+    history = [Rollback(number=3, restored=2, at=0.0)]
+    later = 10 * DAY
+    assert "restored" in allowed(history, later, number=2, target=1).reason
+    assert "taken back" in allowed(history, later, number=4, target=3).reason
+    assert allowed(history, later, number=4, target=2).allowed
+    assert not allowed([], later, number=4, target=4).allowed
+
+
+@given(st.lists(st.sampled_from([1, 2, 3, 4]), max_size=30))
+def test_versions_that_fail_one_after_another_end_with_a_person(numbers) -> None:
+    history: list[Rollback] = []
+    for at, number in enumerate(numbers):
+        for target in (1, 2, 3, 4):
+            if target < number and allowed(history, at * 2 * DAY, number=number, target=target).allowed:
+                history.append(Rollback(number=number, restored=target, at=at * 2 * DAY))
+                break
+    moved = [(each.number, each.restored) for each in history]
+    assert not {(restored, number) for number, restored in moved} & set(moved)
+    assert all(each.number not in {earlier.restored for earlier in history[:at]} for at, each in enumerate(history))

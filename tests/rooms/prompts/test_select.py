@@ -1,0 +1,296 @@
+"""Which variant speaks: the document's formulas to the digit, exact propensities, and a model that unlearns."""
+
+import math
+import random
+from collections import Counter
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.prompts.learn import Posterior, aligned, ema, update
+from cuebook.prompts.select import (
+    SIGNALS,
+    Variant,
+    context_fit,
+    declared,
+    epsilon_greedy,
+    features,
+    thompson,
+    variant,
+    win_chances,
+)
+from cuebook.records.prompt import Branch, Version
+
+WEIGHTS = {"user_frustrated": 0.9, "task_coding": 0.8, "energy_high": -0.3}  # B, "Context-Aware Selection"
+
+
+def offer(branch: str = "main", weight: float = 0.5, weights: dict[str, float] | None = None, **rest) -> Variant:
+    return Variant(slug="p", branch=branch, edge_weight=weight, context_weights=weights or {}, **rest)
+
+
+# ---- the document ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "signals", "edge", "fit", "total"),
+    [
+        (WEIGHTS, {"user_frustrated": 1, "task_coding": 1, "energy_high": 0}, 0.5, 0.85, 0.675),
+        (WEIGHTS, {"user_frustrated": 0.7, "task_coding": 1, "energy_high": 0.4}, 0.6, 0.655, 0.6275),
+        (WEIGHTS, {"energy_high": 1.0}, 0.8, -0.15, 0.325),
+        (WEIGHTS, {}, 0.8, 0.0, 0.4),
+        ({"task_coding": -1.0}, {"task_coding": True}, 0.5, -1.0, -0.25),
+        ({}, {"task_coding": 1}, 0.73, 0.0, 0.73),
+        ({"task_coding": 0.0, "energy_high": 0.0}, {"task_coding": 1}, 0.73, 0.0, 0.73),
+        ({"weather_hot": 0.5, "task_coding": 0.5}, {"task_coding": 1}, 0.5, 0.5, 0.5),  # unknown names count in B
+        ({"weather_hot": 0.5}, {"weather_hot": 0.4}, 0.5, 0.4, 0.45),
+        ({"sentiment_high": 0.5}, {"user_pleased": 0.8}, 0.5, 0.8, 0.65),  # two names of one signal
+        ({"user_pleased": 0.5}, {"sentiment_high": 0.8}, 0.5, 0.8, 0.65),
+    ],
+)
+def test_scores_are_the_documents_to_the_digit(weights, signals, edge, fit, total) -> None:
+    chosen = epsilon_greedy([offer(weight=edge, weights=weights)], signals, roll=0.9).selected
+    assert chosen.edge_weight == edge
+    assert chosen.context_fit == pytest.approx(fit, abs=1e-9)
+    assert chosen.total_score == pytest.approx(total, abs=1e-9)
+
+
+def test_the_best_is_picked_and_below_epsilon_the_roll_says_whom() -> None:
+    offered = [offer("c", 0.4), offer("main", 0.2), offer("b", 0.9), offer("a", 0.3)]
+    best = epsilon_greedy(offered, {}, roll=0.2)
+    assert (best.selected.branch, best.explored) == ("b", False)
+    assert best.propensity == pytest.approx(0.8 + 0.05, abs=1e-12)
+    explored = [epsilon_greedy(offered, {}, roll=roll) for roll in (0.0, 0.06, 0.11, 0.19)]
+    assert [each.selected.branch for each in explored] == ["main", "a", "b", "c"]
+    assert all(each.explored for each in explored)
+    assert [each.propensity for each in explored] == pytest.approx([0.05, 0.05, 0.85, 0.05], abs=1e-12)
+
+
+def test_equals_go_to_main_and_then_by_name_in_whatever_order_they_come() -> None:
+    offered = [offer("b"), offer("a"), offer("main")]
+    for number in range(6):
+        random.Random(number).shuffle(offered)
+        assert epsilon_greedy(offered, {}, roll=0.5).selected.branch == "main"
+        assert epsilon_greedy([each for each in offered if each.branch != "main"], {}, roll=0.5).selected.branch == "a"
+
+
+def test_epsilon_0_never_explores_and_1_always() -> None:
+    offered = [offer("main", 0.9), offer("a", 0.1)]
+    assert not epsilon_greedy(offered, {}, epsilon=0.0, roll=0.0).explored
+    last = epsilon_greedy(offered, {}, epsilon=1.0, roll=math.nextafter(1.0, 0.0))
+    assert (last.selected.branch, last.explored, last.propensity) == ("a", True, 0.5)
+
+
+odd = st.floats(-1e308, 1e308) | st.sampled_from([0.0, -0.0, 5e-324, -5e-324, 1e308, 1.7e308, 1e-308])
+named = st.sampled_from([*SIGNALS, "weather_hot"])
+
+
+@given(
+    weights=st.lists(st.dictionaries(named, odd), min_size=1, max_size=6),
+    signals=st.dictionaries(named, st.floats(0, 1) | st.booleans()),
+    roll=st.floats(0, 1, exclude_max=True),
+    epsilon=st.floats(0, 1),
+)
+def test_odd_weights_give_fits_within_one_and_chances_that_sum_to_one(weights, signals, roll, epsilon) -> None:
+    offered = [offer(f"b{at}", 0.5, each) for at, each in enumerate(weights)]
+    for chosen in (
+        epsilon_greedy(offered, signals, epsilon=epsilon, roll=roll),
+        thompson(offered, signals, {}, random.Random(1)),
+    ):
+        assert all(-1.0 <= each.context_fit <= 1.0 for each in chosen.variants)
+        assert all(math.isfinite(each.total_score) for each in chosen.variants)
+        assert math.fsum(each.propensity for each in chosen.variants) == pytest.approx(1.0, abs=1e-9)
+        assert chosen.selected in chosen.variants
+        assert chosen.propensity == chosen.selected.propensity
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 10**400, "0.8", None, True])
+def test_a_weight_that_is_no_number_is_refused_by_name(bad) -> None:
+    offered = [offer(weights={"task_coding": bad})]
+    for strategy in (
+        lambda: epsilon_greedy(offered, {}, roll=0.5),
+        lambda: thompson(offered, {}, {}, random.Random(1)),
+    ):
+        with pytest.raises(InvalidInput, match=r"context_weights\.task_coding") as raised:
+            strategy()
+        assert raised.value.where == "context_weights.task_coding"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -0.1, 1.5, "much"])
+def test_a_signal_out_of_range_is_refused_by_name(bad) -> None:
+    with pytest.raises(InvalidInput, match=r"signals\.energy_high"):
+        epsilon_greedy([offer()], {"energy_high": bad}, roll=0.5)
+    with pytest.raises(InvalidInput, match=r"signals\.energy_high"):
+        thompson([offer()], {"energy_high": bad}, {}, random.Random(1))
+
+
+@pytest.mark.parametrize(("epsilon", "roll"), [(-0.1, 0.5), (1.1, 0.5), (math.nan, 0.5), (0.2, 1.0), (0.2, math.nan)])
+def test_chances_out_of_range_are_refused(epsilon, roll) -> None:
+    with pytest.raises(InvalidInput):
+        epsilon_greedy([offer()], {}, epsilon=epsilon, roll=roll)
+
+
+def test_a_rolled_back_variant_is_neither_picked_nor_explored() -> None:
+    offered = [offer("main", 0.3), offer("a", 0.99, rolled_back=True), offer("b", 0.2)]
+    dice = random.Random(3)
+    for _ in range(200):
+        greedy = epsilon_greedy(offered, {}, roll=dice.random())
+        drawn = thompson(offered, {}, {}, dice, floor=0.5)
+        assert "a" not in {greedy.selected.branch, drawn.selected.branch}
+    assert [each.branch for each in greedy.variants] == ["main", "b"]
+    with pytest.raises(NotFound, match="rolled back"):
+        epsilon_greedy([offered[1]], {}, roll=0.5)
+    with pytest.raises(NotFound):
+        thompson([], {}, {}, dice)
+
+
+def test_a_branch_given_twice_or_two_prompts_are_refused() -> None:
+    for offered in ([offer(), offer()], [offer(), Variant(slug="q", branch="a")]):
+        with pytest.raises(InvalidInput, match="variants"):
+            epsilon_greedy(offered, {}, roll=0.5)
+
+
+def test_a_variant_is_a_branchs_active_version() -> None:
+    version = Version(slug="p", branch="a", number=3, metadata={"context_weights": {"task_coding": 1.0}})
+    made = variant(version, Branch(name="a", head=4, active=3, weight=0.7, rolled_back=(4,)))
+    assert made == offer("a", 0.7, {"task_coding": 1.0}, number=3)
+    assert variant(version, Branch(name="a", head=3, active=3, rolled_back=(3,))).rolled_back
+
+
+def test_a_fit_without_weights_is_0() -> None:
+    assert context_fit({}, {"task_coding": 1.0}) == 0.0
+
+
+# ---- Thompson sampling ----------------------------------------------------------------------------------------------
+
+
+def taught(scores: dict[str, tuple[float, int]], names: tuple[str, ...] = ()) -> dict[str, Posterior]:
+    """Teach each branch so many times one score."""
+    known = {}
+    for branch, (said, times) in scores.items():
+        known[branch] = aligned(Posterior(), names)
+        for _ in range(times):
+            known[branch] = update(known[branch], features(names, {}), said)
+    return known
+
+
+@pytest.mark.parametrize("beliefs", [[(0.5, 0.1), (0.55, 0.2)], [(0.9, 0.004), (0.5, 0.2)], [(0.5, 0.065)] * 2])
+def test_two_chances_are_the_closed_form(beliefs) -> None:
+    (mean, sd), (other, other_sd) = beliefs
+    closed = 0.5 * math.erfc((other - mean) / math.hypot(sd, other_sd) / math.sqrt(2))
+    assert win_chances(beliefs) == pytest.approx([closed, 1 - closed], abs=1e-5)
+
+
+def test_chances_of_many_are_those_of_draws() -> None:
+    beliefs = [(0.6, 0.01), (0.58, 0.05), (0.5, 0.13), (0.61, 0.004), (0.2, 0.02)]
+    dice, draws = random.Random(5), 20_000
+    wins = Counter(max(range(5), key=[dice.gauss(*each) for each in beliefs].__getitem__) for _ in range(draws))
+    assert [wins[at] / draws for at in range(5)] == pytest.approx(win_chances(beliefs), abs=0.012)
+
+
+@given(beliefs=st.lists(st.tuples(st.floats(-1, 2), st.floats(0.003, 0.3)), min_size=1, max_size=20))
+def test_chances_sum_to_one(beliefs) -> None:
+    chances = win_chances(beliefs)
+    assert math.fsum(chances) == pytest.approx(1.0, abs=1e-9)
+    assert min(chances) >= 0.0
+
+
+def test_propensities_are_how_often_each_is_picked() -> None:
+    offered = [offer("main"), offer("a", weights={"task_coding": 0.8}), offer("b")]
+    known = taught({"main": (0.6, 30), "a": (0.55, 20), "b": (0.3, 40)})
+    dice, times = random.Random(11), 4_000
+    picked = Counter(thompson(offered, {"task_coding": 1}, known, dice).selected.branch for _ in range(times))
+    told = thompson(offered, {"task_coding": 1}, known, dice).variants
+    assert [picked[each.branch] / times for each in told] == pytest.approx([each.propensity for each in told], abs=0.03)
+    assert min(each.propensity for each in told) >= 0.05 / 3
+
+
+def test_greedy_propensities_are_how_often_each_is_picked() -> None:
+    offered = [offer("main", 0.6), offer("a", 0.7), offer("b", 0.3)]
+    dice, times = random.Random(12), 4_000
+    results = [epsilon_greedy(offered, {}, epsilon=0.3, roll=dice.random()) for _ in range(times)]
+    picked = Counter(each.selected.branch for each in results)
+    assert [picked[each.branch] / times for each in results[0].variants] == pytest.approx([0.1, 0.8, 0.1], abs=0.03)
+
+
+def test_before_evidence_the_author_decides_and_evidence_overrides_it() -> None:
+    offered = [offer("main"), offer("a", weights={"task_coding": 0.8})]
+    fresh = {each.branch: each for each in thompson(offered, {"task_coding": 1}, {}, random.Random(1)).variants}
+    assert fresh["a"].total_score == pytest.approx(0.7, abs=1e-12)
+    assert fresh["main"].total_score == pytest.approx(0.5, abs=1e-12)
+    assert fresh["a"].propensity > 0.8
+    names, known = declared(offered), {"main": Posterior(), "a": Posterior()}
+    x = features(names, {"task_coding": 1})
+    for _ in range(30):
+        for branch, said in (("main", 0.7), ("a", 0.3)):
+            known[branch] = update(aligned(known[branch], names), x, said)
+    told = {each.branch: each for each in thompson(offered, {"task_coding": 1}, known, random.Random(1)).variants}
+    assert told["main"].total_score > 0.65
+    assert told["a"].total_score < 0.4
+    assert told["main"].propensity > 0.97
+
+
+def test_the_belief_is_the_linear_model() -> None:
+    """One signal by hand: A = [[4 + n, k], [k, 4 + k]], b = [2 + Σy, 0.8 + Σy over its rounds]."""
+    offered, known = [offer("a", weights={"task_coding": 0.5})], Posterior()
+    for said, coding in ((0.9, 1.0), (0.4, 0.0), (0.8, 1.0)):
+        known = update(aligned(known, ("task_coding",)), (1.0, coding), said)
+    a, b = [[7.0, 2.0], [2.0, 6.0]], [2.0 + 2.1, 4 * 0.2 + 1.7]
+    determinant = a[0][0] * a[1][1] - a[0][1] ** 2
+    theta = [(a[1][1] * b[0] - a[0][1] * b[1]) / determinant, (a[0][0] * b[1] - a[0][1] * b[0]) / determinant]
+    told = thompson(offered, {"task_coding": 1}, {"a": known}, random.Random(1)).selected
+    assert told.total_score == pytest.approx(sum(theta), abs=1e-12)
+    assert told.propensity == 1.0
+
+
+def test_unknown_names_are_no_features() -> None:
+    offered = [
+        offer("a", weights={"weather_hot": 0.9, "sentiment_high": 0.1}),
+        offer("b", weights={"energy_high": 0.0}),
+    ]
+    assert declared(offered) == ("energy_high", "user_pleased")
+    assert features(declared(offered), {"sentiment_high": 0.4, "weather_hot": 1.0}) == (1.0, 0.0, 0.4)
+    with_it, without = (thompson(offered, each, {}, random.Random(2)) for each in ({"weather_hot": 1.0}, {}))
+    assert [one.total_score for one in with_it.variants] == [one.total_score for one in without.variants]
+
+
+def test_explored_is_another_than_the_most_promising() -> None:
+    offered, known = [offer("main"), offer("a")], taught({"main": (0.8, 50), "a": (0.5, 50)})
+    dice = random.Random(4)
+    seen = [thompson(offered, {}, known, dice, floor=0.5) for _ in range(100)]
+    assert {(each.selected.branch, each.explored) for each in seen} == {("main", False), ("a", True)}
+
+
+def test_the_same_dice_give_the_same_selection() -> None:
+    offered = [offer(branch, weights=WEIGHTS) for branch in "abc"]
+    signals = {"user_frustrated": 0.6}
+    first = thompson(offered, signals, {}, random.Random(9))
+    assert first == thompson(offered[::-1], signals, {}, random.Random(9))
+    assert msgspec.json.decode(msgspec.json.encode(first), type=type(first)) == first
+
+
+def regret(pick, turns: int, seed: int) -> float:
+    """Play S1 of the notes: five variants, no context, scores of sd .132."""
+    dice, lost = random.Random(seed), 0.0
+    means = dict(zip(("main", *"abcd"), (0.70, 0.68, 0.66, 0.62, 0.58), strict=True))
+    weights, known = dict.fromkeys(means, 0.5), dict.fromkeys(means, Posterior())
+    for _ in range(turns):
+        branch = pick([offer(name, weight) for name, weight in weights.items()], known, dice)
+        said = min(max(dice.gauss(means[branch], 0.132), 0.0), 1.0)
+        weights[branch], known[branch] = ema(weights[branch], said), update(known[branch], (1.0,), said)
+        lost += means["main"] - means[branch]
+    return lost
+
+
+def test_thompson_loses_less_than_epsilon_greedy_without_context() -> None:
+    greedy = sum(
+        regret(lambda offered, _, dice: epsilon_greedy(offered, {}, roll=dice.random()).selected.branch, 1500, seed)
+        for seed in range(3)
+    )
+    linear = sum(
+        regret(lambda offered, known, dice: thompson(offered, {}, known, dice).selected.branch, 1500, seed)
+        for seed in range(3)
+    )
+    assert linear < 0.7 * greedy
