@@ -32,8 +32,9 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def talk(folder: str) -> None:
-    config = build(arguments={"store.url": "book.db", "work.lease_s": 1.0, "work.checkpoint_s": 0.05}, folder=folder)
+async def talk(folder: str, lease_s: float = 1.0) -> None:
+    arguments = {"store.url": "book.db", "work.lease_s": lease_s, "work.checkpoint_s": 0.05}
+    config = build(arguments=arguments, folder=folder)
     async with Cuebook.open(config, model=Slow(), worker=False) as book:
         for n in range(30):
             sender = "assistant" if n % 2 else "mara"
@@ -49,4 +50,4 @@ async def talk(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(talk(sys.argv[1]))
+    asyncio.run(talk(sys.argv[1], *map(float, sys.argv[2:])))

@@ -3,6 +3,7 @@
 What was said to be durable is there, and nothing else happened.
 """
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -42,9 +43,9 @@ class Later:
         return time.time() + 120
 
 
-def talk_until_killed(folder: Path, failpoint: str) -> list[str]:
+def talk_until_killed(folder: Path, failpoint: str, *more: str) -> list[str]:
     done = subprocess.run(
-        [sys.executable, str(TALKER), str(folder)],
+        [sys.executable, str(TALKER), str(folder), *more],
         env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
         capture_output=True,
         text=True,
@@ -105,3 +106,48 @@ async def test_what_had_come_of_an_answer_is_kept(tmp_path: Path) -> None:
         assert shown["reply"].startswith(PIECES[0])
         [last] = [post for post in await book.conversations.posts("c") if post.state == "interrupted"]
         assert last.message == shown["reply"]
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+async def test_the_turn_of_a_killed_process_is_over_at_once(tmp_path: Path) -> None:
+    """Its lease would have lasted an hour."""
+    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    for n in (1, 2):
+        talk_until_killed(tmp_path, "stream.piece:kill@35", "3600")
+        async with Cuebook.open(config, worker=False) as book, asyncio.timeout(5):
+            if n == 1:
+                await book.ask(Ask("And key 9?", "c"))
+            else:
+                await book.work()
+            shown = await book.turns.show("c", 1)
+            assert (shown["state"], shown["steps"][0]["error"]) == (
+                "interrupted", "the process that answered went away",
+            )  # fmt: skip
+            assert shown["reply"].startswith(PIECES[0])
+            await book.conversations.delete("c")
+    async with Cuebook.open(config, worker=False) as book:
+        await book.work()
+    assert names_in(tmp_path) == ["book.db", "book.db.key"], "and nothing lies about"
+
+
+async def test_who_waits_for_a_process_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
+    talker = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(TALKER), str(tmp_path), "3600"),
+        env={**os.environ, "CUEBOOK_FAILPOINT": "stream.piece:stop@20"},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    while not (await talker.stdout.readline()).startswith(b"query"):
+        pass
+    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, worker=False) as book:
+        waiting = asyncio.create_task(book.ask(Ask("And key 9?", "c")))
+        await asyncio.sleep(1)
+        assert not waiting.done(), "a process that stands still lives"
+        talker.kill()
+        async with asyncio.timeout(5):
+            assert (await waiting).turn == 2
+        assert (await book.turns.get("c", 1)).state == "interrupted"
+    await talker.communicate()

@@ -11,6 +11,7 @@ import sys
 import traceback
 
 from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.testing.hammer import hammer
 
@@ -22,7 +23,8 @@ def say(line: bytes) -> None:
 
 async def work(order) -> None:
     os.environ["CUEBOOK_FAILPOINT"] = order.pop("failpoint")
-    store = SqliteStore(order.pop("path"), failpoints=Failpoints.from_environment())
+    alone = Holders(None)  # who is killed holds its leases on: the history knows of no other process's ends
+    store = SqliteStore(order.pop("path"), failpoints=Failpoints.from_environment(), holders=alone)
     await hammer(store, say, **order)
     await store.aclose()
 

@@ -16,6 +16,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from cuebook.ports.store import Store
+from cuebook.testing.contract_leases import LeasesContract
 from cuebook.testing.contract_memory import MemoryContract
 from cuebook.testing.contract_posts import PostsContract
 from cuebook.testing.contract_reading import ReadingContract
@@ -23,7 +24,7 @@ from cuebook.testing.contract_scopes import ScopesContract
 from cuebook.testing.contract_turns import TurnsContract
 
 
-class StoreContract(PostsContract, TurnsContract, MemoryContract, ReadingContract, ScopesContract):
+class StoreContract(PostsContract, TurnsContract, LeasesContract, MemoryContract, ReadingContract, ScopesContract):
     """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
 
     async def make_store(self) -> Store:

@@ -1,4 +1,4 @@
-"""Which turns are over though nobody ended them: their lease ran out, or nobody renews it.
+"""Which turns are over though nobody ended them: their lease ran out, its holder is gone, or nobody renews it.
 
 A lease is told by the clock of who holds it. One that reaches farther than a lease can was given by a clock that was
 wrong, and cannot be waited for: whoever sees it stand still for as long as a lease lasts ends it.
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite.base import one, rows
+from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.turns import end_expired
 
@@ -45,12 +46,16 @@ class Watch:
 
 
 def overdue(
-    connection: sqlite3.Connection, watch: Watch, *, now: float, lease_s: float | None, limit: int
+    connection: sqlite3.Connection, holders: Holders, watch: Watch, *, now: float, lease_s: float | None, limit: int
 ) -> list[Row]:
     """Give the conversations whose turn is over, the longest ago first."""
     held = rows(connection, "leases_held")
+    names = {row["lease_holder"] for row in held}
+    holders.sweep(names)
+    gone = {name for name in names if holders.gone(name)}
     stale = watch.stale(held, now=now, lease_s=lease_s) if lease_s else set()
-    return [row for row in held if row["lease_until"] < now or row["no"] in stale][:limit]
+    found = [row for row in held if row["lease_until"] < now or row["lease_holder"] in gone or row["no"] in stale]
+    return found[:limit]
 
 
 def expire(connection: sqlite3.Connection, found: list[Row], *, now: float, failpoints: Failpoints) -> int:

@@ -25,7 +25,8 @@ UPDATE conversation SET head = :head, mark = :mark, backlog = :backlog, backlog_
 
 -- name: conversation_lease
 -- Give the lease to a turn.
-UPDATE conversation SET turns = :turns, fence = :fence, lease_turn = :turn, lease_until = :until, open_round = :open_round WHERE no = :no;
+UPDATE conversation SET turns = :turns, fence = :fence, lease_turn = :turn, lease_until = :until, open_round = :open_round,
+    lease_holder = :holder WHERE no = :no;
 
 -- name: conversation_renew
 -- Hold the lease longer, if it is still this one.
@@ -33,7 +34,7 @@ UPDATE conversation SET lease_until = :until WHERE no = :no AND fence = :fence A
 
 -- name: conversation_release
 -- Free the lease.
-UPDATE conversation SET lease_turn = 0, lease_until = 0, open_round = :open_round, updated_at = :now WHERE no = :no;
+UPDATE conversation SET lease_turn = 0, lease_until = 0, lease_holder = NULL, open_round = :open_round, updated_at = :now WHERE no = :no;
 
 -- name: conversation_metadata
 -- Replace a conversation's metadata.

@@ -14,6 +14,7 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, overdue, pages, reads, search, turns, writes
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
+from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
@@ -50,7 +51,14 @@ PATIENCE_MS = 1000
 class SqliteStore:
     """A store in one file, or in memory for trying out (`:memory:`). What a write returned from is durable (`FULL`)."""
 
-    def __init__(self, path: str = MEMORY, *, synchronous: str = "FULL", failpoints: Failpoints | None = None) -> None:
+    def __init__(
+        self,
+        path: str = MEMORY,
+        *,
+        synchronous: str = "FULL",
+        failpoints: Failpoints | None = None,
+        holders: Holders | None = None,
+    ) -> None:
         self.path = path if path == MEMORY else str(Path(path).resolve())
         self._failpoints = failpoints or Failpoints()
         self._writer = Writer(
@@ -62,6 +70,7 @@ class SqliteStore:
         self._closed = False
         self._log_holds = False  # the write-ahead log may hold what was forgotten
         self._counts = search.TermCounts()
+        self._holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
         self._watch = overdue.Watch()
         self.paths = Paths() if self.path != MEMORY else None
 
@@ -109,7 +118,7 @@ class SqliteStore:
 
     async def open(self, scope: Scope, opening: Opening) -> Lease:
         """Open a step and take the lease. Busy while another turn runs, Conflict when the scene is outdated."""
-        lease = await self._write(lambda c: turns.open_turn(c, scope, opening, self._failpoints))
+        lease = await self._write(lambda c: turns.open_turn(c, scope, opening, self._holders, self._failpoints))
         if lease is None:
             raise base.moved(opening.conversation)
         return lease
@@ -250,10 +259,15 @@ class SqliteStore:
     # the work behind
 
     async def expire(self, *, now: float, lease_s: float | None = None, limit: int = 100) -> int:
-        """End turns whose lease ran out, and with `lease_s` those of a wrong clock that nobody renews so long."""
+        """End turns whose lease ran out or whose process is gone.
+
+        With `lease_s` those too whose lease a wrong clock gave and nobody renews for so long.
+        """
         if self._log_holds:
             await self._empty_log(0)
-        found = await self._read(lambda c: overdue.overdue(c, self._watch, now=now, lease_s=lease_s, limit=limit))
+        found = await self._read(
+            lambda c: overdue.overdue(c, self._holders, self._watch, now=now, lease_s=lease_s, limit=limit)
+        )
         if not found:
             return 0  # nothing to write
         return await self._write(lambda c: overdue.expire(c, found, now=now, failpoints=self._failpoints))
@@ -309,6 +323,7 @@ class SqliteStore:
 
     def _shut(self) -> None:
         self._writer.close()
+        self._holders.close()
         self._readers.shutdown(wait=True)
         for connection in self._connections:
             connection.close()

@@ -8,6 +8,7 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base
 from cuebook.backends.sqlite.base import one, rows, run
+from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.rows import Row, draft_decoder
 from cuebook.backends.sqlite.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
 from cuebook.backends.sqlite.writes import begin, bind, set_head
@@ -17,16 +18,18 @@ from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 
 
-def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, failpoints: Failpoints) -> Lease | None:
+def open_turn(
+    connection: sqlite3.Connection, scope: Scope, opening: Opening, holders: Holders, failpoints: Failpoints
+) -> Lease | None:
     """Store the caller's posts, the step and its manifest, and take the lease: from here on the query is safe.
 
-    A turn whose lease ran out is ended first. None when that stored a post: then only the ending is to be kept, and the
-    caller reads again.
+    A turn whose lease ran out, or whose process is gone, is ended first. None when that stored a post: then only the
+    ending is to be kept, and the caller reads again.
     """
     failpoints("open.begin")
     user = opening.user or scope.user
     row = begin(connection, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
-    _compare(row, opening)
+    _compare(row, opening, holders)
     if row["lease_until"]:
         if end_expired(connection, row, now=opening.now):
             return None
@@ -34,7 +37,7 @@ def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, fa
     tip = _place(connection, row, opening)
     if opening.mode is not None:
         _set_mode(connection, row, opening.mode)
-    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq)
+    lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own())
     for text in opening.texts.values():
         keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
     if opening.idempotency:
@@ -44,9 +47,9 @@ def open_turn(connection: sqlite3.Connection, scope: Scope, opening: Opening, fa
     return lease
 
 
-def _compare(row: Row, opening: Opening) -> None:
+def _compare(row: Row, opening: Opening, holders: Holders) -> None:
     """Raise Busy while another turn holds the lease, Conflict when the state is not the one that was read."""
-    if row["lease_until"] and row["lease_until"] >= opening.now:
+    if row["lease_until"] and row["lease_until"] >= opening.now and not holders.gone(row["lease_holder"]):
         msg = f"a turn is running in conversation {opening.conversation!r}"
         raise Busy(msg, retry_after=max(0.05, row["lease_until"] - opening.now))
     if row["head"] != opening.expected_head or row["last_seq"] != opening.expected_last_seq:
@@ -73,32 +76,11 @@ def _set_mode(connection: sqlite3.Connection, row: Row, mode: str) -> None:
         run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(metadata, ensure_ascii=False))
 
 
-def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening: Opening, *, base_seq: int) -> Lease:
+def _begin_step(
+    connection: sqlite3.Connection, scope: Scope, row: Row, opening: Opening, *, base_seq: int, holder: str | None
+) -> Lease:
     tenant, no, fence = row["tenant"], row["no"], row["fence"] + 1
-    metadata = json.dumps(opening.metadata, ensure_ascii=False)
-    if opening.turn:
-        continued = run(
-            connection, "turn_step", tenant=tenant, no=no, n=opening.turn, fence=fence, metadata=metadata
-        ).fetchone()
-        if continued is None:
-            raise base.moved(opening.conversation)
-        turn, (step, round_) = opening.turn, continued
-    else:
-        _leave_waiting(connection, row, now=opening.now)
-        turn, step = row["turns"] + 1, 1
-        round_ = tip_at(connection, tenant, no, opening.query_seq).round
-        run(
-            connection,
-            "turn_insert",
-            tenant=tenant,
-            no=no,
-            n=turn,
-            round=round_,
-            query_seq=opening.query_seq,
-            fence=fence,
-            metadata=metadata,
-            now=opening.now,
-        )
+    turn, step, round_ = _begin_turn(connection, row, opening, fence=fence)
     manifest = msgspec.json.encode(opening.manifest)
     moves = int(opening.moves_head)
     run(
@@ -114,7 +96,17 @@ def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening:
     )
     until = opening.now + opening.lease_s
     turns = max(turn, row["turns"])
-    run(connection, "conversation_lease", no=no, turns=turns, fence=fence, turn=turn, until=until, open_round=round_)
+    run(
+        connection,
+        "conversation_lease",
+        no=no,
+        turns=turns,
+        fence=fence,
+        turn=turn,
+        until=until,
+        open_round=round_,
+        holder=holder,
+    )
     return Lease(
         scope=scope,
         conversation=opening.conversation,
@@ -125,6 +117,24 @@ def _begin_step(connection: sqlite3.Connection, scope: Scope, row: Row, opening:
         until=until,
         last_seq=row["last_seq"],
     )
+
+
+def _begin_turn(connection: sqlite3.Connection, row: Row, opening: Opening, *, fence: int) -> tuple[int, int, int]:
+    """Open a turn, or go on with one that waits; answers with its number, the step's and its round."""
+    values = {
+        "tenant": row["tenant"], "no": row["no"], "fence": fence,
+        "metadata": json.dumps(opening.metadata, ensure_ascii=False),
+    }  # fmt: skip
+    if opening.turn:
+        continued = run(connection, "turn_step", n=opening.turn, **values).fetchone()
+        if continued is None:
+            raise base.moved(opening.conversation)
+        return opening.turn, *continued
+    _leave_waiting(connection, row, now=opening.now)
+    turn, query = row["turns"] + 1, opening.query_seq
+    round_ = tip_at(connection, row["tenant"], row["no"], query).round
+    run(connection, "turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
+    return turn, 1, round_
 
 
 def _leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> None:

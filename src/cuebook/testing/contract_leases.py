@@ -1,0 +1,100 @@
+"""The contract of leases: whoever holds one and goes away ends, with what had come, and comes too late afterwards."""
+
+import msgspec
+import pytest
+
+from cuebook.errors import Busy, Conflict, LeaseLost
+from cuebook.ports.store import Store
+from cuebook.testing.contract_posts import OWNER, path_of, say
+from cuebook.testing.contract_turns import LEASE, NOW, answer, begin, end
+from cuebook.testing.makers import draft
+
+
+class LeasesContract:
+    """Turns nobody ends."""
+
+    async def test_an_expired_turn_is_interrupted_with_what_had_come(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, answer(message="half"), now=NOW, lease_s=LEASE)
+        assert await store.expire(now=NOW + LEASE) == 0
+        assert await store.expire(now=NOW + LEASE + 1) == 1
+        posts = await store.posts(OWNER, "c")
+        assert [(post.id, post.message, post.state) for post in posts][1:] == [("a", "half", "interrupted")]
+        turn = await store.turn(OWNER, "c", 1)
+        assert (turn.state, turn.reply_seq, turn.steps[0].state) == ("interrupted", 2, "interrupted")
+        assert await store.round_states(OWNER, "c") == {1: "failed"}
+        assert await store.expire(now=NOW + 999) == 0
+
+    async def test_an_expired_turn_that_had_said_nothing_stores_nothing(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        assert await store.expire(now=NOW + 31) == 1
+        assert await path_of(store, "c") == ["q"]
+        assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
+
+    async def test_what_an_outdated_holder_writes_is_refused(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.expire(now=NOW + 31)
+        later = await begin(store, draft("q2", "ask again"), now=NOW + 40)
+        for stale in (lease, msgspec.structs.replace(lease, turn=later.turn)):
+            with pytest.raises(LeaseLost):
+                await store.checkpoint(stale, answer("z"), now=NOW + 41, lease_s=LEASE)
+            with pytest.raises(LeaseLost):
+                await end(store, stale, answer("z"))
+        assert await end(store, later, answer("a2")) == 3
+        assert await path_of(store, "c") == ["q", "q2", "a2"]
+
+    async def test_a_late_holder_goes_on_while_nobody_took_over(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, None, now=NOW + 500, lease_s=LEASE)
+        assert await end(store, lease, answer(), now=NOW + 900) == 2
+
+    async def test_the_next_opener_ends_an_expired_turn(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        assert (await begin(store, draft("q2", "anyone?"), now=NOW + 31)).turn == 2
+        assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
+
+    async def test_the_next_opener_reads_again_when_that_stored_a_post(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, answer(message="half"), now=NOW, lease_s=LEASE)
+        with pytest.raises(Conflict) as refused:
+            await begin(store, draft("q2", "anyone?"), now=NOW + 31)
+        assert not isinstance(refused.value, Busy)
+        assert await path_of(store, "c") == ["q", "a"]
+        assert (await begin(store, draft("q2", "anyone?"), now=NOW + 31)).turn == 2
+
+    async def test_an_expired_turn_whose_words_cannot_be_stored_still_ends(self, store: Store) -> None:
+        for name in ("c", "d"):
+            lease = await begin(store, draft("q", "ask"), conversation=name)
+            await store.checkpoint(lease, answer(message="half"), now=NOW, lease_s=LEASE)
+        await say(store, "c", answer("a", "taken by another"))
+        assert await store.expire(now=NOW + 31) == 2
+        assert await path_of(store, "d") == ["q", "a"]
+        assert (await store.turn(OWNER, "c", 1)).state == "interrupted"
+
+    async def test_a_lease_of_a_wrong_clock_ends_when_nobody_renews_it_for_as_long_as_one_lasts(
+        self, store: Store
+    ) -> None:
+        ahead = NOW + 10_000_000
+        for name in ("dead", "alive"):
+            lease = await begin(store, draft("q", "ask"), conversation=name, now=ahead)
+        for n in range(30):
+            assert await store.expire(now=NOW + n, lease_s=LEASE) == 0
+            await store.checkpoint(lease, None, now=ahead + n, lease_s=LEASE)
+        assert await store.expire(now=NOW + LEASE) == 0, "nobody asked how long a lease lasts"
+        assert await store.expire(now=NOW + LEASE + 1, lease_s=LEASE) == 1
+        states = [(await store.turn(OWNER, name, 1)).state for name in ("dead", "alive")]
+        assert states == ["interrupted", "running"]
+        assert (await begin(store, draft("q2", "anyone?"), conversation="dead", now=NOW + LEASE + 1)).turn == 2
+
+    async def test_a_lease_within_reach_is_left_alone(self, store: Store) -> None:
+        await begin(store, draft("q", "ask"))
+        for n in range(0, 40, 5):
+            assert await store.expire(now=NOW, lease_s=LEASE) == 0, n
+
+    async def test_a_turn_of_a_deleted_conversation_has_lost_its_lease(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.delete(OWNER, "c")
+        await begin(store, draft("q", "begun again"))
+        with pytest.raises(LeaseLost):
+            await end(store, lease, answer())
+        assert await path_of(store, "c") == ["q"]
