@@ -13,9 +13,13 @@ from typing import Any
 import pytest
 
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
+from cuebook.app.audit import Audit
+from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
+from cuebook.app.blocking_prompts import BlockingPrompts
 from cuebook.app.conversations import Conversations
 from cuebook.app.memory import Memory
+from cuebook.app.prompts import Prompts
 from cuebook.app.turns import Turns
 from cuebook.testing import Script, ScriptedModel
 
@@ -36,6 +40,8 @@ def public(kind: type) -> dict[str, object]:
         (Conversations, BlockingConversations),
         (Turns, BlockingTurns),
         (Memory, BlockingMemory),
+        (Prompts, BlockingPrompts),
+        (Audit, BlockingAudit),
     ],
 )
 def test_methods_and_parameters_are_the_same(own: type, blocking: type) -> None:

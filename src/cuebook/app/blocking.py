@@ -8,7 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
+from cuebook.app.blocking_prompts import BlockingPrompts
 from cuebook.app.book import Cuebook, Reply
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
@@ -79,6 +81,16 @@ class BlockingCuebook:
     def turns(self) -> BlockingTurns:
         """Turns: show every block of a prompt, replay it."""
         return BlockingTurns(self._host)
+
+    @property
+    def prompts(self) -> BlockingPrompts:
+        """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
+        return BlockingPrompts(self._host)
+
+    @property
+    def audit(self) -> BlockingAudit:
+        """What was said to the model and why, that nobody changed it, and each render again."""
+        return BlockingAudit(self._host)
 
     @property
     def memory(self) -> BlockingMemory:

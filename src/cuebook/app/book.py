@@ -11,11 +11,13 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
-from cuebook.app.compose import compose
+from cuebook.app.audit import Audit
+from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_append, check_ask, check_parts_of, check_settle, check_where
-from cuebook.app.load import load_config
+from cuebook.app.load import files_of, load_config, load_presets
 from cuebook.app.memory import Memory
+from cuebook.app.prompts import Prompts
 from cuebook.app.turns import Turns
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config, build
@@ -24,6 +26,7 @@ from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted
+from cuebook.engine.mirror import Mirror
 from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
@@ -36,6 +39,9 @@ from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Window
 
 __all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
+
+#: Where the audit is mirrored, in the project.
+AUDIT = "logs/prompts_audit.jsonl"
 
 
 class Reply(Struct, frozen=True, kw_only=True):
@@ -72,6 +78,7 @@ class Cuebook:
         self._desk: Desk | None = None
         self._upstream: Upstream | None = None
         self._worker: Worker | None = None
+        self._mirror: Mirror | None = None
 
     @classmethod
     def open(
@@ -106,9 +113,27 @@ class Cuebook:
         desk, self._upstream = await loop.run_in_executor(None, lambda: compose(self.config, **self._given))  # type: ignore[arg-type]
         self._desk = desk
         self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
+        try:
+            desk.presets = load_presets(self.config, await self._known_prompts())
+        except BaseException:
+            await self.aclose()
+            raise
+        mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
+        self._mirror = mirror
+        desk.chores.append(lambda: mirror.keep_up(desk))
         if self._works:
             self._worker.start()
         return self
+
+    async def _known_prompts(self) -> set[str]:
+        """Give the ids an add-on may name: prompts in the book, and files that are pushed into it."""
+        known, after = set(files_of(self.config)), ""
+        while True:
+            page = await self.prompts.page(limit=200, after=after)
+            known.update(family.slug for family in page.items)
+            if page.next is None:
+                return known
+            after = page.next
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -122,6 +147,8 @@ class Cuebook:
             return
         async with AsyncExitStack() as closing:
             closing.push_async_callback(desk.store.aclose)
+            if self._mirror is not None:
+                closing.push_async_callback(self._mirror.keep_up, desk, closing=True)
             if self._upstream is not None:
                 closing.push_async_callback(self._upstream.aclose)
             closing.push_async_callback(desk.model.aclose)
@@ -144,6 +171,16 @@ class Cuebook:
     def turns(self) -> Turns:
         """Turns: show every block of a prompt, replay it."""
         return Turns(self.desk)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
+        return Prompts(self.desk)
+
+    @property
+    def audit(self) -> Audit:
+        """What was said to the model and why, that nobody changed it, and each render again."""
+        return Audit(self.desk)
 
     @property
     def memory(self) -> Memory:

@@ -49,6 +49,8 @@ def compose(
     store = SqliteStore(database_of(config), synchronous=settings.store.synchronous, failpoints=failpoints)
     desk = Desk(
         store=store,
+        prompts=store.prompts,
+        audit=store.audit,
         model=model,
         work_model=work_model,
         clock=clock or SystemClock(),

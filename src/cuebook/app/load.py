@@ -6,18 +6,20 @@ Cuebook.toml, presets, personas, and the environment, each error naming file and
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
+from cuebook.prompts.presets import NONE, Presets, read_presets
 from cuebook.records.persona import Persona, read_persona
 
 #: Who speaks where no persona is defined: nobody's words stand in front, a client's prompt stays as it is.
 PLAIN = Persona(id="assistant", name="Assistant")
 FILE = "cuebook.toml"
+PROMPTS = "prompts"
 
 
 def load_config(
@@ -72,6 +74,20 @@ def load_compaction(config: Config) -> Compaction:
             raise InvalidInput(msg, where="memory.profile")
         compaction = Compaction(profiles=compaction.profiles, default=profile)
     return override(compaction, config.compaction_env)
+
+
+def load_presets(config: Config, prompts: Collection[str]) -> Presets:
+    """Read the presets file's profiles; none where there is no file. `prompts` are the ids add-ons may name."""
+    file = Path(config.folder) / config.settings.memory.presets
+    if not file.exists():
+        return NONE
+    return read_presets(_read_json(file), file=str(config.settings.memory.presets), prompts=prompts)
+
+
+def files_of(config: Config) -> list[str]:
+    """Give the ids of the project's prompt files."""
+    folder = Path(config.folder) / PROMPTS
+    return [file.relative_to(folder).with_suffix("").as_posix() for file in sorted(folder.rglob("*.md"))]
 
 
 def load_personas(config: Config) -> tuple[dict[str, Persona], str]:

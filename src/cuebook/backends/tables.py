@@ -212,3 +212,88 @@ Table(
     Index("idempotency_age", "created_at"),
     sqlite_with_rowid=False,
 )
+
+Table(
+    "prompt_branch",
+    METADATA,
+    _key("tenant", Text),
+    _key("slug", Text),
+    _key("name", Text),
+    _needed("head", Integer),
+    _needed("active", Integer),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "prompt_version",
+    METADATA,
+    _needed("tenant", Text),
+    _needed("slug", Text),
+    _needed("branch", Text),
+    _needed("number", Integer),
+    _needed("body", LargeBinary),
+    _needed("rolled_back", Integer),
+    _needed("weight", Float),
+    _needed("observations", Integer),
+    _needed("evidence", LargeBinary),
+    Index("prompt_version_place", "tenant", "slug", "branch", "number", unique=True),
+)
+
+Table(
+    "prompt_label",
+    METADATA,
+    _key("tenant", Text),
+    _key("slug", Text),
+    _key("name", Text),
+    _needed("branch", Text),
+    _needed("number", Integer),
+    _needed("moved_by", Text),
+    _needed("moved_at", Float),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "prompt_event",
+    METADATA,
+    _key("no", Integer),
+    _needed("tenant", Text),
+    _needed("slug", Text),
+    _needed("body", LargeBinary),
+    Index("prompt_event_of", "tenant", "slug", "no"),
+    sqlite_autoincrement=True,
+)
+
+Table(
+    "prompt_observation",
+    METADATA,
+    _key("no", Integer),
+    _needed("tenant", Text),
+    _needed("slug", Text),
+    _needed("branch", Text),
+    _needed("number", Integer),
+    _needed("user_id", Text),
+    _needed("counted", Float),
+    _needed("body", LargeBinary),
+    Index("prompt_observation_of", "tenant", "slug", "branch", "number", "no"),
+    sqlite_autoincrement=True,
+)
+
+Table(
+    "audit_record",
+    METADATA,
+    _needed("tenant", Text),
+    _needed("seq", Integer),
+    _needed("hash", Text),
+    _needed("body", LargeBinary),
+    _needed("texts", LargeBinary),
+    Index("audit_record_place", "tenant", "seq", unique=True),
+)
+
+Table(
+    "audit_checkpoint",
+    METADATA,
+    _key("tenant", Text),
+    _key("size", Integer),
+    _needed("body", LargeBinary),
+    sqlite_with_rowid=False,
+)

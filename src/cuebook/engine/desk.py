@@ -1,7 +1,7 @@
 """What the engine works with: ports and settings, and what it remembers of windows to compare the next with."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -14,10 +14,14 @@ from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
 from cuebook.errors import NotFound
 from cuebook.memory.profiles import Compaction
+from cuebook.ports.audit import AuditStore
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model
+from cuebook.ports.prompts import PromptStore
 from cuebook.ports.store import Answered, Store
+from cuebook.prompts.presets import NONE as NO_PRESETS
+from cuebook.prompts.presets import Presets
 from cuebook.records.digest import digest_of, keyed_digest
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
@@ -47,6 +51,8 @@ class Desk(Struct, kw_only=True):
     """Everything a turn needs. Built once by `app`."""
 
     store: Store
+    prompts: PromptStore
+    audit: AuditStore
     model: Model
     work_model: Model | None
     clock: Clock
@@ -59,6 +65,9 @@ class Desk(Struct, kw_only=True):
     default_persona: str
     compaction: Compaction
     lines: Lines
+    presets: Presets = NO_PRESETS
+    strategy: str = "epsilon_greedy"
+    epsilon: float = 0.2
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind
@@ -67,6 +76,7 @@ class Desk(Struct, kw_only=True):
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
+    chores: list[Callable[[], Awaitable[None]]] = field(default_factory=list)  # more of the work behind
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)

@@ -4,13 +4,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cuebook.engine.desk import Desk
+from cuebook.engine.front import Front
 from cuebook.engine.plan import Planned, window_metadata
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.ports.store import Scene
 
 
 def metadata_of(
-    desk: Desk, scene: Scene, planned: Planned, *, cache: dict[str, Any], turn: int, mode: str | None
+    desk: Desk, scene: Scene, planned: Planned, front: Front, *, cache: dict[str, Any], turn: int, mode: str | None
 ) -> dict[str, Any]:
     """A's `metadata` of a reply."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
@@ -27,6 +28,7 @@ def metadata_of(
     return {
         "turn": turn,
         **({"mode": mode} if mode else {}),
+        **front.metadata,
         "rollingSummary": rolling_summary(scene, planned, profile),
         "longTermMemoryRetrieval": retrieval,
         "window": window_metadata(planned, cache),

@@ -11,11 +11,13 @@ from msgspec import Struct
 from cuebook.assembly.partition import reach
 from cuebook.engine.compare import compare
 from cuebook.engine.desk import Desk, Key
+from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish, plan
 from cuebook.engine.step import to_the_end
 from cuebook.errors import Busy, Conflict, CuebookError
 from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
+from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn
@@ -47,6 +49,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     planned: Planned
     scene: Scene
     metadata: dict[str, Any]
+    renders: tuple[Record, ...] = ()
 
 
 async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
@@ -57,12 +60,12 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
     """
     for _ in range(RETRIES):
         intent = await intend()
-        scene, planned, number = await decide(desk, scope, intent)
+        scene, planned, front, number = await decide(desk, scope, intent)
         window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
         planned = msgspec.structs.replace(planned, window=window)
-        metadata = metadata_of(desk, scene, planned, cache=cache, turn=number, mode=intent.ask.mode)
+        metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
         try:
-            lease = await _open(desk, scope, _opening(desk, intent, scene, planned, metadata))
+            lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
         except Busy:
             await _until_free(desk, scope, intent.ask.conversation)
         except Conflict:
@@ -70,20 +73,25 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
                 return None
         else:
             desk.remember((scope.tenant, intent.ask.conversation), last)
-            return Opened(lease=lease, planned=planned, scene=scene, metadata=metadata)
+            return Opened(lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders)
     msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
     raise Conflict(msg)
 
 
-async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, int]:
-    """Read once and decide. Answers with the scene, the plan and the number of the turn."""
+async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
+    """Read once and decide. Answers with the scene, the plan, what stands in front and the number of the turn."""
     scene = await desk.store.scene(scope, _look(desk, intent))
     turn = intent.goes_on
     if turn is not None:
         scene = await _with_query(desk, scope, scene, turn.query_seq)
     number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
-    planned = plan(scene, intent.wish(scene), turn=number, limits=desk.limits, count=desk.count, key=desk.key)
-    return scene, planned, number
+    if turn is None:
+        front = await front_of(desk, scene, intent.ask, turn=number)
+    else:
+        front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
+    wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)
+    planned = plan(scene, wish, turn=number, limits=desk.limits, count=desk.count, key=desk.key)
+    return scene, planned, front, number
 
 
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
@@ -105,7 +113,7 @@ def _look(desk: Desk, intent: Intent) -> Look:
     ask, turn = intent.ask, intent.goes_on
     look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
     if turn is None:
-        return look
+        return msgspec.structs.replace(look, prompts=wanted(desk, ask.persona))
     return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
 
 
@@ -132,7 +140,9 @@ async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Sce
     return msgspec.structs.replace(scene, path=(post, *scene.path), unread=tuple(unread))
 
 
-def _opening(desk: Desk, intent: Intent, scene: Scene, planned: Planned, metadata: dict[str, Any]) -> Opening:
+def _opening(
+    desk: Desk, intent: Intent, scene: Scene, planned: Planned, *, front: Front, metadata: dict[str, Any]
+) -> Opening:
     """Say what is written when a step opens."""
     remembered, ask = planned.remembered, intent.ask
     ratio = planned.window.stable_prefix_ratio
@@ -154,6 +164,7 @@ def _opening(desk: Desk, intent: Intent, scene: Scene, planned: Planned, metadat
         metadata=metadata,
         mode=ask.mode,
         idempotency=desk.kept(intent.idempotency),
+        audit=front.renders,
     )
 
 

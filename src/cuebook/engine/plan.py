@@ -29,7 +29,6 @@ from cuebook.ports.store import Scene
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
-from cuebook.records.persona import Persona
 from cuebook.records.turn import Dropped, Window
 
 #: Why posts of a path are not in its window.
@@ -41,8 +40,9 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     conversation: str
     drafts: tuple[Draft, ...]
-    persona: Persona
     user: str | None
+    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as they are said
+    unsaid: tuple[Dropped, ...] = ()  # what of them could not be said
     query: Query | None  # None: nothing is recalled
     recall_hits: int = 12
     quotes: bool = False  # no model answers: what memory holds for the query is wanted, in the window or not
@@ -94,7 +94,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
         held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=wish.frozen is not None,
     )
-    dropped = [*_left_out(scene, parted), *fitted.dropped, *no_room]
+    dropped = [*wish.unsaid, *_left_out(scene, parted), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
     return Planned(
@@ -191,12 +191,6 @@ def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
 # ---- the front ------------------------------------------------------------------------------------------------------
 
 
-def _front(persona: Persona) -> tuple[Text, ...]:
-    if not persona.base_system_prompt:
-        return ()
-    return (Text(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
-
-
 def _summary_text(summary: Summary | None) -> Text | None:
     if summary is None or not summary.markdown:
         return None
@@ -208,7 +202,7 @@ def _summary_text(summary: Summary | None) -> Text | None:
 def _fit_front(room: _Room, least: int) -> _Fitted:
     """Divide the budget. A summary that would take more than half of it is left out, and still covers its posts."""
     wish, count = room.wish, room.count
-    front, client = weigh_front(_front(wish.persona), wish.client, count)
+    front, client = weigh_front(wish.front, wish.client, count)
     if wish.live_client:  # what goes to the model now counts where it is the larger
         live = weigh_front((), wish.live_client, count)[1]
         sizes = [max(own.tokens, other.tokens) for own, other in zip(client, live, strict=True)]

@@ -59,7 +59,7 @@ async def relay(
             for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
                 yield piece
             return
-        async with Step(desk, opened.lease) as step:
+        async with Step(desk, opened.lease, opened.renders) as step:
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
             else:
@@ -114,6 +114,7 @@ def meaning(
                 "" if place.side else request.query,
                 conversation,
                 user=request.user or scope.user,
+                persona=request.model if request.model in desk.personas else None,
                 mode=RELAY if place.begins else None,
             ),
             drafts=drafts,
@@ -161,7 +162,6 @@ def _wish(
         return Wish(
             conversation=request.conversation or place.conversation,
             drafts=drafts,
-            persona=desk.persona(request.model if request.model in desk.personas else None),
             user=place.owner,
             query=read_query(asked, speakers=scene.speakers, now=desk.clock.now()) if asked else None,
             recall_hits=desk.recall_hits,

@@ -1,7 +1,7 @@
 """An open step: it keeps what comes, renews its lease while it speaks, and closes exactly once however it ends."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -10,8 +10,10 @@ import msgspec
 
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import recipient_of
+from cuebook.engine.receipts import answered
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.ports.store import Closing, Lease
+from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.openai_messages import Said, read_message
 from cuebook.records.turn import TurnState, Usage
@@ -30,8 +32,9 @@ class Step:
     when the caller went away or the answer broke off.
     """
 
-    def __init__(self, desk: Desk, lease: Lease) -> None:
+    def __init__(self, desk: Desk, lease: Lease, renders: Sequence[Record] = ()) -> None:
         self.lease = lease
+        self._renders = renders
         self.text: list[str] = []
         #: What has come so far, where that is more than text.
         self.so_far: Callable[[], Said | None] | None = None
@@ -92,15 +95,17 @@ class Step:
         error: str = "",
         others: tuple[bytes, ...] = (),
     ) -> int:
+        reply = self._whole(wire, self._reply_id) if wire else self._partial(state)
         closing = Closing(
             state=state,
             now=self._desk.clock.now(),
-            reply=self._whole(wire, self._reply_id) if wire else self._partial(state),
+            reply=reply,
             waiting=waiting,
             usage=_counted(usage),
             error=self._desk.writer.clean(error),
             metadata=self.metadata,
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
+            audit=answered(self._desk, self._renders, reply.message if reply else ""),
         )
         self._closed = True
         await self._stop_beat()

@@ -47,7 +47,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
             for chunk in await repeat(desk, scope, ask, key):
                 yield chunk
             return
-        async with Step(desk, opened.lease) as step:
+        async with Step(desk, opened.lease, opened.renders) as step:
             yield _chunk("METADATA_UPDATE", opened)
             async with aclosing(speak(desk, opened, step)) as texts:
                 async for text in texts:
@@ -59,11 +59,11 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str
     """Give the window an ask would get; nothing is stored, and the same state gives the same bytes."""
     intent = await asking(desk, ask, None, post="query")()
     ask = intent.ask
-    scene, planned, turn = await decide(desk, scope, intent)
+    scene, planned, front, turn = await decide(desk, scope, intent)
     window, cache, _ = await compare(desk, scope, scene, planned, ask.conversation)
     window = msgspec.structs.replace(window, messages=planned.messages)
     planned = msgspec.structs.replace(planned, window=window)
-    return window, metadata_of(desk, scene, planned, cache=cache, turn=turn, mode=ask.mode)
+    return window, metadata_of(desk, scene, planned, front, cache=cache, turn=turn, mode=ask.mode)
 
 
 # ---- what is asked --------------------------------------------------------------------------------------------------
@@ -100,7 +100,6 @@ def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, li
     return Wish(
         conversation=ask.conversation,
         drafts=drafts,
-        persona=desk.persona(ask.persona or (known.persona if known else None)),
         user=owner,
         query=read_query(ask.text, speakers=scene.speakers, now=desk.clock.now()) if desk.recall and ask.text else None,
         recall_hits=desk.recall_hits,

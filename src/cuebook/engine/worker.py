@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from cuebook.assembly.budget import allot
@@ -78,7 +79,16 @@ class Worker:
             await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
                 done += await self._pass(due, profile) == "stored"
+            for chore in self._desk.chores:
+                await self._do(chore)
         return done
+
+    async def _do(self, chore: Callable[[], Awaitable[None]]) -> None:
+        """Do a chore; one that fails is done again next time, and holds up no other."""
+        try:
+            await chore()
+        except CuebookError as error:
+            log.warning("%s", self._desk.writer.clean(str(error)))
 
     async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
         """Work until nothing is due, or the time is over; answers with what is still due by kind, empty when settled.

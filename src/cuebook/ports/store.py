@@ -5,11 +5,14 @@ method that writes what was decided on an earlier read compares and sets: it rai
 state has moved on, and changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from cuebook.ports.audit import AuditStore
+from cuebook.ports.prompts import Family, PromptStore
+from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
 from cuebook.records.memory import Found, Item, Scope, SearchResult, Summary
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
@@ -61,6 +64,7 @@ class Look(Struct, frozen=True, kw_only=True):
     post_tokens: int = 0  # a larger post counts as this much of `full_tokens`: no window shows more of it; 0 = as it is
     search: SearchLook | None = None
     use_summary: bool = True
+    prompts: tuple[str, ...] = ()  # prompts that may stand in front of the path
     summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
 
 
@@ -77,6 +81,8 @@ class Scene(Struct, frozen=True, kw_only=True):
     previous: Manifest | None = None  # the last step's window in this conversation
     found: SearchResult = SearchResult()
     speakers: tuple[str, ...] = ()
+    told: Mapping[str, Any] = {}  # the metadata of the newest turn: what was chosen for it
+    families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -118,6 +124,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
     idempotency: tuple[str, bytes] | None = None
+    audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -144,6 +151,7 @@ class Closing(Struct, frozen=True, kw_only=True):
     error: str = ""
     metadata: dict[str, Any] = {}
     others: tuple[Draft, ...] = ()  # further choices: siblings of the reply
+    audit: tuple[Record, ...] = ()
 
 
 class Spot(Struct, frozen=True, array_like=True):
@@ -231,7 +239,12 @@ class Page(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """Keeps conversations, turns and memory."""
+    """Keeps conversations, turns, memory, prompts and their audit."""
+
+    @property
+    def prompts(self) -> PromptStore: ...
+    @property
+    def audit(self) -> AuditStore: ...
 
     # the turn
     async def scene(self, scope: Scope, look: Look) -> Scene: ...

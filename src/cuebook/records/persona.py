@@ -12,6 +12,10 @@ _TEXTS = ("id", "name", "version", "baseSystemPrompt", "role")
 _OTHER = frozenset({"prompts", "sentimentTracking", "metaPrompts", "description", "model"})
 
 
+#: The links of a persona's chain of prompts (E), in the order they stand in; `fallback` stands for one that cannot.
+CHAIN = ("init", "persona", "summary", "fallback")
+
+
 class Persona(Struct, frozen=True, kw_only=True):
     """A persona: its id, and the text every prompt of it begins with."""
 
@@ -20,6 +24,7 @@ class Persona(Struct, frozen=True, kw_only=True):
     version: str = "1.0.0"
     base_system_prompt: str = ""
     role: str = "assistant"
+    chain: Mapping[str, str] = {}  # prompt ids by link
     other: Mapping[str, Any] = {}
 
 
@@ -40,6 +45,7 @@ def read_persona(document: object, *, file: str) -> Persona:
         msg = f"{file}: id: missing; give the persona an id"
         raise InvalidInput(msg, where="id")
     return Persona(
+        chain=_chain(document.get("prompts"), file),
         id=document["id"],
         name=document.get("name", document["id"]),
         version=document.get("version", "1.0.0"),
@@ -47,3 +53,19 @@ def read_persona(document: object, *, file: str) -> Persona:
         role=document.get("role", "assistant"),
         other={key: document[key] for key in sorted(_OTHER & set(document))},
     )
+
+
+def _chain(given: object, file: str) -> Mapping[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        msg = f"{file}: prompts: expected an object of {', '.join(CHAIN)}"
+        raise InvalidInput(msg, where="prompts")
+    for key, slug in given.items():
+        if key not in CHAIN:
+            msg = f"{file}: prompts.{key}: no such link; known are {', '.join(CHAIN)}"
+            raise InvalidInput(msg, where=f"prompts.{key}")
+        if not isinstance(slug, str) or not slug:
+            msg = f"{file}: prompts.{key}: expected the id of a prompt"
+            raise InvalidInput(msg, where=f"prompts.{key}")
+    return dict(given)

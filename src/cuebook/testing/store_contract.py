@@ -19,12 +19,15 @@ from cuebook.ports.store import Store
 from cuebook.testing.contract_leases import LeasesContract
 from cuebook.testing.contract_memory import MemoryContract
 from cuebook.testing.contract_posts import PostsContract
+from cuebook.testing.contract_prompts import PromptContract
 from cuebook.testing.contract_reading import ReadingContract
 from cuebook.testing.contract_scopes import ScopesContract
 from cuebook.testing.contract_turns import TurnsContract
 
 
-class StoreContract(PostsContract, TurnsContract, LeasesContract, MemoryContract, ReadingContract, ScopesContract):
+class StoreContract(
+    PostsContract, TurnsContract, LeasesContract, MemoryContract, ReadingContract, ScopesContract, PromptContract
+):
     """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
 
     async def make_store(self) -> Store:

@@ -2,14 +2,23 @@
 
 import json
 import sqlite3
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TypeVar
 
 from cuebook.backends.sqlite import named
 from cuebook.backends.sqlite.rows import Row
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.memory import Scope
 
+T = TypeVar("T")
+
 SQL: Final = named.load()
+
+
+class Run(Protocol):
+    """How a store runs something on a connection: in one snapshot, or in one transaction."""
+
+    def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...
 
 
 def one(connection: sqlite3.Connection, name: str, /, **values: Any) -> Row | None:

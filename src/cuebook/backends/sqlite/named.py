@@ -1,9 +1,11 @@
-"""Which SQL statements there are: each has a name and a sentence in queries.sql, and none is written elsewhere."""
+"""Which SQL statements there are: each has a name and a sentence in one of FILES, and none is written elsewhere."""
 
 import re
 from importlib import resources
 
 from msgspec import Struct
+
+FILES = ("queries.sql", "prompts.sql")
 
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)
 
@@ -30,7 +32,8 @@ def read_statements(text: str) -> dict[str, Statement]:
 
 def load() -> dict[str, str]:
     """Give each shipped statement's SQL by its name."""
-    text = resources.files("cuebook.backends.sqlite").joinpath("queries.sql").read_text("utf-8")
+    folder = resources.files("cuebook.backends.sqlite")
+    text = "\n".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
     return {name: statement.sql for name, statement in read_statements(text).items()}
 
 

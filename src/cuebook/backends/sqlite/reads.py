@@ -13,6 +13,7 @@ from cuebook.backends.sqlite import base, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
 from cuebook.backends.sqlite.paths import Paths
+from cuebook.backends.sqlite.prompts import families_of
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import (
     Runs,
@@ -27,6 +28,7 @@ from cuebook.backends.sqlite.tree import (
     with_bodies,
 )
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.prompts import DEPTH
 from cuebook.ports.store import Alignment, Look, Page, Scene, Spot
 from cuebook.records.conversation import PathPost, Post, RoundState
 from cuebook.records.memory import Scope, Summary
@@ -48,8 +50,9 @@ def scene(
 ) -> Scene:
     """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
     row = base.find(connection, scope, look.conversation)
+    families = families_of(connection, scope.tenant, look.prompts, DEPTH) if look.prompts else {}
     if row is None:
-        return Scene(conversation=None)
+        return Scene(conversation=None, families=families)
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
@@ -69,6 +72,8 @@ def scene(
         previous=last.steps[-1].manifest if last and last.steps else None,
         found=search.search(connection, row, runs, look.search, counts) if look.search else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
+        told=last.metadata if last else {},
+        families=families,
     )
 
 

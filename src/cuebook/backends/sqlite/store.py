@@ -13,9 +13,11 @@ import msgspec
 
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, overdue, pages, reads, search, turns, writes
+from cuebook.backends.sqlite.audit import SqliteAudit
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.paths import Paths
+from cuebook.backends.sqlite.prompts import SqlitePrompts
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.writer import Writer, explain, translate
@@ -73,6 +75,8 @@ class SqliteStore:
         self._holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
         self._watch = overdue.Watch()
         self.paths = Paths() if self.path != MEMORY else None
+        self.prompts = SqlitePrompts(self._read, self._write)
+        self.audit = SqliteAudit(self._read, self._write)
 
     @property
     def commits(self) -> int:

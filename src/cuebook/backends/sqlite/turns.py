@@ -4,9 +4,11 @@ import json
 import sqlite3
 
 import msgspec
+from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, rows, run
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.rows import Row, draft_decoder
@@ -43,6 +45,7 @@ def open_turn(
     if opening.idempotency:
         step = str(lease.step).encode()
         bind(connection, scope, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
+    chained(connection, row["tenant"], [replace(each, turn=lease.turn) for each in opening.audit])
     failpoints("open.stored")
     return lease
 
@@ -192,6 +195,7 @@ def close_turn(connection: sqlite3.Connection, lease: Lease, closing: Closing, f
     failpoints("close.begin")
     row = _held(connection, lease)
     reply_seq = _finish_step(connection, row, lease.turn, lease.step, closing)
+    chained(connection, row["tenant"], [replace(each, turn=lease.turn) for each in closing.audit])
     failpoints("close.stored")
     return reply_seq
 

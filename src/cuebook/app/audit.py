@@ -1,0 +1,86 @@
+"""The audit's public API: what was said to the model and why, that nobody changed it, and each render again."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from cuebook.engine.desk import Desk
+from cuebook.engine.mirror import verifying_key
+from cuebook.engine.prompting import resolved_of
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.prompts.chain import verify
+from cuebook.prompts.inherit import text_of
+from cuebook.prompts.params import coerce
+from cuebook.prompts.template import render
+from cuebook.records.audit import Record, Verdict
+from cuebook.records.memory import Scope
+
+_PAGE = 1000
+
+
+class ReplayedRender(Struct, frozen=True, kw_only=True):
+    """A record's prompt rendered again. `changed`: an ancestor it follows says something else now."""
+
+    seq: int
+    verdict: Literal["identical", "changed", "erased", "gone"]
+    text: str = ""
+
+
+class Audit:
+    """The audit of a book."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
+        """Give records behind a seq, the oldest first."""
+        if not 1 <= limit <= _PAGE or after < 0:
+            msg = f"limit: {limit} is not between 1 and {_PAGE}, or after: {after} is negative"
+            raise InvalidInput(msg, where="limit")
+        return await self._desk.audit.records(Scope(), after=after, limit=limit)
+
+    async def tail(self, last: int = 10) -> list[Record]:
+        """Give the newest records, oldest first."""
+        newest, _ = await self._desk.audit.last(Scope())
+        return await self.records(after=max(0, newest - last), limit=max(1, last))
+
+    async def export(self) -> AsyncIterator[Record]:
+        """Give all records, the oldest first."""
+        after = 0
+        while page := await self._desk.audit.records(Scope(), after=after, limit=_PAGE):
+            for record in page:
+                yield record
+            after = page[-1].seq
+
+    async def verify(self) -> Verdict:
+        """Check the chain against its hashes and its signed checkpoints."""
+        records = [record async for record in self.export()]
+        checkpoints = await self._desk.audit.checkpoints(Scope())
+        return verify(records, checkpoints, public_key=verifying_key(self._desk.key))
+
+    async def replay(self, seq: int) -> ReplayedRender:
+        """Render what a record says was rendered, from the same version and values. Raises NotFound, InvalidInput."""
+        found = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if seq > 0 else []
+        if not found or found[0].seq != seq:
+            msg = f"no audit record {seq}; `cuebook audit tail` shows the newest"
+            raise NotFound(msg)
+        record = found[0]
+        if record.event != "render":
+            msg = f"record {seq} tells of a {record.event}: there is nothing to render"
+            raise InvalidInput(msg, where="seq")
+        said = record.texts.get("interpolated_text")
+        if said is None:
+            return ReplayedRender(seq=seq, verdict="erased")
+        context = record.texts.get("input_context")
+        values: dict[str, Any] = json.loads(context.text) if context else {}
+        versions = await self._desk.prompts.versions(Scope(), record.prompt_id)
+        version = next((each for each in versions if each.digest == record.digest), None)
+        if version is None:
+            return ReplayedRender(seq=seq, verdict="gone")
+        resolved = await resolved_of(self._desk, version)
+        given = coerce(resolved.params, values)
+        text = render(text_of(resolved), given, engine=resolved.engine, declared=set(given))
+        same = self._desk.writer.clean(text) == said.text
+        return ReplayedRender(seq=seq, verdict="identical" if same else "changed", text=text)

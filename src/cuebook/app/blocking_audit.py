@@ -1,0 +1,34 @@
+"""A blocking book's audit."""
+
+from collections.abc import Iterator
+
+from cuebook.app.audit import ReplayedRender
+from cuebook.app.blocking_parts import Host
+from cuebook.records.audit import Record, Verdict
+
+
+class BlockingAudit:
+    """The audit of a blocking book."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
+        """Give records behind a seq, the oldest first."""
+        return self._host.run(lambda book: book.audit.records(after=after, limit=limit))
+
+    def tail(self, last: int = 10) -> list[Record]:
+        """Give the newest records, oldest first."""
+        return self._host.run(lambda book: book.audit.tail(last))
+
+    def export(self) -> Iterator[Record]:
+        """Give all records, the oldest first."""
+        return self._host.iterate(lambda book: book.audit.export())
+
+    def verify(self) -> Verdict:
+        """Check the chain against its hashes and its signed checkpoints."""
+        return self._host.run(lambda book: book.audit.verify())
+
+    def replay(self, seq: int) -> ReplayedRender:
+        """Render what a record says was rendered, from the same version and values."""
+        return self._host.run(lambda book: book.audit.replay(seq))

@@ -1,0 +1,178 @@
+"""A blocking book's prompts: `Cuebook.prompts` without `await`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuebook.app.blocking_parts import Host
+from cuebook.app.prompts import KEEP, Observed, Rendered
+from cuebook.ports.prompts import Event, Family, FamilyPage
+from cuebook.prompts.difference import Difference
+from cuebook.prompts.inherit import Merged
+from cuebook.prompts.select import EPSILON, Selection
+from cuebook.records.prompt import MAIN, Branch, Engine, Label, Resolved, TaskOutcome, Version
+
+
+class BlockingPrompts:
+    """`Cuebook.prompts` without `await`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    # reading
+
+    def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
+        """List prompts by name."""
+        return self._host.run(lambda book: book.prompts.page(prefix=prefix, limit=limit, after=after))
+
+    def family(self, slug: str) -> Family:
+        """Read a prompt as it stands: branches, active versions, labels. Raises NotFound."""
+        return self._host.run(lambda book: book.prompts.family(slug))
+
+    def get(self, slug: str, *, branch: str | None = None, version: int | None = None) -> Version:
+        """Read a version: the active one of a branch unless named. Raises NotFound."""
+        return self._host.run(lambda book: book.prompts.get(slug, branch=branch, version=version))
+
+    def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
+        """Read all versions of a prompt, of one branch or of all, oldest first."""
+        return self._host.run(lambda book: book.prompts.versions(slug, branch=branch))
+
+    def events(self, slug: str, *, limit: int = 100) -> list[Event]:
+        """Read what was done to a prompt, the newest first."""
+        return self._host.run(lambda book: book.prompts.events(slug, limit=limit))
+
+    def resolve(self, slug: str, *, branch: str | None = None, version: int | None = None) -> Resolved:
+        """Read a version with its ancestors merged in. Raises NotFound, InvalidInput."""
+        return self._host.run(lambda book: book.prompts.resolve(slug, branch=branch, version=version))
+
+    def render(
+        self,
+        slug: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+    ) -> Rendered:
+        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown."""
+        return self._host.run(lambda book: book.prompts.render(slug, params, branch=branch, version=version))
+
+    def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
+        """Tell what is other in version `b` (the active one unless named) than in `a`."""
+        return self._host.run(lambda book: book.prompts.diff(slug, a, b, branch=branch))
+
+    # writing
+
+    def save(
+        self,
+        slug: str,
+        sections: Mapping[str, str],
+        *,
+        branch: str = MAIN,
+        type: str | None = None,  # noqa: A002  # the wire's name
+        override_sections: Mapping[str, str] | None = None,
+        params: Any = None,
+        engine: Engine | None = None,
+        inherits: str | None = KEEP,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        author: str = "",
+        description: str | None = None,
+        semver: str | None = None,
+        sync: bool | None = None,
+        base: int | None = None,
+    ) -> Version:
+        """Write a new version of a prompt, or a prompt that is new. Raises InvalidInput, Conflict."""
+        return self._host.run(
+            lambda book: book.prompts.save(
+                slug,
+                sections,
+                branch=branch,
+                type=type,
+                override_sections=override_sections,
+                params=params,
+                engine=engine,
+                inherits=inherits,
+                metadata=metadata,
+                tags=tags,
+                author=author,
+                description=description,
+                semver=semver,
+                sync=sync,
+                base=base,
+            )
+        )
+
+    def store(
+        self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
+    ) -> list[Version]:
+        """Store whole versions, all or none, each on its branch's head. Raises InvalidInput, Conflict, NotFound."""
+        return self._host.run(lambda book: book.prompts.store(versions, base=base, if_changed=if_changed, by=by))
+
+    def check(self, versions: Sequence[Version]) -> None:
+        """Refuse versions that could not be stored, alone or with each other. Raises InvalidInput."""
+        self._host.run(lambda book: book.prompts.check(versions))
+
+    def fork(self, slug: str, name: str, *, branch: str = MAIN, version: int | None = None, by: str = "") -> Version:
+        """Begin a branch with a copy of a version; nothing is shared afterwards. Raises Conflict where there is one."""
+        return self._host.run(lambda book: book.prompts.fork(slug, name, branch=branch, version=version, by=by))
+
+    def merge(self, slug: str, branch: str, *, into: str = MAIN, by: str = "") -> tuple[Version | None, Merged]:
+        """Merge a branch's sections into another; with conflicts nothing is written and they are answered."""
+        return self._host.run(lambda book: book.prompts.merge(slug, branch, into=into, by=by))
+
+    def label(self, slug: str, name: str, *, branch: str = MAIN, version: int | None = None, by: str = "") -> Label:
+        """Point a label such as `production` at a version, the active one unless named."""
+        return self._host.run(lambda book: book.prompts.label(slug, name, branch=branch, version=version, by=by))
+
+    # choosing and learning
+
+    def select(
+        self,
+        slug: str,
+        signals: Mapping[str, float] | None = None,
+        *,
+        strategy: str | None = None,
+        epsilon: float = EPSILON,
+        seed: int | None = None,
+    ) -> Selection:
+        """Choose among a prompt's variants, the active versions of its branches. The same seed chooses the same."""
+        return self._host.run(
+            lambda book: book.prompts.select(slug, signals, strategy=strategy, epsilon=epsilon, seed=seed)
+        )
+
+    def observe(
+        self,
+        slug: str,
+        *,
+        sentiment: float,
+        corrections: int = 0,
+        outcome: TaskOutcome | None = None,
+        branch: str = MAIN,
+        version: int | None = None,
+        signals: Mapping[str, float] | None = None,
+        propensity: float = 1.0,
+        conversation: str = "",
+        user: str = "",
+    ) -> Observed:
+        """Keep what a round says about the version that spoke, the active one unless named. Raises InvalidInput."""
+        return self._host.run(
+            lambda book: book.prompts.observe(
+                slug,
+                sentiment=sentiment,
+                corrections=corrections,
+                outcome=outcome,
+                branch=branch,
+                version=version,
+                signals=signals,
+                propensity=propensity,
+                conversation=conversation,
+                user=user,
+            )
+        )
+
+    def roll_back(self, slug: str, *, branch: str = MAIN, to: int | None = None, reason: str, by: str = "") -> Branch:
+        """Make an earlier version active again; the one before is not explored until it is cleared."""
+        return self._host.run(lambda book: book.prompts.roll_back(slug, branch=branch, to=to, reason=reason, by=by))
+
+    def clear(self, slug: str, version: int, *, branch: str = MAIN, by: str = "", reason: str = "") -> Branch:
+        """Let a version that was rolled back be explored again."""
+        return self._host.run(lambda book: book.prompts.clear(slug, version, branch=branch, by=by, reason=reason))

@@ -1,0 +1,279 @@
+"""Where prompts are kept: immutable versions, movable pointers, and what observations have taught."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cuebook.backends.sqlite.audit import chained
+from cuebook.backends.sqlite.base import SQL, Run, one, rows, run
+from cuebook.errors import Conflict, NotFound
+from cuebook.ports.prompts import DEPTH, Event, EventKind, Family, FamilyPage, Write
+from cuebook.prompts.digest import digest_of
+from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, update
+from cuebook.prompts.names import parse_reference
+from cuebook.prompts.select import features
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Branch, Label, Observation, Version
+
+_version = msgspec.json.Decoder(Version).decode
+_event = msgspec.json.Decoder(Event).decode
+_observation = msgspec.json.Decoder(Observation).decode
+_posterior = msgspec.json.Decoder(Posterior).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SqlitePrompts:
+    """The prompt book of a SQLite store."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
+        """Give prompts by name, with all they inherit from."""
+        return await self._read(lambda c: families_of(c, scope.tenant, slugs, DEPTH if ancestors else 0))
+
+    async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
+        """List prompts by name."""
+        return await self._read(lambda c: _page(c, scope.tenant, prefix, limit, after))
+
+    async def versions(
+        self, scope: Scope, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
+    ) -> list[Version]:
+        """Give versions, oldest first."""
+
+        def read(connection: sqlite3.Connection) -> list[Version]:
+            cursor = run(connection, "prompt_versions", tenant=scope.tenant, slug=slug, branch=branch)
+            found = [_version(body) for (body,) in cursor]
+            return [each for each in found if each.number in numbers] if numbers else found
+
+        return await self._read(read)
+
+    async def save(self, scope: Scope, writes: Sequence[Write], *, by: str, now: float) -> list[Version]:
+        """Store versions, all or none."""
+        return await self._write(lambda c: [_save(c, scope.tenant, each, by, now) for each in writes])
+
+    async def move_label(self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None) -> None:
+        """Point a label at a version."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            _need(connection, scope.tenant, slug, label.branch, label.number)
+            run(
+                connection,
+                "prompt_label_put",
+                tenant=scope.tenant,
+                slug=slug,
+                name=label.name,
+                branch=label.branch,
+                number=label.number,
+                by=label.moved_by,
+                at=label.moved_at,
+            )
+            event = Event(
+                kind="label",
+                branch=label.branch,
+                number=label.number,
+                to=label.number,
+                label=label.name,
+                by=label.moved_by,
+                at=label.moved_at,
+            )
+            _note(connection, scope.tenant, slug, event)
+            chained(connection, scope.tenant, [audit] if audit else [])
+
+        await self._write(write)
+
+    async def activate(self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None) -> Branch:
+        """Make another version active: `rollback` marks the one before, `clear` takes the mark away."""
+
+        def write(connection: sqlite3.Connection) -> Branch:
+            branch = _activate(connection, scope.tenant, slug, event)
+            chained(connection, scope.tenant, [audit] if audit else [])
+            return branch
+
+        return await self._write(write)
+
+    async def events(self, scope: Scope, slug: str, *, limit: int = 100) -> list[Event]:
+        """Give what was done, the newest first."""
+        return await self._read(
+            lambda c: [_event(b) for (b,) in run(c, "prompt_events", tenant=scope.tenant, slug=slug, limit=limit)]
+        )
+
+    async def observe(self, scope: Scope, observation: Observation, *, audit: Record | None = None) -> Branch:
+        """Keep an observation and fold it in."""
+
+        def write(connection: sqlite3.Connection) -> Branch:
+            branch = _observe(connection, scope.tenant, observation)
+            chained(connection, scope.tenant, [audit] if audit else [])
+            return branch
+
+        return await self._write(write)
+
+    async def observations(
+        self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
+    ) -> list[Observation]:
+        """Give observations, oldest first."""
+
+        def read(connection: sqlite3.Connection) -> list[Observation]:
+            values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+            found = [_observation(body) for (body,) in connection.execute(SQL["prompt_observations"], values)]
+            return [each for each in reversed(found) if each.at >= since]
+
+        return await self._read(read)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def families_of(connection: sqlite3.Connection, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
+    """Give prompts by name, those that are, and what they inherit from, so many steps far."""
+    found: dict[str, Family] = {}
+    wanted = list(dict.fromkeys(slugs))
+    for _ in range(depth + 1):
+        parents: list[str] = []
+        for slug in wanted:
+            if slug not in found and (family := _family(connection, tenant, slug)) is not None:
+                found[slug] = family
+                parents += [parse_reference(each.inherits).slug for each in family.active if each.inherits]
+        wanted = [slug for slug in dict.fromkeys(parents) if slug not in found]
+        if not wanted:
+            break
+    return found
+
+
+def _family(connection: sqlite3.Connection, tenant: str, slug: str) -> Family | None:
+    found = rows(connection, "prompt_branches", tenant=tenant, slug=slug)
+    if not found:
+        return None
+    labels = rows(connection, "prompt_labels", tenant=tenant, slug=slug)
+    return Family(
+        slug=slug,
+        branches=tuple(_branch(row) for row in found),
+        active=tuple(_version(row["body"]) for row in found),
+        labels=tuple(Label(**row) for row in labels),
+        evidence={row["name"]: _posterior(row["evidence"]) for row in found if row["evidence"]},
+    )
+
+
+def _branch(row: dict[str, Any]) -> Branch:
+    return Branch(
+        name=row["name"],
+        head=row["head"],
+        active=row["active"],
+        weight=row["weight"],
+        observations=row["observations"],
+        rolled_back=tuple(sorted(json.loads(row["rolled_back"]))),
+    )
+
+
+def _page(connection: sqlite3.Connection, tenant: str, prefix: str, limit: int, after: str) -> FamilyPage:
+    span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
+    names = [row["slug"] for row in rows(connection, "prompt_names", tenant=tenant, **span)]
+    shown = [family for name in names[:limit] if (family := _family(connection, tenant, name)) is not None]
+    return FamilyPage(tuple(shown), names[limit - 1] if len(names) > limit else None)
+
+
+def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
+    row = one(connection, "prompt_version_get", tenant=tenant, slug=slug, branch=branch, number=number)
+    if row is None:
+        msg = f"no version {number} of prompt {slug!r} on branch {branch!r}"
+        raise NotFound(msg)
+    return row
+
+
+def _note(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> None:
+    run(connection, "prompt_event_insert", tenant=tenant, slug=slug, body=_encode(event))
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, now: float) -> Version:
+    version = write.version
+    place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
+    stands = one(connection, "prompt_branch_get", **place)
+    if write.base is not None and write.base != (stands["head"] if stands else 0):
+        head = f"its head is {stands['head']}" if stands else "there is no such branch"
+        msg = (
+            f"prompt {version.slug!r} has moved on: {head} on {version.branch!r}, you saw {write.base};"
+            " read it again and write yours on top"
+        )
+        raise Conflict(msg)
+    if write.begins is not None:
+        if stands:
+            msg = f"prompt {version.slug!r} has a branch {version.branch!r} already; choose another name"
+            raise Conflict(msg)
+        _need(connection, tenant, version.slug, *write.begins)
+    elif stands is None and version.branch != "main" and _family(connection, tenant, version.slug) is not None:
+        msg = f"prompt {version.slug!r} has no branch {version.branch!r}; fork it first"
+        raise NotFound(msg)
+    digest = version.digest or digest_of(version)
+    if stands and write.if_changed:
+        before = _version(_need(connection, tenant, version.slug, version.branch, stands["head"])["body"])
+        if before.digest == digest:
+            return before
+    number = (stands["head"] if stands else 0) + 1
+    stored = msgspec.structs.replace(
+        version,
+        number=number,
+        digest=digest,
+        created_at=now,
+        author=version.author or by,
+        supersedes=number - 1,
+        branched_from="{}:{}".format(*write.begins) if write.begins else "",
+    )
+    run(connection, "prompt_version_insert", **place, number=number, body=_encode(stored))
+    run(connection, "prompt_branch_put", **place, head=number, active=number)
+    kind: EventKind = "branch" if write.begins else "write"
+    event = Event(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
+    _note(connection, tenant, version.slug, event)
+    chained(connection, tenant, [write.audit] if write.audit else [])
+    return stored
+
+
+def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> Branch:
+    place = {"tenant": tenant, "slug": slug, "branch": event.branch}
+    _need(connection, tenant, slug, event.branch, event.number)
+    stands = one(connection, "prompt_branch_get", **place)
+    if stands is None:
+        msg = f"prompt {slug!r} has no branch {event.branch!r}"
+        raise NotFound(msg)
+    if event.kind == "clear":
+        run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=0)
+    else:
+        if stands["active"] != event.number:
+            msg = f"version {stands['active']} of {slug!r} is active on {event.branch!r}, not {event.number}"
+            raise Conflict(msg)
+        _need(connection, tenant, slug, event.branch, event.to)
+        run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=1)
+        run(connection, "prompt_branch_put", **place, head=stands["head"], active=event.to)
+    _note(connection, tenant, slug, event)
+    return _standing(connection, tenant, slug, event.branch)
+
+
+def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: str) -> Branch:
+    family = _family(connection, tenant, slug)
+    found = family.branch(branch) if family else None
+    if found is None:
+        msg = f"no branch {branch!r} of prompt {slug!r}"
+        raise NotFound(msg)
+    return found
+
+
+def _observe(connection: sqlite3.Connection, tenant: str, seen: Observation) -> Branch:
+    place = {"tenant": tenant, "slug": seen.slug, "branch": seen.branch, "number": seen.number}
+    row = _need(connection, tenant, seen.slug, seen.branch, seen.number)
+    lately = run(connection, "prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
+    counted = capped([(user, weight) for user, weight in reversed(lately)], seen.user) if seen.user else 1.0
+    run(connection, "prompt_observation_insert", **place, user=seen.user, counted=counted, body=_encode(seen))
+    weight, evidence = row["weight"], row["evidence"]
+    if counted:
+        before = aligned(_posterior(evidence) if evidence else Posterior(), tuple(seen.signals))
+        evidence = _encode(update(before, features(before.signals, seen.signals), seen.score))
+        weight = ema(weight, seen.score)
+    run(connection, "prompt_version_learn", **place, weight=weight, evidence=evidence)
+    return _standing(connection, tenant, seen.slug, seen.branch)

@@ -1,0 +1,97 @@
+-- Every statement of the prompt book has a name and a sentence. Read by named.py.
+
+-- name: prompt_branches
+-- A prompt's branches with what its active versions have learnt, by name; the first written first.
+SELECT b.name, b.head, b.active, v.weight, v.observations, v.body, v.evidence,
+    (SELECT json_group_array(r.number) FROM prompt_version r
+        WHERE r.tenant = b.tenant AND r.slug = b.slug AND r.branch = b.name AND r.rolled_back = 1) AS rolled_back
+FROM prompt_branch b CROSS JOIN prompt_version v ON v.tenant = b.tenant AND v.slug = b.slug AND v.branch = b.name AND v.number = b.active
+WHERE b.tenant = :tenant AND b.slug = :slug ORDER BY b.name <> 'main', b.name;
+
+-- name: prompt_branch_get
+-- Where a branch stands.
+SELECT head, active FROM prompt_branch WHERE tenant = :tenant AND slug = :slug AND name = :branch;
+
+-- name: prompt_branch_put
+-- Move a branch's head and its active version, or begin it.
+INSERT INTO prompt_branch (tenant, slug, name, head, active) VALUES (:tenant, :slug, :branch, :head, :active)
+ON CONFLICT (tenant, slug, name) DO UPDATE SET head = excluded.head, active = excluded.active;
+
+-- name: prompt_names
+-- Names of prompts from one on.
+SELECT DISTINCT slug FROM prompt_branch WHERE tenant = :tenant AND slug > :after AND slug >= :first AND slug < :last ORDER BY slug LIMIT :limit;
+
+-- name: prompt_labels
+-- A prompt's labels by name.
+SELECT name, branch, number, moved_by, moved_at FROM prompt_label WHERE tenant = :tenant AND slug = :slug ORDER BY name;
+
+-- name: prompt_label_put
+-- Point a label at a version.
+INSERT INTO prompt_label (tenant, slug, name, branch, number, moved_by, moved_at) VALUES (:tenant, :slug, :name, :branch, :number, :by, :at)
+ON CONFLICT (tenant, slug, name) DO UPDATE SET branch = excluded.branch, number = excluded.number, moved_by = excluded.moved_by,
+    moved_at = excluded.moved_at;
+
+-- name: prompt_version_get
+-- One version.
+SELECT body, rolled_back, weight, observations, evidence FROM prompt_version
+WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number;
+
+-- name: prompt_versions
+-- Versions of a prompt, of one branch or of all, oldest first.
+SELECT body FROM prompt_version WHERE tenant = :tenant AND slug = :slug AND (:branch IS NULL OR branch = :branch) ORDER BY branch <> 'main', branch, number;
+
+-- name: prompt_version_insert
+-- Store a version; nobody has said anything about it yet.
+INSERT INTO prompt_version (tenant, slug, branch, number, body, rolled_back, weight, observations, evidence)
+VALUES (:tenant, :slug, :branch, :number, :body, 0, 0.5, 0, x'');
+
+-- name: prompt_version_mark
+-- Take a version out of what is explored, or back in.
+UPDATE prompt_version SET rolled_back = :rolled_back WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number;
+
+-- name: prompt_version_learn
+-- Keep what a version has learnt.
+UPDATE prompt_version SET weight = :weight, observations = observations + 1, evidence = :evidence
+WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number;
+
+-- name: prompt_event_insert
+-- Note what was done to a prompt.
+INSERT INTO prompt_event (tenant, slug, body) VALUES (:tenant, :slug, :body);
+
+-- name: prompt_events
+-- What was done to a prompt, the newest first.
+SELECT body FROM prompt_event WHERE tenant = :tenant AND slug = :slug ORDER BY no DESC LIMIT :limit;
+
+-- name: prompt_observation_insert
+-- Keep an observation and how much it counted.
+INSERT INTO prompt_observation (tenant, slug, branch, number, user_id, counted, body)
+VALUES (:tenant, :slug, :branch, :number, :user, :counted, :body);
+
+-- name: prompt_observed_lately
+-- Who said something about a version lately, and how much it counted, the newest first.
+SELECT user_id, counted FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number
+ORDER BY no DESC LIMIT :limit;
+
+-- name: prompt_observations
+-- Observations of a prompt, of one branch or of all, the newest first.
+SELECT body FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND (:branch IS NULL OR branch = :branch) ORDER BY no DESC LIMIT :limit;
+
+-- name: audit_last
+-- Where the chain of a tenant stands.
+SELECT seq, hash FROM audit_record WHERE tenant = :tenant ORDER BY seq DESC LIMIT 1;
+
+-- name: audit_insert
+-- Add a record to the chain; personal texts lie beside it.
+INSERT INTO audit_record (tenant, seq, hash, body, texts) VALUES (:tenant, :seq, :hash, :body, :texts);
+
+-- name: audit_records
+-- Records of a chain from one on, the oldest first.
+SELECT body, texts FROM audit_record WHERE tenant = :tenant AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: audit_checkpoints
+-- Signed checkpoints of a chain, by size.
+SELECT body FROM audit_checkpoint WHERE tenant = :tenant ORDER BY size;
+
+-- name: audit_checkpoint_put
+-- Keep a checkpoint; the first of a size stands.
+INSERT INTO audit_checkpoint (tenant, size, body) VALUES (:tenant, :size, :body) ON CONFLICT DO NOTHING;

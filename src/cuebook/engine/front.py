@@ -1,0 +1,242 @@
+"""What stands in front of a turn's path: the persona, the prompts of its chain, the profile's add-ons (P1-P4, K8).
+
+Chosen once per round: later steps of a round find the texts in the first one's manifest. A persona's own text comes
+first, in the graph's form where a prompt `persona/ID` is there; then the chain `init`, `persona`, `summary`; then the
+add-ons in the order of the preset. What a link cannot say, the chain's `fallback` says in its place.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.assembly.window import CLIENT, Text
+from cuebook.engine.desk import Desk
+from cuebook.engine.prompting import resolved_of, select_from
+from cuebook.engine.receipts import receipt
+from cuebook.errors import CuebookError, InvalidInput
+from cuebook.ports.prompts import Family
+from cuebook.ports.store import Scene
+from cuebook.prompts.inherit import text_of
+from cuebook.prompts.names import candidates
+from cuebook.prompts.params import coerce
+from cuebook.prompts.presets import Profile, ProfileState, route
+from cuebook.prompts.template import render
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.persona import CHAIN, Persona
+from cuebook.records.prompt import MAIN, Resolved, Version
+from cuebook.records.turn import Ask, BlockKind, Dropped, Manifest
+
+#: The mode of a conversation that has none, for rules and defaults that name one (A).
+GENERAL = "general"
+#: The block each link of a chain is shown as.
+_KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
+
+
+class Front(Struct, frozen=True, kw_only=True):
+    """The texts in front, what could not be said and why, and what the reply's metadata tells of the choice."""
+
+    texts: tuple[Text, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    renders: tuple[Record, ...] = ()  # what the audit keeps of them
+
+
+async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
+    """Choose what stands in front of a turn."""
+    known = scene.conversation
+    persona = desk.persona(ask.persona or (known.persona if known else None))
+    profile = _profile(desk, scene, ask, turn)
+    addons = profile.addon_keys if profile else ()
+    own = own_prompt(persona)
+    if not (addons or persona.chain or own in scene.families):
+        return Front(texts=_base(persona), metadata=_told(profile, {}))
+    fresh = profile is not None and profile.was_reviewed
+    said = _Speaker(desk, scene, ask, persona, fresh=fresh)
+    texts = [await said.text("persona", own)] if own in scene.families else list(_base(persona))
+    texts += [await said.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
+    texts += [await said.addon(key) for key in addons]
+    kept = tuple(text for text in texts if text is not None)
+    return Front(
+        texts=kept, dropped=tuple(said.dropped), metadata=_told(profile, said.chosen), renders=tuple(said.renders)
+    )
+
+
+async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
+    """Give the front an earlier step of the round had."""
+    kept = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
+    texts = await desk.store.texts(scope, [text.digest for text in kept])
+    return Front(
+        texts=tuple(
+            Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
+            for text in kept
+            if text.digest in texts
+        ),
+        metadata={key: metadata[key] for key in ("promptProfile", "promptVariants") if key in metadata},
+    )
+
+
+def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
+    """Give the prompts that may stand in front: a persona's, or every persona's where it is not known yet."""
+    named = desk.personas.get(persona or "")
+    personas = [named] if named else list(desk.personas.values())
+    links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
+    keys = [key for preset in desk.presets.presets.values() for key in preset.addon_keys]
+    addons = [name for key in keys for name in candidates(key)]
+    return tuple(dict.fromkeys([*map(own_prompt, personas), *links, *addons]))
+
+
+def own_prompt(persona: Persona) -> str:
+    """Give the id a persona's own text has in the prompt book, if it is there."""
+    return f"persona/{persona.id.lower()}"
+
+
+def _base(persona: Persona) -> tuple[Text, ...]:
+    if not persona.base_system_prompt:
+        return ()
+    return (Text(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
+
+
+def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
+    if not desk.presets.presets:
+        return None
+    told = scene.told.get("promptProfile")
+    state = None
+    if isinstance(told, Mapping) and isinstance(told.get("reviewedAt"), int):
+        state = ProfileState(preset_id=str(told.get("presetId", "")), reviewed=told["reviewedAt"])
+    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
+    before = scene.previous.summary_version if scene.previous else 0
+    compacted = scene.summary is not None and scene.summary.version != before
+    mode = ask.mode or (kept if isinstance(kept, str) else None) or GENERAL
+    return route(desk.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
+
+
+def _told(profile: Profile | None, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    if profile is not None:
+        told["promptProfile"] = {
+            "presetId": profile.preset_id,
+            "addonPromptKeys": list(profile.addon_keys),
+            "wasReviewed": profile.was_reviewed,
+            "reason": profile.reason,
+            "reviewedAt": profile.state.reviewed,
+        }
+    return told | ({"promptVariants": dict(chosen)} if chosen else {})
+
+
+def _values(desk: Desk, scene: Scene, ask: Ask, persona: Persona) -> dict[str, str]:
+    """Give what a prompt of the turn may name. The day and no time of day: it stands in front of all that is cached."""
+    user = (scene.conversation.user if scene.conversation else ask.user) or "user"
+    return {
+        "agent_name": persona.name,
+        "persona_id": persona.id,
+        "user_name": user,
+        "user_id": user,
+        "mode": ask.mode or "",
+        "date": datetime.fromtimestamp(desk.clock.now(), UTC).date().isoformat(),
+    }
+
+
+class _Speaker:
+    """Renders the prompts of one turn, each in its chosen variant."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        scene: Scene,
+        ask: Ask,
+        persona: Persona,
+        *,
+        fresh: bool,
+    ) -> None:
+        self._desk = desk
+        self._ask = ask
+        self._families = scene.families
+        self._values = _values(desk, scene, ask, persona)
+        told = scene.told.get("promptVariants")
+        self._kept: Mapping[str, Any] = told if isinstance(told, Mapping) and not fresh else {}
+        self.chosen: dict[str, Any] = {}
+        self.dropped: list[Dropped] = []
+        self.renders: list[Record] = []
+        self._agent = persona.id
+        self._render_id = desk.dice.new_id("render")
+
+    async def link(self, persona: Persona, key: str) -> Text | None:
+        """Say a link of the chain, or what the fallback says in its place."""
+        slug = self._known(candidates(persona.chain[key]))
+        text = await self.text(_KINDS[key], slug or persona.chain[key])
+        if text is None and "fallback" in persona.chain:
+            spare = self._known(candidates(persona.chain["fallback"]))
+            return await self.text(_KINDS["fallback"], spare or persona.chain["fallback"])
+        return text
+
+    async def addon(self, key: str) -> Text | None:
+        """Say an add-on."""
+        return await self.text("addon", self._known(candidates(key)) or key)
+
+    async def text(self, kind: BlockKind, slug: str) -> Text | None:
+        """Say a prompt; one that cannot be said is left out, with the reason."""
+        try:
+            found = await self._resolved(slug)
+            declared = {param.name for param in found.params}
+            given = coerce(found.params, {key: self._values[key] for key in declared & set(self._values)})
+            text = render(text_of(found), given, engine=found.engine, declared=declared)
+        except CuebookError as error:
+            self.dropped.append(Dropped(kind=kind, source=f"prompt:{slug}", tokens=0, reason=str(error)))
+            return None
+        self.renders.append(
+            receipt(
+                self._desk,
+                found.version,
+                "render",
+                agent=self._agent,
+                context=given,
+                text=text,
+                render_id=self._render_id,
+                selection=self.chosen.get(slug),
+                conversation=self._ask.conversation,
+            )
+        )
+        return Text(kind=kind, source=found.source, text=text) if text.strip() else None
+
+    def _known(self, names: Sequence[str]) -> str | None:
+        return next((name for name in names if name in self._families), None)
+
+    async def _resolved(self, slug: str) -> Resolved:
+        family = self._families.get(slug)
+        if family is None:
+            msg = f"no prompt {slug!r}"
+            raise InvalidInput(msg)
+        return await resolved_of(self._desk, self._variant(family), self._families)
+
+    def _variant(self, family: Family) -> Version:
+        """Give the version that speaks: the only one, the one this conversation has, or the one chosen now."""
+        if len(family.active) == 1:
+            return family.active[0]
+        kept = self._kept.get(family.slug)
+        branch = kept.get("branch") if isinstance(kept, Mapping) else None
+        if isinstance(branch, str) and (version := family.version(branch)) is not None:
+            self.chosen[family.slug] = {**kept, "version": version.number}  # type: ignore[dict-item]
+            return version
+        seed = hashlib.blake2b(
+            f"{self._ask.conversation}\x00{family.slug}\x00{len(self._kept)}".encode(), key=self._desk.key[:64]
+        ).digest()
+        strategy = self._desk.strategy
+        choice = select_from(
+            self._desk, family, {}, strategy=strategy, epsilon=self._desk.epsilon, seed=int.from_bytes(seed[:8], "big")
+        )
+        picked = choice.selected
+        self.chosen[family.slug] = {
+            "branch": picked.branch,
+            "version": picked.number,
+            "propensity": choice.propensity,
+            "explored": choice.explored,
+            "strategy": strategy,
+            "edgeWeight": picked.edge_weight,
+            "contextFit": picked.context_fit,
+            "totalScore": picked.total_score,
+        }
+        return family.version(picked.branch) or family.version(MAIN) or family.active[0]

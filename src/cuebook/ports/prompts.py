@@ -1,0 +1,115 @@
+"""What the prompt book needs of a store: coarse calls, each one transaction.
+
+A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` says which are names at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from cuebook.prompts.learn import Posterior
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Branch, Label, Observation, Version
+
+#: Ancestors are followed so far and no farther.
+DEPTH = 8
+EventKind = Literal["write", "branch", "label", "rollback", "clear"]
+
+
+class Write(Struct, frozen=True, kw_only=True):
+    """A version to store. `base` is the head its writer saw, None for whatever stands; a new branch names its start."""
+
+    version: Version
+    base: int | None = None
+    begins: tuple[str, int] | None = None  # branch and number a new branch is forked from
+    if_changed: bool = False  # the same text again is no version
+    audit: Record | None = None  # joins the chain where the version is stored
+
+
+class Family(Struct, frozen=True, kw_only=True):
+    """A prompt as it stands: its branches, the active version of each, its labels."""
+
+    slug: str
+    branches: tuple[Branch, ...]
+    active: tuple[Version, ...]  # in the order of `branches`
+    labels: tuple[Label, ...] = ()
+    evidence: Mapping[str, Posterior] = {}  # by branch: what its active version's observations say
+
+    def branch(self, name: str = MAIN) -> Branch | None:
+        """Give a branch by its name."""
+        return next((each for each in self.branches if each.name == name), None)
+
+    def version(self, branch: str = MAIN) -> Version | None:
+        """Give a branch's active version."""
+        return next((each for each in self.active if each.branch == branch), None)
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """What was done to a prompt, by whom and when."""
+
+    kind: EventKind
+    branch: str
+    number: int
+    to: int = 0  # the version that is active or labelled now
+    label: str = ""
+    by: str = ""
+    reason: str = ""
+    at: float = 0.0
+    evidence: Mapping[str, Any] = {}
+
+
+class FamilyPage(Struct, frozen=True):
+    """A page of prompts by name, and how to go on."""
+
+    items: tuple[Family, ...]
+    next: str | None = None
+
+
+class PromptStore(Protocol):
+    """Where prompts are kept."""
+
+    async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
+        """Give prompts by name, those that are, and with `ancestors` all they inherit from."""
+        ...
+
+    async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
+        """List prompts by name."""
+        ...
+
+    async def versions(
+        self, scope: Scope, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
+    ) -> list[Version]:
+        """Give versions of a prompt by branch and number, oldest first; all of them unless numbers are named."""
+        ...
+
+    async def save(self, scope: Scope, writes: Sequence[Write], *, by: str, now: float) -> list[Version]:
+        """Store versions, all or none, and make each its branch's head and active.
+
+        Answers with the versions as stored, those unchanged as they stand. Raises Conflict where a head has moved on
+        from its `base`, NotFound where a branch would begin at what is not there.
+        """
+        ...
+
+    async def move_label(self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None) -> None:
+        """Point a label at a version, and note who did. Raises NotFound."""
+        ...
+
+    async def activate(self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None) -> Branch:
+        """Make another version of a branch active: a rollback, or the clearing of one. Raises NotFound, Conflict."""
+        ...
+
+    async def events(self, scope: Scope, slug: str, *, limit: int = 100) -> list[Event]:
+        """Give what was done to a prompt, the newest first."""
+        ...
+
+    async def observe(self, scope: Scope, observation: Observation, *, audit: Record | None = None) -> Branch:
+        """Keep an observation and fold it into its branch, in one transaction. Raises NotFound."""
+        ...
+
+    async def observations(
+        self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
+    ) -> list[Observation]:
+        """Give observations of a prompt, oldest first, the newest `limit` of them."""
+        ...

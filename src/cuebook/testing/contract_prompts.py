@@ -1,0 +1,204 @@
+"""The contract of prompts: immutable versions, one head per branch, all or nothing, and no observation is lost."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.ports.prompts import Event, Write
+from cuebook.ports.store import Store
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Label, Observation, Version
+from cuebook.testing.doubles import BEGINNING
+
+HERE = Scope()
+THERE = Scope("elsewhere")
+
+
+def text(slug: str, body: str = "Be kind.", *, branch: str = MAIN, inherits: str | None = None) -> Version:
+    """Make a version to store."""
+    return Version(slug=slug, branch=branch, sections={"body": body}, inherits=inherits)
+
+
+async def write(store: Store, *versions: Version, scope: Scope = HERE) -> list[Version]:
+    """Store versions on whatever stands."""
+    return await store.prompts.save(scope, [Write(version=each) for each in versions], by="ann", now=BEGINNING)
+
+
+def seen(slug: str, score: float, *, number: int = 1, user: str = "", **signals: float) -> Observation:
+    """Make an observation."""
+    return Observation(
+        slug=slug, branch=MAIN, number=number, score=score, sentiment=score, user=user, signals=signals, at=BEGINNING
+    )
+
+
+class PromptContract:
+    """What a store promises of prompts."""
+
+    async def test_a_version_comes_back_as_it_was_written(self, store: Store) -> None:
+        whole = Version(
+            slug="persona/kind",
+            sections={"identity": "I am $name.", "odd": "é\u2028{}$5"},
+            override_sections={"limits": "none"},
+            metadata={"context_weights": {"task_coding": 0.5}, "nested": {"a": [1, None, True]}},
+            tags=("one", "two"),
+            author="bob",
+            description="kind",
+            sync=True,
+        )
+        [stored] = await write(store, whole)
+        assert stored == msgspec.structs.replace(
+            whole, number=1, digest=stored.digest, created_at=BEGINNING, supersedes=0
+        )
+        assert await store.prompts.versions(HERE, "persona/kind") == [stored]
+        family = (await store.prompts.families(HERE, ["persona/kind"]))["persona/kind"]
+        assert family.active == (stored,)
+        assert (family.branches[0].head, family.branches[0].active, family.branches[0].weight) == (1, 1, 0.5)
+
+    async def test_versions_follow_each_other(self, store: Store) -> None:
+        for n in range(1, 4):
+            [stored] = await write(store, text("a", f"text {n}"))
+            assert (stored.number, stored.supersedes) == (n, n - 1)
+        assert [each.number for each in await store.prompts.versions(HERE, "a")] == [1, 2, 3]
+        assert [each.number for each in await store.prompts.versions(HERE, "a", numbers=[2])] == [2]
+        assert len({each.digest for each in await store.prompts.versions(HERE, "a")}) == 3
+
+    async def test_of_two_writers_with_one_base_one_wins(self, store: Store) -> None:
+        await write(store, text("a"))
+
+        async def one(n: int) -> Version | None:
+            try:
+                own = [Write(version=text("a", f"mine {n}"), base=1)]
+                return (await store.prompts.save(HERE, own, by="x", now=BEGINNING))[0]
+            except Conflict:
+                return None
+
+        won = [each for each in await asyncio.gather(*(one(n) for n in range(8))) if each is not None]
+        assert len(won) == 1
+        assert [each.number for each in await store.prompts.versions(HERE, "a")] == [1, 2]
+
+    async def test_writers_without_a_base_queue_up(self, store: Store) -> None:
+        await asyncio.gather(*(write(store, text("a", f"text {n}")) for n in range(8)))
+        found = await store.prompts.versions(HERE, "a")
+        assert [each.number for each in found] == list(range(1, 9))
+        assert {each.sections["body"] for each in found} == {f"text {n}" for n in range(8)}
+
+    async def test_all_or_none_are_written(self, store: Store) -> None:
+        await write(store, text("a"))
+        outdated = [Write(version=text("new")), Write(version=text("a", "other"), base=7)]
+        with pytest.raises(Conflict, match="moved on"):
+            await store.prompts.save(HERE, outdated, by="x", now=BEGINNING)
+        assert await store.prompts.families(HERE, ["new"]) == {}
+        assert len(await store.prompts.versions(HERE, "a")) == 1
+
+    async def test_the_same_text_again_is_no_version_where_that_is_asked(self, store: Store) -> None:
+        [first] = await write(store, text("a"))
+        again = [Write(version=text("a"), if_changed=True)]
+        assert await store.prompts.save(HERE, again, by="x", now=BEGINNING + 5) == [first]
+        assert [each.number for each in await write(store, text("a"))] == [2]
+
+    async def test_branches_share_nothing_after_the_fork(self, store: Store) -> None:
+        await write(store, text("a", "one"))
+        fork = [Write(version=text("a", "mine", branch="try"), begins=(MAIN, 1))]
+        [begun] = await store.prompts.save(HERE, fork, by="x", now=BEGINNING)
+        assert (begun.number, begun.branched_from) == (1, "main:1")
+        with pytest.raises(Conflict, match="already"):
+            await store.prompts.save(HERE, fork, by="x", now=BEGINNING)
+        lost = Write(version=text("a", branch="other"), begins=(MAIN, 9))
+        with pytest.raises(NotFound):
+            await store.prompts.save(HERE, [lost], by="x", now=BEGINNING)
+        with pytest.raises(NotFound, match="fork"):
+            await write(store, text("a", branch="nowhere"))
+        await write(store, text("a", "two"))
+        family = (await store.prompts.families(HERE, ["a"]))["a"]
+        assert [(each.name, each.head) for each in family.branches] == [("main", 2), ("try", 1)]
+        assert [each.sections["body"] for each in family.active] == ["two", "mine"]
+
+    async def test_ancestors_come_along(self, store: Store) -> None:
+        await write(store, text("root"), text("middle", inherits="root"), text("leaf", inherits="middle@main"))
+        assert set(await store.prompts.families(HERE, ["leaf"])) == {"leaf", "middle", "root"}
+        assert set(await store.prompts.families(HERE, ["leaf"], ancestors=False)) == {"leaf"}
+        await write(store, text("ring", inherits="ring2"), text("ring2", inherits="ring"))
+        assert set(await store.prompts.families(HERE, ["ring", "gone"])) == {"ring", "ring2"}
+
+    async def test_labels_move_and_their_moves_are_kept(self, store: Store) -> None:
+        await write(store, text("a", "one"))
+        await write(store, text("a", "two"))
+        for number in (1, 2):
+            label = Label(name="production", branch=MAIN, number=number, moved_by="ann", moved_at=BEGINNING + number)
+            await store.prompts.move_label(HERE, "a", label)
+        with pytest.raises(NotFound):
+            await store.prompts.move_label(HERE, "a", Label(name="production", branch=MAIN, number=3))
+        family = (await store.prompts.families(HERE, ["a"]))["a"]
+        assert [(each.name, each.number, each.moved_by) for each in family.labels] == [("production", 2, "ann")]
+        moves = [(each.label, each.to) for each in await store.prompts.events(HERE, "a") if each.kind == "label"]
+        assert moves == [("production", 2), ("production", 1)]
+
+    async def test_a_rollback_makes_another_version_active_and_the_head_stays(self, store: Store) -> None:
+        await write(store, text("a", "one"))
+        await write(store, text("a", "two"))
+        back = Event(kind="rollback", branch=MAIN, number=2, to=1, reason="worse", evidence={"n": 40}, at=BEGINNING)
+        branch = await store.prompts.activate(HERE, "a", back)
+        assert (branch.head, branch.active, branch.rolled_back) == (2, 1, (2,))
+        with pytest.raises(Conflict):
+            await store.prompts.activate(HERE, "a", back)
+        assert (await store.prompts.events(HERE, "a"))[0] == back
+        family = (await store.prompts.families(HERE, ["a"]))["a"]
+        assert family.active[0].sections["body"] == "one"
+        cleared = await store.prompts.activate(HERE, "a", Event(kind="clear", branch=MAIN, number=2))
+        assert (cleared.active, cleared.rolled_back) == (1, ())
+        [third] = await write(store, text("a", "three"))
+        assert (third.number, third.supersedes) == (3, 2)
+        assert (await store.prompts.families(HERE, ["a"]))["a"].branches[0].active == 3
+
+    async def test_concurrent_observations_all_count(self, store: Store) -> None:
+        await write(store, text("a"))
+        await asyncio.gather(*(store.prompts.observe(HERE, seen("a", 1.0)) for _ in range(16)))
+        branch = (await store.prompts.families(HERE, ["a"]))["a"].branches[0]
+        assert branch.observations == 16
+        assert branch.weight == pytest.approx(1 - 0.5 * 0.9**16, abs=1e-9)
+        assert len(await store.prompts.observations(HERE, "a")) == 16
+        with pytest.raises(NotFound):
+            await store.prompts.observe(HERE, seen("a", 1.0, number=2))
+
+    async def test_one_users_observations_are_kept_but_do_not_decide_alone(self, store: Store) -> None:
+        await write(store, text("a"))
+        for _ in range(30):
+            await store.prompts.observe(HERE, seen("a", 0.0, user="loud"))
+        branch = (await store.prompts.families(HERE, ["a"]))["a"].branches[0]
+        assert branch.weight == pytest.approx(0.5 * 0.9**10, abs=1e-9)
+        assert len(await store.prompts.observations(HERE, "a")) == branch.observations == 30
+
+    async def test_evidence_grows_with_the_signals_seen(self, store: Store) -> None:
+        await write(store, text("a"))
+        await store.prompts.observe(HERE, seen("a", 0.5))
+        await store.prompts.observe(HERE, seen("a", 1.0, task_coding=1.0))
+        evidence = (await store.prompts.families(HERE, ["a"]))["a"].evidence[MAIN]
+        assert (evidence.signals, evidence.n) == (("task_coding",), 2)
+        assert evidence.b == pytest.approx((1.5, 1.0))
+
+    async def test_pages_go_through_all_names(self, store: Store) -> None:
+        await write(store, *(text(f"p/{n:02}") for n in range(7)), text("q"))
+        found, after = [], ""
+        while True:
+            page = await store.prompts.page(HERE, prefix="p/", limit=3, after=after)
+            found += [each.slug for each in page.items]
+            if page.next is None:
+                break
+            after = page.next
+        assert found == [f"p/{n:02}" for n in range(7)]
+
+    async def test_a_tenants_prompts_are_its_own(self, store: Store) -> None:
+        await write(store, text("a", "ours"))
+        await write(store, text("a", "theirs"), scope=THERE)
+        await store.prompts.observe(THERE, seen("a", 1.0))
+        for scope, said, count in ((HERE, "ours", 0), (THERE, "theirs", 1)):
+            family = (await store.prompts.families(scope, ["a"]))["a"]
+            assert (family.active[0].sections["body"], family.branches[0].observations) == (said, count)
+            assert [each.kind for each in await store.prompts.events(scope, "a")] == ["write"]
+            assert len(await store.prompts.observations(scope, "a")) == count
+        nowhere = Scope("nowhere")
+        assert await store.prompts.families(nowhere, ["a"]) == {}
+        assert (await store.prompts.page(nowhere)).items == ()
+        assert await store.prompts.versions(nowhere, "a") == []

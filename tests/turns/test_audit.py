@@ -1,0 +1,110 @@
+"""The audit as an operator uses it: who was told what, that nobody changed it, and each render again."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from stage import NAME, book_on
+
+from cuebook import Ask
+from cuebook.backends.system import SystemDice
+from cuebook.errors import InvalidInput, NotFound
+
+HELPER = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
+FILE = "logs/prompts_audit.jsonl"
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "personas" / "helper.json").write_text(json.dumps(HELPER))
+    return tmp_path
+
+
+async def told(book, turns=2):
+    await book.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"], author="ann")
+    for n in range(turns):
+        said = f"hello {n}, my key is sk-abcdefghijklmnopqrstuvwxyz012345"
+        await book.ask(Ask(said, NAME, user="zoe", persona="helper"))
+
+
+async def test_each_render_answer_and_change_is_a_record(place):
+    async with book_on(place) as book:
+        await told(book)
+        await book.prompts.observe("persona/kind", sentiment=1.0, user="zoe")
+        records = await book.audit.records()
+        assert [each.event for each in records] == ["write", "render", "answer", "render", "answer", "observe"]
+        assert [each.seq for each in records] == [1, 2, 3, 4, 5, 6]
+        render = records[1]
+        assert (render.agent, render.prompt_id, render.version, render.turn) == ("helper", "persona/kind", "1.0.0", 1)
+        assert render.texts["interpolated_text"].text == "Be kind to zoe."
+        assert json.loads(render.texts["input_context"].text) == {"user_name": "zoe"}
+        assert "zoe" not in render.interpolated_text, "the chain holds a commitment alone"
+        assert records[2].render_id == render.render_id
+        assert records[2].texts["output_summary"].text == "Noted."
+        assert (await book.audit.verify()).ok
+        assert [(await book.audit.replay(seq)).verdict for seq in (2, 4)] == ["identical", "identical"]
+        with pytest.raises(InvalidInput, match="nothing to render"):
+            await book.audit.replay(1)
+        with pytest.raises(NotFound, match="audit tail"):
+            await book.audit.replay(99)
+        assert [each.seq for each in await book.audit.tail(2)] == [5, 6]
+
+
+async def test_the_mirror_holds_what_the_table_holds_and_no_secret(place):
+    async with book_on(place) as book:
+        await told(book)
+    lines = (place / FILE).read_text().splitlines()
+    first = json.loads(lines[1])
+    assert list(first)[:7] == [
+        "timestamp", "agent", "prompt_id", "version", "input_context", "interpolated_text", "output_summary",
+    ]  # fmt: skip
+    assert first["interpolated_text"] == "Be kind to zoe."
+    assert len(lines) == 5
+    assert "sk-abcdef" not in (place / FILE).read_text()
+
+
+async def test_a_torn_line_of_the_mirror_is_written_again(place):
+    async with book_on(place) as book:
+        await told(book)
+    whole = (place / FILE).read_bytes()
+    (place / FILE).write_bytes(whole[:-40])
+    async with book_on(place, dice=SystemDice()) as book:
+        await book.prompts.save("other", {"body": "x"})
+    lines = (place / FILE).read_bytes().splitlines(keepends=True)
+    assert b"".join(lines[:5]) == whole
+    assert json.loads(lines[5])["prompt_id"] == "other"
+
+
+@pytest.mark.parametrize(
+    ("damage", "first", "reason"),
+    [
+        (
+            "UPDATE audit_record SET body = replace(CAST(body AS TEXT), 'persona/kind', 'persona/mean') WHERE seq = 2",
+            2,
+            "",
+        ),
+        ("DELETE FROM audit_record WHERE seq = 3", 3, ""),
+        ("DELETE FROM audit_record WHERE seq = 5", 5, "cut off"),
+        ("UPDATE audit_record SET texts = replace(CAST(texts AS TEXT), 'zoe', 'bob') WHERE seq = 4", 4, ""),
+    ],
+)
+async def test_what_somebody_changed_is_found(place, damage, first, reason):
+    async with book_on(place) as book:
+        await told(book)
+    with closing(sqlite3.connect(next(place.rglob("*.db")))) as file:
+        file.execute(damage)
+        file.execute("UPDATE audit_record SET body = CAST(body AS BLOB), texts = CAST(texts AS BLOB)")
+        file.commit()
+    async with book_on(place, dice=SystemDice()) as book:
+        verdict = await book.audit.verify()
+        assert (verdict.ok, verdict.first_bad) == (False, first)
+        assert reason in verdict.reason
+
+
+async def test_a_conversation_without_prompts_of_the_book_leaves_no_record(tmp_path):
+    async with book_on(tmp_path) as book:
+        await book.ask(Ask("hello", NAME))
+        assert await book.audit.records() == []
+    assert not (tmp_path / "logs").exists()

@@ -1,0 +1,177 @@
+"""What stands in front of a turn: the persona's chain, the profile's add-ons, the variant of this conversation."""
+
+import json
+
+import pytest
+from stage import NAME, Client, book_on
+
+from cuebook import Ask
+from cuebook.backends.system import SystemDice
+from cuebook.errors import InvalidInput
+from cuebook.testing import ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+
+PRESETS = {
+    "routing": {"reviewEveryNTurns": 3, "defaultPresetId": "short", "defaultPresetByMode": {"coding": "code"}},
+    "presets": [
+        {"id": "short", "addonPromptKeys": ["_meta/short"]},
+        {"id": "code", "addonPromptKeys": ["_meta/code", "_meta/short"]},
+        {"id": "plan", "addonPromptKeys": ["_meta/plan"]},
+    ],
+    "rules": [{"id": "plans", "priority": 5, "anyKeywords": ["plan"], "presetId": "plan"}],
+}
+HELPER = {
+    "id": "helper",
+    "name": "Ada",
+    "baseSystemPrompt": "You are Ada.",
+    "prompts": {"init": "agent_init", "persona": "persona/kind", "fallback": "system/fallback"},
+}
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "config").mkdir()
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "personas" / "helper.json").write_text(json.dumps(HELPER))
+    return tmp_path
+
+
+async def fill(book):
+    """Write the prompts that persona and presets name."""
+    for slug in ("short", "code", "plan"):
+        await book.prompts.save(f"_meta/{slug}", {"body": f"Add-on {slug}."})
+    await book.prompts.save("default/agent_init", {"body": "Begin with $user_name."}, params=["user_name"])
+    await book.prompts.save("persona/kind", {"body": "Be kind."})
+    await book.prompts.save("system/fallback", {"body": "Say that you cannot."})
+
+
+async def prepare(place):
+    async with book_on(place) as book:
+        await fill(book)
+    (place / "config" / "metaprompt-presets.json").write_text(json.dumps(PRESETS))
+
+
+def front(window):
+    return [(block.kind, block.source, block.text) for block in window.blocks if block.role == "system"]
+
+
+async def asked(book, text, **fields):
+    reply = await book.ask(Ask(text, NAME, persona="helper", **fields))
+    return reply.metadata.get("promptProfile"), reply.window
+
+
+async def test_the_chain_and_the_add_ons_stand_in_order_and_are_named(place):
+    await prepare(place)
+    async with book_on(place) as book:
+        profile, window = await asked(book, "hello", user="ann")
+        assert front(window) == [
+            ("persona", "persona:helper@1.0.0", "You are Ada."),
+            ("section", "prompt:default/agent_init@main:1", "Begin with ann."),
+            ("persona", "prompt:persona/kind@main:1", "Be kind."),
+            ("addon", "prompt:_meta/short@main:1", "Add-on short."),
+        ]
+        assert profile == {
+            "presetId": "short", "addonPromptKeys": ["_meta/short"], "wasReviewed": True, "reason": "default",
+            "reviewedAt": 1,
+        }  # fmt: skip
+        assert json.loads(window.messages[0])["content"].startswith("You are Ada.\n\nBegin with ann.\n\nBe kind.")
+        assert (await book.turns.replay(NAME, 1)).verdict == "identical"
+
+
+async def test_a_profile_is_kept_and_reviewed_in_time_and_survives_a_restart(place):
+    await prepare(place)
+    told = []
+    for texts in (("hello", "a plan please"), ("and now?", "a plan please", "more")):
+        async with book_on(place, dice=SystemDice()) as book:
+            told += [(await asked(book, text))[0] for text in texts]
+    assert [each["reason"] for each in told] == ["default", "cached", "cached", "rule:plans", "cached"]
+    assert [each["presetId"] for each in told] == ["short", "short", "short", "plan", "plan"]
+    assert [each["wasReviewed"] for each in told] == [True, False, False, True, False]
+
+
+async def test_a_mode_chooses_its_preset_and_several_add_ons_combine(place):
+    await prepare(place)
+    async with book_on(place) as book:
+        profile, window = await asked(book, "hello", mode="coding")
+        assert profile["reason"] == "defaultByModeExact:coding"
+        assert [text for kind, _, text in front(window) if kind == "addon"] == ["Add-on code.", "Add-on short."]
+
+
+async def test_an_edit_is_in_the_next_turn_and_a_rollback_takes_it_out_again(place):
+    await prepare(place)
+    async with book_on(place) as book:
+        await asked(book, "one")
+        await book.prompts.save("_meta/short", {"body": "Shorter."})
+        _, window = await asked(book, "two")
+        assert front(window)[-1] == ("addon", "prompt:_meta/short@main:2", "Shorter.")
+        await book.prompts.roll_back("_meta/short", reason="too short")
+        _, window = await asked(book, "three")
+        assert front(window)[-1] == ("addon", "prompt:_meta/short@main:1", "Add-on short.")
+        for turn in (1, 2, 3):
+            assert (await book.turns.replay(NAME, turn)).verdict == "identical", "each as it was sent"
+
+
+async def test_what_a_link_cannot_say_the_fallback_says_and_the_reason_is_told(place):
+    await prepare(place)
+    async with book_on(place) as book:
+        await book.prompts.save("persona/kind", {"body": "Be kind to $nobody_knows."}, params=["nobody_knows"])
+        _, window = await asked(book, "hello")
+        assert ("section", "prompt:system/fallback@main:1", "Say that you cannot.") in front(window)
+        [gone] = [each for each in window.dropped if each.kind == "persona"]
+        assert gone.source == "prompt:persona/kind"
+        assert "nobody_knows" in gone.reason
+
+
+async def test_a_persona_in_the_book_stands_for_its_file(place):
+    async with book_on(place) as book:
+        await fill(book)
+        await book.prompts.save("persona/helper", {"body": "I am $agent_name of $date."}, params=["agent_name", "date"])
+        _, window = await asked(book, "hello")
+        kind, source, text = front(window)[0]
+        assert (kind, source) == ("persona", "prompt:persona/helper@main:1")
+        assert text.startswith("I am Ada of 20")
+
+
+async def test_a_conversation_keeps_its_variant_and_assembling_twice_gives_the_same(place):
+    await prepare(place)
+    async with book_on(place) as book:
+        await book.prompts.fork("persona/kind", "warm")
+        await book.prompts.save("persona/kind", {"body": "Be warm."}, branch="warm")
+        texts = set()
+        for n in range(40):
+            ask = Ask("hello", f"c{n}", persona="helper")
+            first, second = await book.assemble(ask), await book.assemble(ask)
+            assert first.messages == second.messages
+            if n > 10 and json.dumps(front(first)) in texts:
+                continue
+            replies = [await book.ask(ask) for _ in range(2)]
+            said = {json.dumps(front(reply.window)) for reply in replies}
+            assert len(said) == 1, "sticky"
+            texts |= said
+            variant = replies[0].metadata["promptVariants"]["persona/kind"]
+            assert 0 < variant["propensity"] <= 1
+        assert len(texts) == 2, "both are tried"
+
+
+async def test_a_prompt_changed_in_an_open_round_waits_for_the_next(place):
+    await prepare(place)
+    upstream = ScriptedUpstream()
+    async with book_on(place, upstream=upstream, persona__default="helper") as book:
+        client = Client(book, upstream)
+        client.history = [{"role": "user", "content": "look"}]
+        upstream.say(completion("", calls=[call("c1", "look", {})]))
+        client.history.append(json.loads(await client.send())["choices"][0]["message"])
+        await book.prompts.save("persona/kind", {"body": "Be quick."})
+        client.history.append(result("c1", "seen"))
+        upstream.say(completion("done"))
+        client.history.append(json.loads(await client.send())["choices"][0]["message"])
+        assert "Be kind." in upstream.messages()[0]["content"]
+        await client.say("next")
+        assert "Be quick." in upstream.messages()[0]["content"]
+
+
+async def test_an_add_on_nobody_wrote_is_a_fault_of_the_file(place):
+    (place / "config" / "metaprompt-presets.json").write_text(json.dumps(PRESETS))
+    with pytest.raises(InvalidInput, match=r"presets\[0\]\.addonPromptKeys\[0\]"):
+        async with book_on(place, model=ScriptedModel(default="x")):
+            pass
