@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from bench.append import append, durable, growth
 from bench.assemble import assemble
 from bench.cache import cache
+from bench.graph import graph
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.prompts import prompts
@@ -25,6 +26,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "turn": ("A whole turn but for the model (in memory, synchronous=FULL)", turn),
     "relay": ("The server on loopback beside a bare one (its CPU)", relay),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
+    "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
     "import": ("import cuebook", start),
 }
