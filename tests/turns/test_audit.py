@@ -108,3 +108,17 @@ async def test_a_conversation_without_prompts_of_the_book_leaves_no_record(tmp_p
         await book.ask(Ask("hello", NAME))
         assert await book.audit.records() == []
     assert not (tmp_path / "logs").exists()
+
+
+async def test_a_mirror_that_cannot_be_written_holds_nothing_up(place, caplog):
+    (place / "logs").write_text("a file where the folder should be")
+    async with book_on(place) as book:
+        await told(book)
+        await book.work()
+        assert (await book.audit.verify()).ok
+    assert "prompts_audit.jsonl" in caplog.text
+    (place / "logs").unlink()
+    async with book_on(place, dice=SystemDice()) as book:
+        await book.work()
+        assert (await book.audit.verify()).signed == 5
+    assert len((place / FILE).read_text().splitlines()) == 5

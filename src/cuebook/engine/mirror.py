@@ -5,6 +5,7 @@ The table is the truth. The file is what it lacks, appended: a line that was tor
 
 import asyncio
 import hashlib
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import mirror_line, parse_mirror, public_key_of, sign
 from cuebook.records.audit import Checkpoint, Record
 from cuebook.records.memory import Scope
+
+log = logging.getLogger("cuebook.audit")
 
 #: A checkpoint is signed once so many records have come since the last, or so many seconds have gone by.
 RECORDS, SECONDS = 1000, 60.0
@@ -42,14 +45,22 @@ class Mirror:
         self._lock = asyncio.Lock()
 
     async def keep_up(self, desk: Desk, *, closing: bool = False) -> None:
-        """Write what is missing and sign what is due. Raises BackendError where the file cannot be written."""
+        """Sign what is due and write what is missing; `closing` signs whatever is not signed yet.
+
+        Raises BackendError where the file cannot be written: the table has it all, and the next time it is tried again.
+        """
         scope = Scope()
         async with self._lock:
             last, root = await desk.audit.last(scope)
             if not last:
                 return
-            await self._write(desk, scope, last)
             await self._sign(desk, scope, last, root, closing=closing)
+            try:
+                await self._write(desk, scope, last)
+            except BackendError as error:
+                if not closing:
+                    raise
+                log.warning("%s", error)  # a book closes all the same
 
     async def _write(self, desk: Desk, scope: Scope, last: int) -> None:
         if self._file is None or self._written == last:
