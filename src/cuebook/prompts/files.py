@@ -1,0 +1,100 @@
+"""What a version's file is: front matter, then its sections; read and written so that both give the same bytes.
+
+```
+---
+cuebook: 1
+name: persona/kind_helper
+version: "1.2.0"
+description: Helper personality
+override_sections: [constraints]
+input:
+  schema:
+    agent_name: string, how the agent calls itself
+    user_name?: string
+context_weights:
+  task_coding: 0.8
+---
+<!-- @section identity -->
+Welcome $user_name, I'm $agent_name.
+
+<!-- @section constraints -->
+Be concise.
+```
+
+A file without front matter is a prompt too (seed E): one section, `body`; the rest stands in the registry. What the
+store alone knows is in no file: number, digest, times, where a branch began.
+"""
+
+from cuebook.errors import InvalidInput, TooLarge
+from cuebook.prompts.difference import check_semver
+from cuebook.prompts.digest import level
+from cuebook.prompts.front import FORMAT, Front, written
+from cuebook.prompts.names import check_branch, check_slug, parse_reference
+from cuebook.prompts.pages import FENCE, MAX_FILE, decoded, divide, join, open_page
+from cuebook.prompts.yaml_subset import dump
+from cuebook.records.prompt import MAIN, Version
+
+_ENDINGS = (".md", ".prompty", ".prompt")
+
+
+def read_file(text: str | bytes, *, path: str) -> Version:
+    """Read a prompt's file. `path` is its place below `prompts/`, and its id where the file names none.
+
+    Raises InvalidInput naming file, line and key.
+    """
+    page = open_page(text, path=path)
+    front = Front(page)
+    if front.text("cuebook") not in ("", FORMAT):
+        front.refuse("cuebook", f"format {front.text('cuebook')[:40]!r} is not known; this Cuebook reads {FORMAT}")
+    texts = divide(page)
+    overriding = front.names("override_sections")
+    for name in overriding:
+        if name not in texts:
+            front.refuse("override_sections", f"{name!r} is no section of this file")
+    return Version(
+        slug=front.checked("name", check_slug) or slug_of(path),
+        branch=front.checked("branch", check_branch) or MAIN,
+        semver=front.checked("version", check_semver) or "1.0.0",
+        type=front.text("type") or "prompt",
+        sections={name: section for name, section in texts.items() if name not in overriding},
+        override_sections={name: section for name, section in texts.items() if name in overriding},
+        params=front.params(),
+        engine=front.engine(),
+        inherits=front.checked("inherits", parse_reference) or None,
+        metadata=front.metadata(),
+        tags=front.names("tags"),
+        author=front.text("author"),
+        description=front.text("description"),
+        sync=front.flag("sync"),
+    )
+
+
+def said(text: str | bytes, *, path: str) -> frozenset[str]:
+    """Return the keys a file's front matter gives a value, by the names we write; empty for a file without any."""
+    front = Front(open_page(text, path=path))
+    return frozenset(key for key in front.nodes if front.given(key) is not None)
+
+
+def slug_of(path: str) -> str:
+    """Return the id of a file that names none: its place below `prompts/` without its ending."""
+    ending = next((each for each in _ENDINGS if path.endswith(each)), "")
+    return check_slug(path.removesuffix(ending), where=path)
+
+
+def write_file(version: Version) -> str:
+    """Write a version's file: keys at their default left out, sections before those that override.
+
+    Raises InvalidInput for what no file can hold: a section that also overrides, a NUL, half a character.
+    """
+    version = level(version)
+    both = version.sections.keys() & version.override_sections.keys()
+    if both:
+        raise InvalidInput(f"{version.slug}: {min(both)!r} is a section and overrides one; keep one", where=min(both))
+    front = dump(written(version), where=version.slug)
+    body = join({**version.sections, **version.override_sections})
+    text = f"{FENCE}\n{front}{FENCE}\n{body}"
+    if "\x00" in text:
+        raise InvalidInput(f"{version.slug}: holds a NUL, which is no text; remove it", where=version.slug)
+    if len(text) > MAX_FILE:
+        raise TooLarge(f"{version.slug}: {len(text)} characters; a prompt's file has at most {MAX_FILE}")
+    return decoded(text, version.slug)

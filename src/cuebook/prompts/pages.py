@@ -1,0 +1,144 @@
+"""Where in a prompt's file the front matter ends and its sections begin, and how sections are written.
+
+| what | rule |
+| --- | --- |
+| front matter | between two lines `---`, or missing; blank lines and a byte order mark before it are dropped |
+| a marker | `<!-- @section NAME -->` at the begin of a line; text before the first one is the section `body` |
+| a section's text | without blank lines around it; after `<!-- @verbatim NAME -->` all but one line end |
+| a line like a marker | is written with one more `@` and read with one less |
+| line ends | LF and CRLF are read, LF is written |
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NoReturn, TypeVar
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput, TooLarge
+from cuebook.prompts.digest import unix
+from cuebook.prompts.names import check_section
+from cuebook.prompts.yaml_subset import Node, load
+from cuebook.records.prompt import BODY
+
+#: Characters of a file, five times what a rendered text may have.
+MAX_FILE = 1024 * 1024
+#: What front matter stands between.
+FENCE = "---"
+
+_MARKER = re.compile(r"^<!--[ \t]*@(@*)(section|verbatim)(?![\w-])(.*)$", re.MULTILINE)
+_MARKER_END = "-->"
+_BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
+_R = TypeVar("_R")
+
+
+class Page(Struct, frozen=True):
+    """A file in its two parts: the front matter's values, and the text with the line it begins in."""
+
+    path: str
+    front: dict[str, Node]
+    body: str
+    body_line: int = 1
+
+    def refuse(self, line: int, why: str) -> NoReturn:
+        """Raise InvalidInput with file, line and reason."""
+        raise InvalidInput(f"{self.path}: line {line}: {why}", where=f"{self.path}:{line}")
+
+    def check(self, line: int, check: Callable[[], _R]) -> _R:
+        """Add file and line to what a check says."""
+        try:
+            return check()
+        except InvalidInput as error:
+            raise InvalidInput(f"{self.path}: line {line}: {error}", where=f"{self.path}:{line}") from error
+
+
+def open_page(text: str | bytes, *, path: str) -> Page:
+    """Divide a file into front matter and text. Raises InvalidInput naming the line, for no UTF-8 too."""
+    text = decoded(text, path).removeprefix("\ufeff")
+    if len(text) > MAX_FILE:
+        raise TooLarge(f"{path}: {len(text)} characters; a prompt's file has at most {MAX_FILE}", where=path)
+    text = unix(text)
+    whole = Page(path, {}, text)
+    if "\x00" in text:
+        whole.refuse(text.count("\n", 0, text.index("\x00")) + 1, "holds a NUL, which is no text; remove it")
+    lines = text.split("\n")
+    start = next((place for place, line in enumerate(lines) if line.strip()), 0)
+    if lines[start].rstrip() != FENCE:
+        return whole
+    end = next((place for place in range(start + 1, len(lines)) if lines[place].rstrip() == FENCE), None)
+    if end is None:
+        whole.refuse(start + 1, f"the front matter that begins here is not closed; end it with a line `{FENCE}`")
+    front = load("\n".join(lines[start + 1 : end]), where=path, first_line=start + 2)
+    return Page(path, front, "\n".join(lines[end + 1 :]), end + 2)
+
+
+def decoded(text: str | bytes, path: str) -> str:
+    """Return a file's text; bytes are UTF-8."""
+    try:
+        if isinstance(text, bytes):
+            return text.decode()
+        text.encode()
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InvalidInput(f"{path}: line {line}: not UTF-8; save the file so", where=f"{path}:{line}") from error
+    except UnicodeEncodeError as error:
+        line = error.object.count("\n", 0, error.start) + 1
+        raise InvalidInput(f"{path}: line {line}: holds half a character", where=f"{path}:{line}") from error
+    return text
+
+
+def divide(page: Page) -> dict[str, str]:
+    """Return a text's sections in their order."""
+    markers = [match for match in _MARKER.finditer(page.body) if not match[1]]
+    first = trimmed(page.body[: markers[0].start()] if markers else page.body)
+    texts = {BODY: _shown(first)} if first else {}
+    lines = {BODY: page.body_line}
+    line, counted = page.body_line, 0
+    ends = [*(marker.start() for marker in markers[1:]), len(page.body)]
+    for marker, end in zip(markers, ends, strict=False):  # no marker, one end
+        line += page.body.count("\n", counted, marker.start())
+        counted = marker.start()
+        name = marker[3].rstrip().removesuffix(_MARKER_END).strip()
+        if not name or not marker[3].rstrip().endswith(_MARKER_END):
+            page.refuse(line, f"write `<!-- @{marker[2]} NAME -->` for a section, `@@{marker[2]}` for a text like that")
+        page.check(line, lambda name=name: check_section(name, where="section"))  # type: ignore[misc]
+        if name in texts:
+            page.refuse(line, f"section {name!r} is given twice, first in line {lines[name]}; keep one")
+        text = page.body[marker.end() + 1 : end]
+        texts[name] = _shown(text.removesuffix("\n") if marker[2] == "verbatim" else trimmed(text))
+        lines[name] = line
+    return texts
+
+
+def join(sections: Mapping[str, str]) -> str:
+    """Write sections in their order, so that `divide` reads the same; their line ends are LF."""
+    if list(sections) == [BODY] and _is_trimmed(sections[BODY]):
+        return f"{_hidden(sections[BODY])}\n"
+    pieces: list[str] = []
+    gap = ""
+    for name, section in sections.items():
+        plain = _is_trimmed(section)
+        pieces.append(f"{gap}<!-- @{'section' if plain else 'verbatim'} {name} -->\n{_hidden(section)}\n")
+        gap = "\n" if plain else ""
+    return "".join(pieces)
+
+
+def trimmed(text: str) -> str:
+    """Return a text without blank lines before it and white space behind it."""
+    text = text.rstrip(" \t\n")
+    blank = _BLANK_LINES.match(text)
+    return text[blank.end() :] if blank else text
+
+
+def _is_trimmed(text: str) -> bool:
+    return bool(text) and trimmed(text) == text
+
+
+def _shown(text: str) -> str:
+    """Take one `@` off the lines that look like markers."""
+    return _MARKER.sub(lambda match: match.group().replace("@", "", 1), text)
+
+
+def _hidden(text: str) -> str:
+    """Give the lines that look like markers one `@` more."""
+    return _MARKER.sub(lambda match: match.group().replace("@", "@@", 1), text)

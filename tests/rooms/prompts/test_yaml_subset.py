@@ -1,0 +1,170 @@
+import math
+import time
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput, TooLarge
+from cuebook.prompts.yaml_subset import MAX_CHARS, MAX_DEPTH, Node, dump, load, plain
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20) | st.sampled_from(
+    "NO yes true null ~ 1.10 0123 1e5 0x1F 12:30:45 2025-06-20 .inf <<  --- a:b a: #x - ? & * ! | > % @ ` = y n".split(
+        " "
+    )
+)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**18), 10**18)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4), max_leaves=12
+)
+
+
+def read(text):
+    return {key: plain(node) for key, node in load(text, where="x.md").items()}
+
+
+@given(st.dictionaries(TEXTS, VALUES, max_size=5))
+@example({"a": [[{"b": [[], {}, [[1]]]}]], "": "", "<<": None})
+def test_what_is_written_is_read_and_written_as_the_same(document):
+    text = dump(document, where="x")
+    assert read(text) == document
+    assert dump(read(text), where="x") == text
+
+
+@given(st.dictionaries(TEXTS, TEXTS | st.booleans() | st.none() | st.integers(-(10**9), 10**9), max_size=5))
+def test_other_readers_of_yaml_read_the_same(document):
+    assert (yaml.safe_load(dump(document, where="x")) or {}) == document
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("NO", "NO"),
+        ("yes", "yes"),
+        ("1.10", "1.10"),
+        ("0123", "0123"),
+        ("1_000", "1_000"),
+        ("12:30:45", "12:30:45"),
+        ("2025-06-20", "2025-06-20"),
+        ("1e5", "1e5"),
+        (".5", ".5"),
+        ("-0", "-0"),
+        ("0x1F", "0x1F"),
+        ("True", "True"),
+        ("9" * 41, "9" * 41),
+        ('"true"', "true"),
+        ("'7'", "7"),
+        ("true", True),
+        ("7", 7),
+        ("-0.5", -0.5),
+        ("1e+16", 1e16),
+        ("null", None),
+        ("", None),
+        ('""', ""),
+        ("|\n  two\n  lines", "two\nlines"),
+    ],
+)
+def test_a_value_is_what_stands_there(written, value):
+    assert read(f"a: {written}") == {"a": value}
+    assert type(read(f"a: {written}")["a"]) is type(value)
+
+
+def test_scalars_stay_texts_with_their_line():
+    assert load("a: 1.10\nb:\n  - NO", where="x.md", first_line=5) == {
+        "a": Node("1.10", 5),
+        "b": Node([Node("NO", 7)], 7),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: &x 1\nb: *x", "x.md: line 1: a: anchors and aliases"),
+        ("a: 1\nb:\n  c: *x", "x.md: line 3: b.c: anchors and aliases"),
+        ("a: !!python/object:os.system x", "line 1: a: tags such as 'tag:yaml.org,2002:python/object:os."),
+        ("a: ! x", "line 1: a: tags"),
+        ("%YAML 1.2\n---\na: b", "line 1: directives"),
+        ("a: 1\n...\n---\nb: 2", "line 3: directives and a second document"),
+        ("a: 1\nb: 2\na: 3", "line 3: 'a' is given twice, first in line 1"),
+        ("b:\n  a: 1\n  'a': 2", "line 3: b: 'a' is given twice, first in line 2"),
+        ("<<: {a: 1}", "line 1: merge keys"),
+        ("[a, b]: 1", "line 1: a key is a text"),
+        ("?\n: 1", "line 1: merge keys and empty keys"),
+        ("- a", "line 1: expected `key: value` lines"),
+        ("just a text", "line 1: expected `key: value` lines"),
+        ("a: 1\nb: c: d", "line 2: mapping values are not allowed here"),
+        ("a: [1,\n2", "line 2: a: expected ',' or ']'"),
+        ("a: 1\n\tb: 2", "line 2: found character"),
+        ("a: @x", "line 1: a: found character '@'"),
+        ("a: 1\nb: \x00", r"line 2: U+0000 is no character of YAML"),
+        ("a: 1\nb: \u0007", r"line 2: U+0007"),
+        ('a: "\\U0011FFFF"', "line 1: a: no YAML"),
+        ('a: "\n', "line 2: a: found unexpected end of stream"),
+    ],
+)
+def test_what_is_not_read_is_named_with_its_line(text, message):
+    with pytest.raises(InvalidInput) as caught:
+        load(text, where="x.md")
+    assert message in str(caught.value)
+    assert (caught.value.where or "").startswith("x.md:")
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        "[" * 60_000,
+        "a: " + "{" * 60_000,
+        "- " * 30_000,
+        "? " * 30_000,
+        "".join(f"{' ' * n}a{n}:\n" for n in range(200)),
+        "a: &a [x, x]\n" + "".join(f"b{n}: &b{n} [*a, *a]\n" for n in range(20)),
+        "x" * (MAX_CHARS + 1),
+    ],
+)
+def test_a_bomb_does_not_go_off(bomb):
+    began = time.process_time()
+    with pytest.raises(InvalidInput):
+        load(bomb, where="x.md")
+    assert time.process_time() - began < 0.5
+
+
+def test_the_deepest_that_is_written_is_read():
+    document = value = {}
+    for _ in range(MAX_DEPTH - 2):
+        value["a"] = value = {}
+    assert read(dump(document, where="x")) == document
+    value["a"] = {"a": 1}
+    with pytest.raises(InvalidInput, match="nests deeper than 32"):
+        dump(document, where="x")
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({"a": {"b": math.nan}}, r"x\.a\.b: nan is no value"),
+        ({"a": [1, {2}]}, r"x\.a\[1\]: set is no value"),
+        ({"a": 10**50}, r"x\.a: int is no value"),
+        ({"a": {1: 2}}, r"x\.a: the key 1 is no text"),
+        ({"a": "\ud800"}, r"x\.a: holds half a character"),
+        ({"k" * 1001: 1}, "a key has 1001 characters"),
+    ],
+)
+def test_what_cannot_be_written_is_named(document, message):
+    with pytest.raises(InvalidInput, match=message):
+        dump(document, where="x")
+
+
+def test_too_much_is_not_written():
+    with pytest.raises(TooLarge):
+        dump({"a": "x" * MAX_CHARS}, where="x")
+
+
+def test_what_cannot_be_seen_is_written_as_an_escape():
+    assert dump({"a": "b\u202ec\u200bd\xa0e"}, where="x") == 'a: "b\\u202ec\\u200bd\\u00a0e"\n'
