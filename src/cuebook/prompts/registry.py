@@ -1,0 +1,318 @@
+"""What `prompts/registry.json` lists, where each version's text lies, and where list and files disagree.
+
+One object per version, its keys and the list itself in one order, one key a line: branches that add different versions
+merge, and a registry made anew of the same versions has the same bytes. `id, version, description, author,
+last_updated, tags, params, path, sync` are E's; `type, branch, number, digest, head, labels` and `active` (where it is
+not the head) are added; keys we do not know are kept.
+
+`path` is where this version's text lies: a head's in its working file, an older one's in `.objects/sha256/ab/…`, named
+by the SHA-256 of its bytes, so that `sha256sum` can check it and nothing can change it unseen.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.digest import unix
+from cuebook.prompts.files import write_file
+from cuebook.prompts.names import check_branch, check_slug
+from cuebook.prompts.pages import decoded
+from cuebook.prompts.params import bare, read_params
+from cuebook.prompts.strict_json import parse
+from cuebook.records.prompt import MAIN, Label, Param, Version
+
+#: The form of the registry; one with a greater number is of a later Cuebook.
+FORMAT: Final = 1
+FILE: Final = "registry.json"
+OBJECTS: Final = ".objects/sha256/"
+#: The folders of E's layout and ours; an id of none of them lies below `default/` (MISSION K1).
+FOLDERS: Final = ("_meta", "default", "projects", "system")
+
+_OBJECT = re.compile(r"\.objects/sha256/([0-9a-f]{2})/([0-9a-f]{64})")
+_SEMVER = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(-)?.*", re.DOTALL)
+_CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7})", re.MULTILINE)
+_TEXTS = ("version", "description", "author", "last_updated", "type", "digest")
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A version as the registry lists it."""
+
+    id: str
+    version: str = "1.0.0"  # semver
+    number: int = 0
+    branch: str = MAIN
+    type: str = "prompt"
+    description: str = ""
+    author: str = ""
+    last_updated: str = ""  # ISO 8601, UTC; "" for unknown
+    tags: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()  # names without `$`
+    path: str = ""  # below `prompts/`
+    digest: str = ""
+    head: bool = False
+    active: bool | None = None  # None: what the head is
+    labels: tuple[str, ...] = ()
+    sync: bool = False
+    extra: Mapping[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return f"{self.id}@{self.branch}" + (f":{self.number}" if self.number else "")
+
+
+class Registry(Struct, frozen=True):
+    """A registry that was read. `text` is what it was read from, "" for E's bare forms, which others write."""
+
+    entries: tuple[Entry, ...]
+    text: str = ""
+
+
+# ---------------------------------------------------------------- places
+def path_of(slug: str, branch: str = MAIN) -> str:
+    """Return where the head of a branch lies below `prompts/`: `default/persona/a.md`, `default/persona/a@trial.md`."""
+    first, below, _ = slug.partition("/")
+    folder = "" if below and first in FOLDERS else "default/"
+    return f"{folder}{slug}{'' if branch == MAIN else f'@{branch}'}.md"
+
+
+def object_path(text: str) -> str:
+    """Return where the text of an older version lies, by its content."""
+    name = hashlib.sha256(text.encode()).hexdigest()
+    return f"{OBJECTS}{name[:2]}/{name}"
+
+
+def is_object(path: str, text: str | bytes) -> bool:
+    """Whether a text is the one its place is named after."""
+    data = text.encode() if isinstance(text, str) else text
+    named = _OBJECT.fullmatch(path)
+    return named is not None and named[2].startswith(named[1]) and hashlib.sha256(data).hexdigest() == named[2]
+
+
+# ---------------------------------------------------------------- writing
+def build(
+    versions: Iterable[Version],
+    heads: Mapping[tuple[str, str], int],
+    labels: Mapping[str, Sequence[Label]] | None = None,
+    *,
+    active: Mapping[tuple[str, str], int] | None = None,
+    paths: Mapping[tuple[str, str], str] | None = None,
+) -> str:
+    """Write the registry of these versions. `heads`, `active` and `paths` are by slug and branch.
+
+    Without a path a head lies at `path_of`. Raises InvalidInput where two would lie in one file.
+    """
+    return layout(versions, heads, labels, active=active, paths=paths)[FILE]
+
+
+def layout(
+    versions: Iterable[Version],
+    heads: Mapping[tuple[str, str], int],
+    labels: Mapping[str, Sequence[Label]] | None = None,
+    *,
+    active: Mapping[tuple[str, str], int] | None = None,
+    paths: Mapping[tuple[str, str], str] | None = None,
+) -> dict[str, str]:
+    """Return all files below `prompts/` that these versions are: heads, objects of older ones, the registry itself."""
+    files: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    entries: list[Entry] = []
+    for version in versions:
+        place = (version.slug, version.branch)
+        head = heads.get(place) == version.number
+        text = write_file(version)
+        path = ((paths or {}).get(place) or path_of(*place)) if head else object_path(text)
+        if head and owners.setdefault(path.lower(), version.source) != version.source:
+            raise InvalidInput(
+                f"{path}: would hold {owners[path.lower()]} and {version.source}; rename one", where=path
+            )
+        files[path] = text
+        entry = _entry(version, path=path, head=head, labels=(labels or {}).get(version.slug, ()))
+        chosen = (active or {}).get(place, heads.get(place)) == version.number
+        entries.append(entry if chosen == head else replace(entry, active=chosen))
+    files[FILE] = render(entries)
+    return files
+
+
+def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) -> Entry:
+    when = datetime.fromtimestamp(version.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if version.created_at else ""
+    here = (version.branch, version.number)
+    return Entry(
+        id=version.slug,
+        version=version.semver,
+        number=version.number,
+        branch=version.branch,
+        type=version.type,
+        description=version.description,
+        author=version.author,
+        last_updated=when,
+        tags=version.tags,
+        params=tuple(param.name for param in version.params),
+        path=path,
+        digest=version.digest,
+        head=head,
+        labels=tuple(sorted(label.name for label in labels if (label.branch, label.number) == here)),
+        sync=version.sync,
+    )
+
+
+def render(entries: Iterable[Entry]) -> str:
+    """Write entries in the one form: sorted by id, branch and number, keys sorted, a line each."""
+    ordered = sorted(
+        entries, key=lambda entry: (entry.id, entry.branch, entry.number, _rank(entry.version), entry.version)
+    )
+    document = {"format": FORMAT, "prompts": [_form(entry) for entry in ordered]}
+    return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
+
+
+def _form(entry: Entry) -> dict[str, Any]:
+    form: dict[str, Any] = {
+        **entry.extra,
+        "id": entry.id,
+        "version": entry.version,
+        "number": entry.number,
+        "branch": entry.branch,
+        "type": entry.type,
+        "description": entry.description,
+        "author": entry.author,
+        "last_updated": entry.last_updated,
+        "tags": list(entry.tags),
+        "params": [f"${name}" for name in entry.params],
+        "path": entry.path,
+        "digest": entry.digest,
+        "head": entry.head,
+        "sync": entry.sync,
+    }
+    if entry.labels:
+        form["labels"] = list(entry.labels)
+    return form if entry.active is None else {**form, "active": entry.active}
+
+
+def _rank(semver: str) -> tuple[int, int, int, bool]:
+    """Return what orders semantic versions, as far as a head needs it: a pre-release stands before its release."""
+    parts = _SEMVER.fullmatch(semver)
+    return (int(parts[1]), int(parts[2]), int(parts[3]), not parts[4]) if parts else (0, 0, 0, False)
+
+
+# ---------------------------------------------------------------- reading
+def read(text: str | bytes) -> Registry:
+    """Read a registry: ours, or E's single object or list of them. Raises InvalidInput naming the entry and key."""
+    text = unix(decoded(text, FILE).removeprefix("\ufeff"))
+    if _CONFLICT.search(text):
+        raise InvalidInput(f"{FILE}: holds marks of a merge that was not finished; make it anew", where=FILE)
+    document = _parsed(text)
+    ours = isinstance(document, dict) and "prompts" in document
+    if ours and document.get("format") != FORMAT:
+        raise InvalidInput(
+            f"{FILE}: format {document.get('format')!r} is not known; this Cuebook reads {FORMAT}", where=FILE
+        )
+    rows = document["prompts"] if ours else [document] if isinstance(document, dict) else document
+    if not isinstance(rows, list):
+        raise InvalidInput(f"{FILE}: expected a list of prompts", where=FILE)
+    entries = tuple(_read_entry(row, f"prompts[{place}]") for place, row in enumerate(rows))
+    return Registry(entries, text) if ours else Registry(_with_heads(entries))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse(text, where=FILE)
+    except InvalidInput as error:  # a key given twice is named without its file
+        raise InvalidInput(f"{FILE}: {str(error).removeprefix(f'{FILE}: ')}", where=FILE) from error
+
+
+def _with_heads(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Make the newest of each prompt its head, as E means it: `latest` is the highest version."""
+    newest: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        best = newest.setdefault((entry.id, entry.branch), entry)
+        if _rank(entry.version) > _rank(best.version):
+            newest[entry.id, entry.branch] = entry
+    return tuple(replace(entry, head=newest[entry.id, entry.branch] is entry) for entry in entries)
+
+
+def _read_entry(row: Any, where: str) -> Entry:
+    where = f"{FILE}: {where}"
+    if not isinstance(row, dict) or "id" not in row:
+        raise InvalidInput(f"{where}: expected an object with an `id`", where=where)
+    form: dict[str, Any] = {key: _typed(row, key, str, where) for key in _TEXTS if key in row}
+    form |= {key: _typed(row, key, bool, where) for key in ("head", "sync", "active") if key in row}
+    form |= {key: _names(row, key, where) for key in ("tags", "labels") if key in row}
+    params = read_params([bare(name) for name in _names(row, "params", where)], where=f"{where}.params")
+    number = _typed(row, "number", int, where) if "number" in row else 0
+    if number < 0:
+        raise InvalidInput(f"{where}.number: versions count from 1, got {number}", where=f"{where}.number")
+    form["id"] = check_slug(row["id"], where=f"{where}.id")
+    form["branch"] = check_branch(row.get("branch", MAIN), where=f"{where}.branch")
+    known = {*form, "number", "params", "path"}
+    return Entry(
+        **form,
+        number=number,
+        params=tuple(param.name for param in params),
+        path=_below(_typed(row, "path", str, where) if "path" in row else path_of(form["id"], form["branch"]), where),
+        extra={key: value for key, value in row.items() if key not in known},
+    )
+
+
+def _typed(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
+    value = row[key]
+    if type(value) is not kind:
+        raise InvalidInput(f"{where}.{key}: expected {kind.__name__}, got {value!r:.40}", where=f"{where}.{key}")
+    return value
+
+
+def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+    value = row.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise InvalidInput(f"{where}.{key}: expected a list of texts", where=f"{where}.{key}")
+    return tuple(value)
+
+
+def _below(path: str, where: str) -> str:
+    """Return a path below `prompts/`; E's begin elsewhere (`~/.kos/prompts/default/…`). None may lead out."""
+    parts = path.replace("\\", "/").split("/")
+    if parts[0] not in (*FOLDERS, ".objects") and "prompts" in parts:
+        parts = parts[parts.index("prompts") + 1 :]
+    below = "/".join(parts)
+    if _OBJECT.fullmatch(below):
+        return below
+    plain, _, branch = parts[-1].removesuffix(".md").partition("@") if parts else ("", "", "")
+    try:
+        check_slug("/".join([*parts[:-1], plain]), where=f"{where}.path")
+        check_branch(branch or MAIN, where=f"{where}.path")
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}.path: {path!r} is no place below `prompts/`", where=f"{where}.path") from error
+    return below
+
+
+def complete(version: Version, entry: Entry) -> Version:
+    """Return the version of a file without front matter (E's) with what its registry entry says about it."""
+    when = datetime.fromisoformat(entry.last_updated).timestamp() if _is_time(entry.last_updated) else 0.0
+    return replace(
+        version,
+        slug=entry.id,
+        branch=entry.branch,
+        number=entry.number,
+        semver=entry.version,
+        type=entry.type,
+        description=entry.description,
+        author=entry.author,
+        tags=entry.tags,
+        params=tuple(Param(name=name) for name in entry.params),
+        sync=entry.sync,
+        created_at=when,
+    )
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is a time that names its zone; without one it would be read as this machine's."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
