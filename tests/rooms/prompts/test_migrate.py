@@ -1,0 +1,236 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.migrate import Migration, plan, read, slugs
+from cuebook.records.prompt import Param, Version
+
+#: The documented array (seed B), with the fields of POST /api/prompts beside.
+ARRAY = [
+    {
+        "slug": "my-prompt",
+        "type": "system",
+        "branch": "main",
+        "sections": {"identity": "You are helpful.", "constraints": "Be concise."},
+        "metadata": {"context_weights": {"task_coding": 0.8, "user_frustrated": 0.5}},
+        "tags": ["assistant"],
+    },
+    {
+        "slug": "writer",
+        "branch": "trial",
+        "inherits": "base",
+        "sections": {"identity": "You write.", "constraints": "At length, $name."},
+        "overrideSections": ["constraints"],
+        "params": ["$name"],
+        "semver": "2.0.0-rc.1",
+        "author": "ada",
+        "description": "Writes",
+        "sync": True,
+    },
+    {"slug": "writer", "sections": {"identity": "You write."}},
+    {"slug": "base", "sections": {"identity": "You are an agent."}, "metadata": {}},
+]
+
+#: What B's program reads.
+THREE = {
+    "prompts": [
+        {"slug": "base", "name": "Base", "type": "persona", "tags": ["core"], "metadata": {"team": "a"}},
+        {"slug": "coder", "type": "skill"},
+    ],
+    "versions": [
+        {"slug": "coder", "version": 2, "branch": "main", "content": {"sections": {"identity": "Code well."}}},
+        {
+            "slug": "coder",
+            "version": 1,
+            "branch": "main",
+            "author": "bob",
+            "content": {"sections": {"identity": "Code."}},
+        },
+        {
+            "slug": "base",
+            "version": 1,
+            "branch": "main",
+            "content": {"type": "meta", "sections": {"rules": ["a", "b"]}, "metadata": {"team": "b"}},
+            "override_sections": {"tone": "Kind."},
+        },
+    ],
+    "inheritance": [{"child_slug": "coder", "parent_slug": "base"}],
+}
+
+
+def stored(migration, existing=()):
+    """What a store holds after a migration."""
+    return [*existing, *(replace(step.version, number=step.number) for step in migration.steps)]
+
+
+def test_the_documented_array():
+    migration = plan(ARRAY, ())
+    assert [(version.slug, version.branch) for version in migration.versions] == [
+        ("my-prompt", "main"),
+        ("writer", "main"),
+        ("base", "main"),
+        ("writer", "trial"),
+    ]
+    assert replace(migration.versions[0], digest="") == Version(
+        slug="my-prompt",
+        type="system",
+        sections={"identity": "You are helpful.", "constraints": "Be concise."},
+        metadata={"context_weights": {"task_coding": 0.8, "user_frustrated": 0.5}},
+        tags=("assistant",),
+    )
+    assert replace(migration.versions[3], digest="") == Version(
+        slug="writer",
+        branch="trial",
+        semver="2.0.0-rc.1",
+        sections={"identity": "You write."},
+        override_sections={"constraints": "At length, $name."},
+        params=(Param(name="name"),),
+        inherits="base",
+        author="ada",
+        description="Writes",
+        sync=True,
+    )
+    step = migration.steps[0]
+    assert (step.place, step.number) == ("prompts[0]", 1)
+    assert [(change.name, change.kind, change.lines) for change in step.change.sections] == [
+        ("identity", "added", ("+You are helpful.",)),
+        ("constraints", "added", ("+Be concise.",)),
+    ]
+    assert plan({"prompts": ARRAY}, ()) == migration
+    assert slugs(ARRAY) == ("my-prompt", "writer", "base", "default/base")
+
+
+def test_prompts_versions_and_inheritance():
+    migration = plan(THREE, ())
+    assert [(step.place, step.version.slug, step.number) for step in migration.steps] == [
+        ("versions[2]", "base", 1),
+        ("versions[1]", "coder", 1),
+        ("versions[0]", "coder", 2),
+    ]
+    base, one, two = migration.versions
+    assert replace(base, digest="") == Version(
+        slug="base",
+        type="meta",
+        sections={"rules": '[\n  "a",\n  "b"\n]'},
+        override_sections={"tone": "Kind."},
+        metadata={"name": "Base", "team": "b"},
+        tags=("core",),
+    )
+    assert (one.inherits, one.author, one.type, one.semver, two.semver) == ("base", "bob", "skill", "1.0.0", "1.0.1")
+
+
+@pytest.mark.parametrize("document", [ARRAY, THREE, []])
+def test_a_second_time_has_no_effect(document):
+    first = plan(document, ())
+    again = plan(document, stored(first))
+    assert again.steps == ()
+    assert [skip.number for skip in again.skipped if skip.slug == "coder"] == ([1, 2] if document is THREE else [])
+    assert len(again.skipped) == len(first.steps)
+
+
+TEXTS = st.sampled_from("abc")
+
+
+@given(st.lists(TEXTS, max_size=5), st.lists(TEXTS, max_size=3), st.lists(TEXTS, max_size=3))
+def test_a_history_is_imported_once_whatever_was_there_and_came_later(texts, before, later):
+    def rows(written):
+        return [{"slug": "p", "sections": {"body": text}} for text in written]
+
+    there = stored(plan(rows(before), ()))
+    after = stored(plan(rows(texts), there), there)
+    grown = [
+        *after,
+        *(Version(slug="p", number=len(after) + 1 + at, sections={"body": text}) for at, text in enumerate(later)),
+    ]
+    assert plan(rows(texts), after).steps == ()
+    assert plan(rows(texts), grown).steps == ()
+    added = [version.sections["body"] for version in after[len(before) :]]
+    assert texts[len(texts) - len(added) :] == added
+
+
+def test_the_next_version_keeps_the_parent_and_counts_on():
+    there = [
+        Version(slug="base", number=1, sections={"body": "Hi"}),
+        Version(slug="p", number=1, sections={"body": "a"}, inherits="base"),
+        Version(slug="p", number=2, sections={"body": "b"}, inherits="base", semver="1.4.0"),
+    ]
+    [step] = plan([{"slug": "p", "sections": {"body": "c"}}], there).steps
+    assert (step.number, step.version.semver, step.version.inherits) == (3, "1.4.1", "base")
+    assert [change.lines for change in step.change.sections] == [("@@ -1 +1 @@", "-b", "+c")]
+    [step] = plan([{"slug": "p", "inherits": None, "sections": {"body": "c"}}], there).steps
+    assert (step.version.inherits, step.version.semver) == (None, "1.5.0")
+    assert plan([{"slug": "p", "sections": {"body": "b"}, "tags": ["new"]}], there).steps == ()
+
+
+def broken(**changes):
+    """An array whose last row is wrong."""
+    return [*ARRAY[:3], {**ARRAY[3], **changes}]
+
+
+def three(**changes):
+    document = json.loads(json.dumps(THREE))
+    for part, change in changes.items():
+        document[part][-1] |= change
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (broken(sections="text"), "prompts[3].sections: expected an object of names and texts, got str"),
+        (broken(sections={"a": 5}), "prompts[3].sections.a: expected a text, got int"),
+        (broken(sections={"a": "\x00"}), "prompts[3].sections.a: holds a NUL"),
+        (broken(sections={"a": "\ud800"}), "prompts[3].sections"),
+        (broken(sections={" a": ""}), "prompts[3].sections. a: ' a' is no name of a section"),
+        (broken(override_sections=["x"]), "prompts[3].override_sections[0]: 'x' is not in `sections`"),
+        (broken(override_sections={"identity": ""}), "prompts[3].override_sections.identity: is in `sections` too"),
+        (broken(override_sections={}, overrideSections={}), "prompts[3].overrideSections: is said twice"),
+        (broken(slug="Base"), "prompts[3].slug: 'Base' is no id"),
+        ([*ARRAY[:3], {"sections": {}}], "prompts[3].slug: is missing"),
+        (broken(branch="a b"), "prompts[3].branch: 'a b' is no name of a branch"),
+        (broken(semver="1.10"), "prompts[3].semver: '1.10' is no semantic version"),
+        (broken(version="1.0.0"), "prompts[3].version: expected a number from 1, got '1.0.0'"),
+        (broken(engine="jinja2"), "prompts[3].engine: expected dollar, braces, none, got 'jinja2'"),
+        (broken(params=["1a"]), "prompts[3].params[0]: '1a' is no name"),
+        (broken(metadata=[]), "prompts[3].metadata: expected an object, got list"),
+        (broken(metadata={"context_weights": {"a": True}}), "prompts[3].metadata.context_weights.a: expected a number"),
+        (broken(metadata={"a": float("nan")}), "prompts[3].metadata"),
+        (broken(tags="x"), "prompts[3].tags: expected a list of texts"),
+        (broken(sync=1), "prompts[3].sync: expected true or false"),
+        (broken(description=3), "prompts[3].description: expected a text, got int"),
+        (broken(id="x"), "prompts[3].id: is not known; known are author, branch,"),
+        (broken(inherits="nowhere"), "prompts[3].inherits: base@main:1 inherits 'nowhere', which does not exist"),
+        (broken(inherits="writer@trial"), "prompts[3].inherits: prompts inherit each other in a ring"),
+        (broken(inherits="a b"), "prompts[3].inherits: 'a b' is no id"),
+        ([*ARRAY, ARRAY[0] | {"version": 1}, ARRAY[0] | {"version": 1}], "prompts[5].version: 1 is given twice"),
+        ([*ARRAY, "text"], "prompts[4]: expected an object, got str"),
+        ("text", "document: expected an object, got str"),
+        ({"prompts": {}}, "prompts: expected a list, got dict"),
+        ({"prompt": []}, "prompt: is not known; known are inheritance, prompts, versions"),
+        (three(versions={"version": 0}), "versions[2].version: expected a number from 1, got 0"),
+        (three(versions={"content": None}), "versions[2].content: expected an object, got NoneType"),
+        (three(versions={"content": {"sections": {"a": None}}}), "versions[2].content.sections.a: expected a text"),
+        (three(versions={"slug": "coder"}), "versions[2].version: 1 is given twice, first in versions[1]"),
+        (three(inheritance={"child_slug": "x"}), "inheritance[0]: x@main is not among the versions"),
+        (three(inheritance={"parent_slug": "x"}), "inheritance[0]: coder@main:1 inherits 'x', which does not exist"),
+        (three(prompts={"slug": "base"}), "prompts[1].slug: 'base' is given twice, first in prompts[0]"),
+        (three(prompts={"x": 1}), "prompts[1].x: is not known"),
+    ],
+)
+def test_an_error_in_the_last_row_leaves_nothing_to_write_and_names_its_place(document, message):
+    with pytest.raises(InvalidInput) as caught:
+        plan(document, ())
+    assert str(caught.value).startswith(message)
+    assert message.startswith(caught.value.where or "no place")
+
+
+def test_a_file_is_read_with_its_byte_order_mark_and_no_key_twice():
+    assert plan(read(b"\xef\xbb\xbf[]"), ()) == Migration()
+    with pytest.raises(InvalidInput, match="slug"):
+        read('[{"slug": "a", "slug": "b"}]')
+    with pytest.raises(InvalidInput, match="is no JSON"):
+        read("[{")
