@@ -1,0 +1,285 @@
+"""What is wrong, risky or wasteful about prompts before anybody is told them; the table of rules is `RULES`."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.front import ALIASES, KEYS
+from cuebook.prompts.inherit import resolve, text_of
+from cuebook.prompts.lint_text import spots
+from cuebook.prompts.names import candidates, parse_reference
+from cuebook.prompts.similar import near_duplicates
+from cuebook.prompts.template import placeholders, used
+from cuebook.records.credentials import announced, family_of
+from cuebook.records.prompt import MAIN, Engine, Resolved, Version
+
+Severity = Literal["error", "warning", "info"]
+
+#: Every rule: how bad what it finds is, and what that is.
+RULES: Final[Mapping[str, tuple[Severity, str]]] = {
+    "secret": ("error", "a key, password or card number in a text, a default or metadata"),
+    "bidi": ("error", "a character that turns the reading order of what follows"),
+    "hidden": ("error", "a character nobody sees"),
+    "broken-inherits": ("error", "a parent that is missing, a ring, too many steps"),
+    "injection": ("warning", "a phrase known from injections, or a model's own control tokens"),
+    "confusable": ("warning", "a word of two scripts whose letters look alike"),
+    "undeclared-param": ("warning", "a placeholder that is no parameter, so it stays as it stands"),
+    "other-syntax": ("warning", "a parameter written in the syntax of the other engine"),
+    "unused-param": ("warning", "a parameter neither the text nor a child's has a place for"),
+    "vain-override": ("warning", "a section that overrides one no ancestor has"),
+    "too-long": ("warning", "more tokens than a system text has room for"),
+    "unstable-front": ("warning", "what differs from turn to turn, with much behind it that a cache would hold"),
+    "empty": ("warning", "a prompt that says nothing"),
+    "near-duplicate": ("info", "a text nearly the same as another prompt's"),
+    "no-description": ("info", "nobody is told what it is for"),
+    "unknown-key": ("info", "a key of the front matter that looks like one of ours"),
+}
+#: Tokens of a system text (`budget.system`, seed C).
+MOST_TOKENS: Final = 5_000
+#: Characters behind a changing value from which on it is worth moving: some 50 tokens.
+_BEHIND: Final = 200
+
+_CHANGING = re.compile(
+    r"(?:.*_)?(?:now|time|datetime|timestamp|clock|minute|uuid|nonce|random|turn|query|question|message"
+    r"|request_id|message_id|turn_id)",
+    re.IGNORECASE,
+)
+_MINUTES = re.compile(r"\b(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9][T ,]{1,2}[0-2][0-9]:[0-5][0-9]")
+#: Names in `$NAME` that are no forgotten parameters: variables of shells, LaTeX and other mathematics.
+_NO_PARAM = re.compile(r"[A-Z0-9_]+|[A-Za-z]|_")
+_ORDER: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+
+
+class Finding(Struct, frozen=True):
+    """Something a rule found: in which prompt, where (`sections.identity:3` is its third line), and what to do."""
+
+    rule: str
+    severity: Severity
+    slug: str
+    where: str
+    message: str
+
+
+class _Subject(Struct, frozen=True):
+    """A version under examination: resolved, or with the fault that hinders it, and with what its descendants do."""
+
+    version: Version
+    resolved: Resolved | None
+    fault: str = ""
+    inherited: frozenset[str] = frozenset()  # the sections its ancestors have
+    used_below: frozenset[str] = frozenset()  # parameters with a place in its text or a descendant's
+    declared_below: frozenset[str] = frozenset()
+
+    def finding(self, rule: str, where: str, message: str) -> Finding:
+        version = self.version
+        slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
+        return Finding(rule, RULES[rule][0], slug, where, message)
+
+
+def lint(
+    versions: Sequence[Version],
+    *,
+    count: Callable[[str], int],
+    max_tokens: int = MOST_TOKENS,
+    parent_of: Callable[[str], Version | None] | None = None,
+) -> tuple[Finding, ...]:
+    """Return what the rules find about these versions, the worst first, then by prompt and place.
+
+    `count` gives a text's tokens. `parent_of` finds what an `inherits` means, else the parent is among `versions`.
+    """
+    subjects = _subjects(versions, parent_of or _among(versions))
+    found: list[Finding] = []
+    for subject in subjects:
+        for rule in (_texts, _parents, _params, _front, _fields):
+            found += rule(subject)
+        found += _length(subject, count, max_tokens)
+    found += _duplicates(subjects)
+    return tuple(sorted(found, key=lambda each: (_ORDER.index(each.severity), each.slug, each.where, each.rule)))
+
+
+def to_json(findings: Iterable[Finding]) -> str:
+    """Write findings for programs: how many of each severity, and each with its five fields."""
+    listed = [asdict(finding) for finding in findings]
+    counts = {severity: sum(row["severity"] == severity for row in listed) for severity in _ORDER}
+    return json.dumps({"counts": counts, "findings": listed}, ensure_ascii=False, indent=2) + "\n"
+
+
+def _among(versions: Iterable[Version]) -> Callable[[str], Version | None]:
+    by_place = {(version.slug, version.branch): version for version in versions}
+
+    def parent_of(text: str) -> Version | None:
+        reference = parse_reference(text)
+        places = ((slug, reference.branch or MAIN) for slug in candidates(reference.slug))
+        return next((by_place[place] for place in places if place in by_place), None)
+
+    return parent_of
+
+
+def _subjects(versions: Sequence[Version], parent_of: Callable[[str], Version | None]) -> list[_Subject]:
+    """Resolve all versions, and tell each what its descendants use and declare."""
+    subjects = [_subject(version, parent_of) for version in versions]
+    used_below: dict[str, set[str]] = {}
+    declared_below: dict[str, set[str]] = {}
+    for whole in (subject.resolved for subject in subjects if subject.resolved):
+        names = {param.name for param in whole.params}
+        for source in whole.lineage:
+            used_below.setdefault(source, set()).update(used(text_of(whole), whole.engine, names))
+            declared_below.setdefault(source, set()).update(names)
+    return [
+        replace(
+            subject,
+            used_below=frozenset(used_below.get(subject.version.source, ())),
+            declared_below=frozenset(declared_below.get(subject.version.source, ())),
+        )
+        for subject in subjects
+    ]
+
+
+def _subject(version: Version, parent_of: Callable[[str], Version | None]) -> _Subject:
+    try:
+        whole = resolve(version, parent_of)
+        parent = parent_of(version.inherits) if version.inherits else None
+        return _Subject(version, whole, inherited=frozenset(resolve(parent, parent_of).sections if parent else ()))
+    except InvalidInput as error:
+        return _Subject(version, None, fault=str(error))
+
+
+# ---------------------------------------------------------------- rules
+def _own(version: Version) -> Iterator[tuple[str, str]]:
+    """Give a version's own texts with their places."""
+    yield from ((f"sections.{name}", text) for name, text in version.sections.items())
+    yield from ((f"override_sections.{name}", text) for name, text in version.override_sections.items())
+
+
+def _texts(subject: _Subject) -> Iterator[Finding]:
+    """Look at all texts for secrets, phrases and characters."""
+    version = subject.version
+    for where, text in _own(version):
+        for spot in spots(text):
+            line = text.count("\n", 0, spot.start) + 1
+            yield subject.finding(spot.rule, f"{where}:{line}", spot.message)
+    others = [("description", version.description)]
+    for param in version.params:
+        others += [(f"params.{param.name}", param.default or ""), (f"params.{param.name}", param.description)]
+    for where, text in [*others, *_leaves(version.metadata, "metadata")]:
+        for spot in spots(text):
+            yield subject.finding(spot.rule, where, spot.message)
+
+
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    """Give the texts of metadata; one whose key announces a secret is told with it."""
+    if isinstance(value, Mapping):
+        for key, child in value.items():
+            secret = isinstance(child, str) and (family := family_of(str(key))) and announced(child, family)
+            yield from [(f"{where}.{key}", f"{key}={child}")] if secret else _leaves(child, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for place, child in enumerate(value):
+            yield from _leaves(child, f"{where}[{place}]")
+    elif isinstance(value, str):
+        yield where, value
+
+
+def _parents(subject: _Subject) -> Iterator[Finding]:
+    """Look at what a version inherits."""
+    version, whole = subject.version, subject.resolved
+    if whole is None:
+        yield subject.finding("broken-inherits", "inherits", subject.fault)
+    elif not text_of(whole).strip():
+        yield subject.finding("empty", "sections", "says nothing; write a section")
+    if whole is None or not version.override_sections:
+        return
+    for name in version.override_sections:
+        if name not in subject.inherited:
+            why = "no ancestor has it" if version.inherits else "there is no parent"
+            yield subject.finding("vain-override", f"override_sections.{name}", f"overrides nothing: {why}")
+
+
+def _params(subject: _Subject) -> Iterator[Finding]:
+    """Look at which names a version's texts have, and which it declares."""
+    version, whole = subject.version, subject.resolved
+    if whole is None:
+        return
+    declared = {param.name for param in whole.params} | subject.declared_below
+    for where, text in _own(version):
+        for name in sorted(placeholders(text, version.engine) - declared):
+            near = get_close_matches(name, declared, n=1)
+            if near or version.engine == "braces" or not _NO_PARAM.fullmatch(name):
+                hint = (
+                    f"did you mean {near[0]!r}?" if near else "declare it, or double its sign to keep it as it stands"
+                )
+                yield subject.finding(
+                    "undeclared-param", where, f"{name!r} is no parameter, so it stays as it is; {hint}"
+                )
+        other: Engine = "braces" if version.engine == "dollar" else "dollar"
+        if version.engine != "none":
+            for name in sorted(used(text, other, declared)):
+                yield subject.finding(
+                    "other-syntax", where, f"{name!r} is written for the engine {other}, and stays as it is"
+                )
+    for param in version.params:
+        if param.name not in subject.used_below:
+            message = f"{param.name!r} has no place in the text; use it or leave it out"
+            yield subject.finding("unused-param", f"params.{param.name}", message)
+
+
+def _front(subject: _Subject) -> Iterator[Finding]:
+    """Look for what changes from turn to turn: the provider's cache ends where the first such value stands."""
+    whole = subject.resolved
+    if whole is None:
+        return
+    changing = {param.name for param in whole.params if _CHANGING.fullmatch(param.name)}
+    left = len(text_of(whole))
+    for section, text in whole.sections.items():
+        places = [
+            (match.start(), f"{name!r} differs from turn to turn")
+            for name in sorted(used(text, whole.engine, changing))
+            if (match := re.search(rf"[${{]\s*{name}\b", text))
+        ]
+        if match := _MINUTES.search(text):
+            places.append((match.start(), f"{match.group()!r} looks made anew each time"))
+        if places:
+            start, why = min(places)
+            behind = left - start
+            if behind >= _BEHIND:
+                line = text.count("\n", 0, start) + 1
+                message = f"{why}, and no cache holds the {behind} characters behind it; put it last"
+                yield subject.finding("unstable-front", f"sections.{section}:{line}", message)
+            return
+        left -= len(text) + 2
+
+
+def _fields(subject: _Subject) -> Iterator[Finding]:
+    """Look at the fields around the text."""
+    version = subject.version
+    if not version.description.strip():
+        yield subject.finding("no-description", "description", "is missing; say in one line what the prompt is for")
+    extra = version.metadata.get("extra")
+    for key in extra if isinstance(extra, Mapping) else ():
+        near = get_close_matches(str(key), [*KEYS, *ALIASES], n=1, cutoff=0.75)
+        if near:
+            yield subject.finding("unknown-key", f"metadata.extra.{key}", f"is not read; did you mean {near[0]!r}?")
+
+
+def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterator[Finding]:
+    tokens = count(text_of(subject.resolved)) if subject.resolved else 0
+    if tokens > most:
+        message = f"has {tokens} tokens with all it inherits; a system text has room for {most}"
+        yield subject.finding("too-long", "sections", message)
+
+
+def _duplicates(subjects: Iterable[_Subject]) -> Iterator[Finding]:
+    """Compare prompts by their own text; a prompt's branches are alike on purpose, so `main` speaks for it."""
+    chosen: dict[str, _Subject] = {}
+    for subject in subjects:
+        if subject.version.slug not in chosen or subject.version.branch == MAIN:
+            chosen[subject.version.slug] = subject
+    texts = {slug: "\n".join(text for _, text in _own(chosen[slug].version)) for slug in sorted(chosen)}
+    for other, slug, similarity in near_duplicates(texts):
+        message = f"is {similarity:.0%} the text of {other!r}; put what they share into a parent"
+        yield chosen[slug].finding("near-duplicate", "sections", message)

@@ -1,0 +1,94 @@
+"""How good a prompt is, from 0 to 100, and which parts that is made of (MISSION K9).
+
+| part | most | of what |
+| --- | --- | --- |
+| lint | 40 | less 20 for each error, 5 for each warning, 1 for each hint |
+| described | 15 | 10 for a description, 5 for those of its parameters, by share |
+| tested | 15 | 5 for having tests, 10 by the share that passes |
+| observed | 30 | the mean score of its observations, drawn towards 0.5 by `PRIOR` observations that nobody made |
+
+A prompt nobody has observed has 15 of the 30: nothing speaks for it or against it. The weights are ours: half for what
+can be read off the text, half for what was seen of it.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.prompts.lint import Finding, Severity
+from cuebook.records.prompt import MAIN, Version
+
+#: Observations that 0.5, a branch's first weight, counts for (notes on the original: a baseline needs 10).
+PRIOR: Final = 10
+_COST: Final[dict[Severity, int]] = {"error": 20, "warning": 5, "info": 1}
+_LINT, _DESCRIPTION, _PARAMS, _TESTS, _PASSED, _OBSERVED = 40, 10, 5, 5, 10, 30
+
+
+class Part(Struct, frozen=True):
+    """One part of a rating: its points of how many, and why."""
+
+    name: str
+    points: float
+    most: int
+    reason: str
+
+
+class Rating(Struct, frozen=True):
+    """A prompt's quality, 0 to 100, the sum of its parts."""
+
+    score: float
+    parts: tuple[Part, ...]
+
+
+def rate(
+    version: Version,
+    findings: Iterable[Finding],
+    *,
+    scores: Sequence[float] = (),
+    tests: tuple[int, int] | None = None,
+) -> Rating:
+    """Return a version's rating. `scores` are its observations', each 0 to 1; `tests` how many passed of how many.
+
+    Without `tests`, those named in its metadata count as not run. Findings of other prompts are left out.
+    """
+    parts = (_lint(version, findings), _described(version), _tested(version, tests), _observed(scores))
+    return Rating(round(sum(part.points for part in parts), 1), parts)
+
+
+def _lint(version: Version, findings: Iterable[Finding]) -> Part:
+    slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
+    own = [finding for finding in findings if finding.slug == slug]
+    counts = {severity: sum(finding.severity == severity for finding in own) for severity in _COST}
+    points = max(0, _LINT - sum(_COST[severity] * count for severity, count in counts.items()))
+    said = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
+    return Part("lint", points, _LINT, said or "nothing found")
+
+
+def _described(version: Version) -> Part:
+    told = [param for param in version.params if param.description.strip()]
+    share = len(told) / len(version.params) if version.params else 1.0
+    described = bool(version.description.strip())
+    reason = "a description" if described else "no description"
+    if version.params:
+        reason += f", {len(told)} of {len(version.params)} parameters described"
+    points = _DESCRIPTION * described + _PARAMS * share * (described or bool(version.params))
+    return Part("described", round(points, 1), _DESCRIPTION + _PARAMS, reason)
+
+
+def _tested(version: Version, tests: tuple[int, int] | None) -> Part:
+    most = _TESTS + _PASSED
+    if tests is not None and tests[1] > 0:
+        passed, total = tests
+        return Part("tested", round(_TESTS + _PASSED * passed / total, 1), most, f"{passed} of {total} tests passed")
+    named = version.metadata.get("tests")
+    if named and tests is None:
+        return Part("tested", _TESTS, most, "tests named, and not run")
+    return Part("tested", 0, most, "no tests")
+
+
+def _observed(scores: Sequence[float]) -> Part:
+    count = len(scores)
+    mean = (sum(scores) + 0.5 * PRIOR) / (count + PRIOR)
+    reason = f"{count} observations, mean {sum(scores) / count:.2f}" if count else "not observed yet"
+    return Part("observed", round(_OBSERVED * mean, 1), _OBSERVED, reason)
