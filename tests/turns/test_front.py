@@ -175,3 +175,18 @@ async def test_an_add_on_nobody_wrote_is_a_fault_of_the_file(place):
     with pytest.raises(InvalidInput, match=r"presets\[0\]\.addonPromptKeys\[0\]"):
         async with book_on(place, model=ScriptedModel(default="x")):
             pass
+
+
+async def test_signals_of_the_caller_choose_the_variant_that_fits(place):
+    await prepare(place)
+    async with book_on(place) as book:
+        book.desk.epsilon = 0.0
+        await book.prompts.fork("persona/kind", "code")
+        weights = {"context_weights": {"task_coding": 1.0}}
+        await book.prompts.save("persona/kind", {"body": "Write code."}, branch="code", metadata=weights)
+        for name, signals, said in (("c1", {"task_coding": 1.0}, "Write code."), ("c2", None, "Be kind.")):
+            reply = await book.ask(Ask("hello", name, persona="helper", signals=signals))
+            assert said in json.loads(reply.window.messages[0])["content"]
+            assert reply.metadata["promptVariants"]["persona/kind"]["contextFit"] == (1.0 if signals else 0.0)
+        with pytest.raises(InvalidInput, match="task_coding"):
+            await book.ask(Ask("hello", "c3", persona="helper", signals={"task_coding": 7.0}))

@@ -34,6 +34,12 @@ def check_ask(ask: object) -> None:
         msg = "conversation: empty; name the conversation"
         raise InvalidInput(msg, where="conversation")
     _expect(ask.memory_control, Mapping, "memory_control", "a mapping", optional=True)
+    _expect(ask.signals, Mapping, "signals", "a mapping", optional=True)
+    signals: Mapping[str, object] = ask.signals or {}
+    for name, value in signals.items():
+        if not isinstance(value, float | int) or not 0.0 <= value <= 1.0:
+            msg = f"signals.{name}: {value!r} is no signal; give a number from 0 to 1"
+            raise InvalidInput(msg, where=f"signals.{name}")
     _check_parts(ask.attachments, "attachments")
     if not ask.text and not ask.attachments:
         msg = "text: empty; say something"

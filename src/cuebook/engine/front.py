@@ -226,7 +226,12 @@ class _Speaker:
         ).digest()
         strategy = self._desk.strategy
         choice = select_from(
-            self._desk, family, {}, strategy=strategy, epsilon=self._desk.epsilon, seed=int.from_bytes(seed[:8], "big")
+            self._desk,
+            family,
+            self._ask.signals or {},
+            strategy=strategy,
+            epsilon=self._desk.epsilon,
+            seed=int.from_bytes(seed[:8], "big"),
         )
         picked = choice.selected
         self.chosen[family.slug] = {

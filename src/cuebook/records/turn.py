@@ -28,6 +28,7 @@ class Ask(Struct, frozen=True):
     attachments: tuple[Part, ...] = ()
     idempotency_key: str | None = None
     token_budget: int | None = None
+    signals: dict[str, float] | None = None  # what the caller reads of the round: prompts' variants are chosen by it
 
 
 class Block(Struct, frozen=True, kw_only=True):

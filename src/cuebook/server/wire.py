@@ -53,6 +53,7 @@ class ChatBody(In, frozen=True, kw_only=True):
     memory_control: dict[str, Any] | None = None
     attachments: list[Attachment] = []
     token_budget: Tokens | None = None
+    signals: dict[str, float] | None = None
     stream: bool | None = None
 
 
@@ -300,6 +301,7 @@ def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_k
         attachments=tuple(part for each in body.attachments if (part := part_of(each, "attachments"))),
         idempotency_key=idempotency_key,
         token_budget=body.token_budget,
+        signals=body.signals,
     )
 
 
