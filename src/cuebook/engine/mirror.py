@@ -45,22 +45,23 @@ class Mirror:
         self._lock = asyncio.Lock()
 
     async def keep_up(self, desk: Desk, *, closing: bool = False) -> None:
-        """Sign what is due and write what is missing; `closing` signs whatever is not signed yet.
+        """Sign what is due and write what is missing; `closing` signs whatever is not signed yet, and never fails.
 
         Raises BackendError where the file cannot be written: the table has it all, and the next time it is tried again.
         """
-        scope = Scope()
-        async with self._lock:
-            last, root = await desk.audit.last(scope)
-            if not last:
-                return
+        try:
+            async with self._lock:
+                await self._keep_up(desk, Scope(), closing=closing)
+        except BackendError as error:
+            if not closing:
+                raise
+            log.warning("%s", error)
+
+    async def _keep_up(self, desk: Desk, scope: Scope, *, closing: bool) -> None:
+        last, root = await desk.audit.last(scope)
+        if last:
             await self._sign(desk, scope, last, root, closing=closing)
-            try:
-                await self._write(desk, scope, last)
-            except BackendError as error:
-                if not closing:
-                    raise
-                log.warning("%s", error)  # a book closes all the same
+            await self._write(desk, scope, last)
 
     async def _write(self, desk: Desk, scope: Scope, last: int) -> None:
         if self._file is None or self._written == last:
