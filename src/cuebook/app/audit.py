@@ -1,7 +1,9 @@
 """The audit's public API: what was said to the model and why, that nobody changed it, and each render again."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -10,14 +12,16 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import verifying_key
 from cuebook.engine.prompting import resolved_of
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.prompts.chain import verify
+from cuebook.prompts.chain import read_mirror, verify
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
-from cuebook.records.audit import Record, Verdict
+from cuebook.records.audit import Checkpoint, Record, Verdict
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
+#: No record has a higher seq.
+HIGHEST = 2**53 - 1
 
 
 class ReplayedRender(Struct, frozen=True, kw_only=True):
@@ -36,10 +40,18 @@ class Audit:
 
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
         """Give records behind a seq, the oldest first."""
-        if not 1 <= limit <= _PAGE or after < 0:
-            msg = f"limit: {limit} is not between 1 and {_PAGE}, or after: {after} is negative"
+        if not 1 <= limit <= _PAGE or not 0 <= after <= HIGHEST:
+            msg = f"limit: {limit} is not between 1 and {_PAGE}, or after: {after} is no record's number"
             raise InvalidInput(msg, where="limit")
         return await self._desk.audit.records(Scope(), after=after, limit=limit)
+
+    async def get(self, seq: int) -> Record:
+        """Give a record. Raises NotFound."""
+        found = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
+        if not found or found[0].seq != seq:
+            msg = f"no audit record {seq}; `cuebook audit tail` shows the newest"
+            raise NotFound(msg)
+        return found[0]
 
     async def tail(self, last: int = 10) -> list[Record]:
         """Give the newest records, oldest first."""
@@ -54,19 +66,30 @@ class Audit:
                 yield record
             after = page[-1].seq
 
-    async def verify(self) -> Verdict:
-        """Check the chain against its hashes and its signed checkpoints."""
+    async def checkpoints(self) -> list[Checkpoint]:
+        """Give the signed checkpoints, the smallest first; a copy kept elsewhere shows what this store cannot."""
+        return await self._desk.audit.checkpoints(Scope())
+
+    async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
+        """Check the chain against its hashes and its signed checkpoints, and those `kept` elsewhere."""
+        checkpoints = [*await self.checkpoints(), *kept]  # first: one signed meanwhile counts more than was read
         records = [record async for record in self.export()]
-        checkpoints = await self._desk.audit.checkpoints(Scope())
-        return verify(records, checkpoints, public_key=verifying_key(self._desk.key))
+        return await asyncio.to_thread(verify, records, checkpoints, public_key=verifying_key(self._desk.key))
+
+    async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
+        """Check a mirror file, or an export, in the same way. Raises OSError."""
+        checkpoints = [*await self.checkpoints(), *kept]
+        key = verifying_key(self._desk.key)
+
+        def check() -> Verdict:
+            with file.open("rb") as lines:
+                return verify(read_mirror(lines), checkpoints, public_key=key)
+
+        return await asyncio.to_thread(check)
 
     async def replay(self, seq: int) -> ReplayedRender:
         """Render what a record says was rendered, from the same version and values. Raises NotFound, InvalidInput."""
-        found = await self._desk.audit.records(Scope(), after=seq - 1, limit=1) if seq > 0 else []
-        if not found or found[0].seq != seq:
-            msg = f"no audit record {seq}; `cuebook audit tail` shows the newest"
-            raise NotFound(msg)
-        record = found[0]
+        record = await self.get(seq)
         if record.event != "render":
             msg = f"record {seq} tells of a {record.event}: there is nothing to render"
             raise InvalidInput(msg, where="seq")

@@ -1,10 +1,11 @@
 """A blocking book's audit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from cuebook.app.audit import ReplayedRender
 from cuebook.app.blocking_parts import Host
-from cuebook.records.audit import Record, Verdict
+from cuebook.records.audit import Checkpoint, Record, Verdict
 
 
 class BlockingAudit:
@@ -17,6 +18,10 @@ class BlockingAudit:
         """Give records behind a seq, the oldest first."""
         return self._host.run(lambda book: book.audit.records(after=after, limit=limit))
 
+    def get(self, seq: int) -> Record:
+        """Give a record."""
+        return self._host.run(lambda book: book.audit.get(seq))
+
     def tail(self, last: int = 10) -> list[Record]:
         """Give the newest records, oldest first."""
         return self._host.run(lambda book: book.audit.tail(last))
@@ -25,9 +30,17 @@ class BlockingAudit:
         """Give all records, the oldest first."""
         return self._host.iterate(lambda book: book.audit.export())
 
-    def verify(self) -> Verdict:
-        """Check the chain against its hashes and its signed checkpoints."""
-        return self._host.run(lambda book: book.audit.verify())
+    def checkpoints(self) -> list[Checkpoint]:
+        """Give the signed checkpoints, the smallest first."""
+        return self._host.run(lambda book: book.audit.checkpoints())
+
+    def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
+        """Check the chain against its hashes and its signed checkpoints, and those `kept` elsewhere."""
+        return self._host.run(lambda book: book.audit.verify(kept=kept))
+
+    def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
+        """Check a mirror file, or an export, in the same way."""
+        return self._host.run(lambda book: book.audit.verify_mirror(file, kept=kept))
 
     def replay(self, seq: int) -> ReplayedRender:
         """Render what a record says was rendered, from the same version and values."""

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.prompts import strict_json
 from cuebook.prompts.digest import canonical
-from cuebook.records.audit import GENESIS, PERSONAL, Checkpoint, Record, Text, Verdict
+from cuebook.records.audit import GENESIS, PERSONAL, UNREADABLE, Checkpoint, Record, Text, Verdict
 
 #: Bytes of a salt: 128 bits. Of fixed length, so that none of a text can be passed off as salt.
 SALT_SIZE = 16
@@ -192,9 +192,7 @@ def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Che
         return str(record)
     if record.seq != place:
         return f"record {record.seq} stands in the place of {place}: one was taken out, put in or moved"
-    if record.prev != prev:
-        return f"record {place} does not follow on the one before it: one of them was replaced"
-    changed = _changed(record)
+    changed = _changed(record, prev)
     if changed:
         return f"record {place} {changed}"
     if checkpoint and checkpoint.root != record.hash:
@@ -205,8 +203,12 @@ def _fault(record: Record | InvalidInput, place: int, prev: str, checkpoint: Che
     return ""
 
 
-def _changed(record: Record) -> str:
+def _changed(record: Record, prev: str) -> str:
     """Say what of a record is not what its hash and its commitments were made of, "" for nothing."""
+    if record.event == UNREADABLE:
+        return "cannot be read any more: it was damaged"
+    if record.prev != prev:
+        return "does not follow on the one before it: one of them was replaced"
     try:
         if record.hash != _hash_of(record):
             return "was changed: its hash is another"

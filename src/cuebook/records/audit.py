@@ -13,6 +13,8 @@ from msgspec import Struct
 PERSONAL = ("input_context", "interpolated_text", "output_summary")
 #: What `prev` of the first record says.
 GENESIS = "0" * 64
+#: The event of a record whose row somebody damaged.
+UNREADABLE = "unreadable"
 
 
 class Text(Struct, frozen=True):
@@ -47,6 +49,21 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     conversation: str = ""
     turn: int = 0
     texts: Mapping[str, Text] = {}  # by the name of the field; JSON in `input_context`
+
+
+def unreadable(seq: int) -> Record:
+    """Give what stands for a record that cannot be read any more: nothing proves it."""
+    return Record(
+        timestamp="",
+        agent="",
+        prompt_id="",
+        version="",
+        input_context="",
+        interpolated_text="",
+        output_summary="",
+        event=UNREADABLE,
+        seq=seq,
+    )
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.server import chat, conversations, learning, memories, pages, sessions, v1
+from cuebook.server import audit, chat, conversations, learning, memories, pages, sessions, v1
 from cuebook.server.caller import AnyRequest
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
@@ -55,6 +55,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *sessions.ROUTES,
             *memories.ROUTES,
             *learning.ROUTES,
+            *audit.ROUTES,
             *pages.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],

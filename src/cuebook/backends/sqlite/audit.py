@@ -7,7 +7,7 @@ import msgspec
 
 from cuebook.backends.sqlite.base import SQL, Run, one, run
 from cuebook.prompts.chain import link
-from cuebook.records.audit import GENESIS, Checkpoint, Record, Text
+from cuebook.records.audit import GENESIS, Checkpoint, Record, Text, unreadable
 from cuebook.records.memory import Scope
 
 _record = msgspec.json.Decoder(Record).decode
@@ -32,7 +32,7 @@ class SqliteAudit:
 
         def read(connection: sqlite3.Connection) -> list[Record]:
             found = run(connection, "audit_records", tenant=scope.tenant, after=after, limit=limit)
-            return [msgspec.structs.replace(_record(body), texts=_texts(texts)) for body, texts in found]
+            return [_told(*row) for row in found]
 
         return await self._read(read)
 
@@ -42,9 +42,7 @@ class SqliteAudit:
 
     async def checkpoints(self, scope: Scope) -> list[Checkpoint]:
         """Give the checkpoints."""
-        return await self._read(
-            lambda c: [_checkpoint(body) for (body,) in run(c, "audit_checkpoints", tenant=scope.tenant)]
-        )
+        return await self._read(lambda c: [_signed(*row) for row in run(c, "audit_checkpoints", tenant=scope.tenant)])
 
     async def keep_checkpoint(self, scope: Scope, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint."""
@@ -66,6 +64,25 @@ def chained(connection: sqlite3.Connection, tenant: str, records: Sequence[Recor
         run(connection, "audit_insert", tenant=tenant, seq=seq, hash=prev, body=body, texts=texts)
         found.append(made)
     return found
+
+
+def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
+    """Give a row's record; a row that somebody damaged is still one, which no check lets pass."""
+    try:
+        record = msgspec.structs.replace(_record(body), texts=_texts(texts))
+    except (ValueError, TypeError):  # msgspec's errors are ValueErrors
+        return unreadable(seq)
+    if record.seq != seq:
+        return unreadable(seq)
+    return record if record.hash == own else msgspec.structs.replace(record, hash="")
+
+
+def _signed(size: int, body: bytes) -> Checkpoint:
+    """Give a row's checkpoint; a damaged one is signed by nobody."""
+    try:
+        return _checkpoint(body)
+    except (ValueError, TypeError):
+        return Checkpoint(origin="", size=size, root="", time="an unknown time")
 
 
 def _last(connection: sqlite3.Connection, tenant: str) -> tuple[int, str]:

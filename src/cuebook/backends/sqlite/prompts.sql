@@ -86,11 +86,11 @@ INSERT INTO audit_record (tenant, seq, hash, body, texts) VALUES (:tenant, :seq,
 
 -- name: audit_records
 -- Records of a chain from one on, the oldest first.
-SELECT body, texts FROM audit_record WHERE tenant = :tenant AND seq > :after ORDER BY seq LIMIT :limit;
+SELECT seq, hash, body, texts FROM audit_record WHERE tenant = :tenant AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: audit_checkpoints
 -- Signed checkpoints of a chain, by size.
-SELECT body FROM audit_checkpoint WHERE tenant = :tenant ORDER BY size;
+SELECT size, body FROM audit_checkpoint WHERE tenant = :tenant ORDER BY size;
 
 -- name: audit_checkpoint_put
 -- Keep a checkpoint; the first of a size stands.
