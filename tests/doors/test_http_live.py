@@ -39,6 +39,12 @@ def turn(live: Live, conversation: str, n: int = 1) -> dict[str, Any]:
     return answer.json() if answer.status_code == 200 else {}
 
 
+def test_no_answer_waits_for_the_clients_acks() -> None:
+    for listening in listen("127.0.0.1", 0):
+        with listening, socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_client_that_goes_away_ends_its_turn_and_the_upstreams_call(relayed: Live, upstream: Upstream) -> None:
     began = time.monotonic()
     body = {"model": "stuck", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}

@@ -152,7 +152,7 @@ def _fields(before: Version, after: Version) -> Iterator[FieldChange]:
     for name in FIELDS:
         was, now = getattr(before, name), getattr(after, name)
         # In Python True is 1; their canonical forms differ, and so do the digests.
-        if (canonical(was) != canonical(now)) if name == "metadata" else (was != now):
+        if (canonical(was, where=name) != canonical(now, where=name)) if name == "metadata" else (was != now):
             yield FieldChange(name, was, now)
 
 

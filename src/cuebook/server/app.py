@@ -24,7 +24,7 @@ from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.server import audit, chat, conversations, learning, memories, pages, sessions, v1
+from cuebook.server import audit, chat, conversations, learning, memories, pages, prompts, sessions, v1
 from cuebook.server.caller import AnyRequest
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
@@ -42,7 +42,8 @@ BACKLOG = 2048
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
 In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
-`/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores."""
+`/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores posts or answers;
+who writes a prompt names its `base`."""
 
 
 def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
@@ -56,6 +57,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *memories.ROUTES,
             *learning.ROUTES,
             *audit.ROUTES,
+            *prompts.ROUTES,
             *pages.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],
@@ -133,7 +135,7 @@ def _query_names(handler: HTTPRouteHandler) -> frozenset[str]:
         definition = field.kwarg_definition
         if isinstance(definition, ParameterKwarg) and definition.name:
             names.add(definition.name)
-        elif name not in ("request", "data", "conversation", "n", "rest"):
+        elif name not in ("request", "data", "conversation", "prompt", "n", "rest"):
             names.add(name)
     return frozenset(names)
 
@@ -194,12 +196,16 @@ def listen(host: str, port: int) -> list[socket.socket]:
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         wanted = sockets[0].getsockname()[1] if sockets else port
         try:
-            sockets.append(socket.create_server((str(address), wanted), family=family, backlog=BACKLOG))
+            opened = socket.create_server((str(address), wanted), family=family, backlog=BACKLOG)
         except OSError as error:
             if sockets:
                 continue  # a name of two families, one of which this machine lacks
             msg = f"port {port} on {host!r} cannot be had ({error.strerror}); stop the other server, or --port N"
             raise BackendError(msg) from error
+        # Its connections inherit it. asyncio sets it itself only where a socket names its protocol, which this does
+        # not; without it the second piece of each answer waits 40 ms for the client's ACK of the first.
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets.append(opened)
     return sockets
 
 

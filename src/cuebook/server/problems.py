@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -41,6 +42,9 @@ TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
 )
 #: Names of what the HTTP layer refuses by itself.
 _NAMES = {403: "refused", 404: "no-such-address", 405: "method-not-allowed", 413: "too-large", 503: "unavailable"}
+
+#: What Litestar says of a query parameter that has to be there.
+_MISSING = re.compile(r"Missing required query parameter '([^']*)'")
 
 _log = logging.getLogger("cuebook.server")
 _encode = msgspec.json.Encoder().encode
@@ -162,6 +166,8 @@ def _of_litestar(error: HTTPException) -> Failure:
     name = _NAMES.get(status, "internal" if status >= 500 else "invalid-input")
     given: Any = error.extra if isinstance(error.extra, list) else []
     errors = tuple(_field_error(each) for each in given if isinstance(each, dict))
+    if match := _MISSING.match(error.detail):
+        errors = (FieldError(match[1], "missing; name it in the query"),)
     detail = {
         404: "there is no such address; /schema lists them",
         405: "this address takes other methods; see Allow",

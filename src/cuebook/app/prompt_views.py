@@ -1,0 +1,140 @@
+"""What the doors show of prompts: one version, and lists page by page, in the wire's shapes.
+
+A list stands whole without `limit` and `cursor`. A cursor names the row it stands behind, so that what is written
+meanwhile moves no page.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from cuebook.app import prompt_shapes as shapes
+from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, read_cursor, write_cursor
+from cuebook.app.prompts import Prompts
+from cuebook.app.shapes import Wire
+from cuebook.records.prompt import MAIN
+
+T = TypeVar("T")
+
+#: A page of rows and the cursor of the next.
+Page = tuple[list[Wire], str | None]
+#: More events than these nobody reads.
+_ALL_EVENTS = 1_000_000
+
+
+class PromptsAt(Cursor, frozen=True, array_like=True, tag="prompts"):
+    """Behind the prompt `slug`, among those that begin with `prefix`."""
+
+    prefix: str
+    slug: str
+
+
+class KeysAt(Cursor, frozen=True, array_like=True, tag="keys"):
+    """Behind the row `key` of the list `name`, which is in the order of its keys."""
+
+    name: str
+    key: str
+
+
+class EventsAt(Cursor, frozen=True, array_like=True, tag="events"):
+    """The oldest `left` events of the list `name` are still to be read."""
+
+    name: str
+    left: Number
+
+
+async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT, cursor: str | None = None) -> Page:
+    """List prompts by name."""
+    start = read_cursor(cursor, PromptsAt, no=0) if cursor is not None else PromptsAt(0, prefix, "")
+    if start.prefix != prefix:
+        raise no_cursor(cursor or "")
+    found = await prompts.page(prefix=prefix, limit=limit, after=start.slug)
+    more = write_cursor(PromptsAt(0, prefix, found.next)) if found.next is not None else None
+    return [shapes.family(each) for each in found.items], more
+
+
+async def show(
+    prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, resolve: bool = False
+) -> Wire:
+    """Give a version, the active one unless named; with `resolve` what it says with its ancestors."""
+    family = await prompts.family(slug)
+    found = family.version(branch or MAIN)
+    if found is None or version not in (None, found.number):
+        found = await prompts.get(family.slug, branch=branch, version=version)
+    if not resolve:
+        return shapes.version(found, family)
+    resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
+    return shapes.version(found, family, resolved)
+
+
+async def versions_page(
+    prompts: Prompts, slug: str, *, branch: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Page:
+    """List the versions of a prompt without their texts, of one branch or of all, `main` first, oldest first."""
+    family = await prompts.family(slug)
+    if branch:
+        await prompts.get(family.slug, branch=branch)  # raises NotFound naming the branches there are
+    found = await prompts.versions(family.slug, branch=branch or None)
+    name = f"versions {family.slug} {branch}"
+    rows, more = _page(found, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
+    return [shapes.summary(each, family) for each in rows], more
+
+
+async def branches_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
+    """List the branches of a prompt, `main` first."""
+    family = await prompts.family(slug)
+    rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
+    return [shapes.branch(each, family) for each in rows], more
+
+
+async def labels_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
+    """List the labels of a prompt by name."""
+    family = await prompts.family(slug)
+    rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
+    return [shapes.label(each) for each in rows], more
+
+
+async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
+    """List what was done to a prompt, the newest first."""
+    family = await prompts.family(slug)
+    found = await prompts.events(family.slug, limit=_ALL_EVENTS)
+    start = read_cursor(cursor, EventsAt, no=0) if cursor is not None else EventsAt(0, family.slug, len(found))
+    if start.name != family.slug or start.left > len(found):
+        raise no_cursor(cursor or "")
+    left = found[len(found) - start.left :]
+    if limit is None and cursor is None:
+        return [shapes.event(each) for each in left], None
+    shown = left[: _checked(limit)]
+    more = write_cursor(EventsAt(0, family.slug, len(left) - len(shown))) if len(left) > len(shown) else None
+    return [shapes.event(each) for each in shown], more
+
+
+async def compare(prompts: Prompts, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Wire:
+    """Give what is other in version `b`, the active one unless named, than in `a`."""
+    after = await prompts.get(slug, branch=branch, version=b)
+    change = await prompts.diff(after.slug, a, after.number, branch=after.branch)
+    return {"slug": after.slug, "branch": after.branch, "a": a, "b": after.number} | shapes.difference(change)
+
+
+def _page(
+    rows: Sequence[T], key: Callable[[T], str], name: str, limit: int | None, cursor: str | None
+) -> tuple[Sequence[T], str | None]:
+    """Give a page of rows that stand in the order of their keys."""
+    if limit is None and cursor is None:
+        return rows, None
+    start = read_cursor(cursor, KeysAt, no=0) if cursor is not None else KeysAt(0, name, "")
+    if start.name != name:
+        raise no_cursor(cursor or "")
+    left = [each for each in rows if key(each) > start.key]
+    shown = left[: _checked(limit)]
+    return shown, write_cursor(KeysAt(0, name, key(shown[-1]))) if len(left) > len(shown) else None
+
+
+def _checked(limit: int | None) -> int:
+    limit = LIMIT if limit is None else limit
+    check_limit(limit)
+    return limit
+
+
+def _key(branch: str) -> str:
+    """Give where a branch stands among others: `main` first, then by name. A space comes before all their letters."""
+    return f"{branch != MAIN:d}{branch}"
