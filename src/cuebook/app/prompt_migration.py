@@ -32,7 +32,7 @@ class Migrated(Struct, frozen=True, kw_only=True):
 async def migrate(desk: Desk, document: Any, *, dry_run: bool = False, by: str = "") -> Migrated:
     """Write what a parsed document says, all of it or nothing; a second time nothing is left to write.
 
-    Raises InvalidInput naming the place of the first thing that is wrong, Conflict where a prompt was written meanwhile.
+    Raises InvalidInput naming the place of the first thing that is wrong, Conflict where one was written meanwhile.
     """
     existing = await _existing(desk, await asyncio.to_thread(slugs, document))
     found: Migration = await asyncio.to_thread(plan, document, existing)
