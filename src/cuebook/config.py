@@ -83,6 +83,12 @@ class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
 
 
+class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The prompt book."""
+
+    rollback: Literal["guarded", "sigma", "off"] = "guarded"  # how a version that does worse is taken back by itself
+
+
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP server."""
 
@@ -111,6 +117,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     budget: BudgetConfig = BudgetConfig()
     memory: MemoryConfig = MemoryConfig()
     persona: PersonaConfig = PersonaConfig()
+    prompts: PromptsConfig = PromptsConfig()
     server: ServerConfig = ServerConfig()
     secrets: SecretsConfig = SecretsConfig()
 

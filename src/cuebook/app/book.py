@@ -27,6 +27,7 @@ from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted
 from cuebook.engine.mirror import Mirror
+from cuebook.engine.regress import Watch
 from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
@@ -120,7 +121,8 @@ class Cuebook:
             raise
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
-        desk.chores.append(lambda: mirror.keep_up(desk))
+        watch = Watch()
+        desk.chores += [lambda: watch.keep(desk), lambda: mirror.keep_up(desk)]
         if self._works:
             self._worker.start()
         return self

@@ -77,6 +77,7 @@ def compose(
         recall_hits=settings.memory.recall_hits,
         cache_rule=cache_rule,
         breakpoints=settings.upstream.breakpoints,
+        rollback=settings.prompts.rollback,
         failpoint=failpoints,
     )
     return desk, upstream

@@ -16,6 +16,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.prompting import resolved_of, select_from
 from cuebook.engine.receipts import receipt
+from cuebook.engine.regress import learn
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import Event, Family, FamilyPage, Write
 from cuebook.prompts.difference import Difference, bump, check_semver, difference, next_semver
@@ -57,7 +58,7 @@ class Rendered(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What an observation came to."""
+    """What an observation came to. `rolled_back`: it completed the evidence against its branch's newest version."""
 
     score: float
     edge_weight: float
@@ -295,7 +296,7 @@ class Prompts:
         conversation: str = "",
         user: str = "",
     ) -> Observed:
-        """Keep what a round says about the version that spoke, the active one unless named. Raises InvalidInput."""
+        """Keep a round's word on a version: named, its conversation's, or the active one. Raises InvalidInput."""
         found = await self.get(slug, branch=branch, version=version)
         seen = Observation(
             slug=found.slug,
@@ -311,10 +312,8 @@ class Prompts:
             user=user,
             at=self._desk.clock.now(),
         )
-        context = {"score": seen.score, "sentiment": sentiment, "corrections": corrections, "outcome": outcome or ""}
-        told = receipt(self._desk, found, "observe", agent=user, context=context, conversation=conversation)
-        branch_now = await self._desk.prompts.observe(Scope(), seen, audit=told)
-        return Observed(score=seen.score, edge_weight=branch_now.weight)
+        stands, taken_back = await learn(self._desk, seen, found, named=version is not None)
+        return Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
 
     async def roll_back(
         self, slug: str, *, branch: str = MAIN, to: int | None = None, reason: str, by: str = ""

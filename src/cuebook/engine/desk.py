@@ -22,9 +22,11 @@ from cuebook.ports.prompts import PromptStore
 from cuebook.ports.store import Answered, Store
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
+from cuebook.prompts.trial import Trial
 from cuebook.records.digest import digest_of, keyed_digest
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
+from cuebook.records.prompt import Version
 from cuebook.records.turn import Window
 
 #: Windows remembered to compare the next with; of other conversations the last one is rendered again.
@@ -39,6 +41,32 @@ class Last(Struct, frozen=True):
     digest: str
     messages: tuple[bytes, ...]
     simulator: CacheSimulator | None = None
+
+
+class OnTrial(Struct, frozen=True, kw_only=True):
+    """A new version and the one before it, and the share of the conversations that begin which the new one gets."""
+
+    new: Version
+    control: Version
+    share: float
+    name: str
+
+
+class Folded(Struct, frozen=True, kw_only=True):
+    """A trial's evidence so far: its first `count` conversations, up to the one named `last`."""
+
+    name: str
+    count: int
+    last: str
+    trial: Trial
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """A branch's trial as it was found at a time, None for none; `key` is the branch's head, active and marks."""
+
+    key: tuple[int, int, tuple[int, ...]]
+    at: float
+    trial: OnTrial | None
 
 
 #: An Idempotency-Key and the digest of its request.
@@ -68,6 +96,9 @@ class Desk(Struct, kw_only=True):
     presets: Presets = NO_PRESETS
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
+    rollback: str = "off"  # guarded | sigma | off
+    trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
+    folded: dict[tuple[str, str], Folded] = field(default_factory=dict)  # likewise
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind

@@ -16,6 +16,7 @@ from cuebook.assembly.window import CLIENT, Text
 from cuebook.engine.desk import Desk
 from cuebook.engine.prompting import resolved_of, select_from
 from cuebook.engine.receipts import receipt
+from cuebook.engine.trials import drawn
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Scene
@@ -157,6 +158,7 @@ class _Speaker:
         self._families = scene.families
         self._values = _values(desk, scene, ask, persona)
         told = scene.told.get("promptVariants")
+        self._told: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
         self._kept: Mapping[str, Any] = told if isinstance(told, Mapping) and not fresh else {}
         self.chosen: dict[str, Any] = {}
         self.dropped: list[Dropped] = []
@@ -210,16 +212,31 @@ class _Speaker:
         if family is None:
             msg = f"no prompt {slug!r}"
             raise InvalidInput(msg)
-        return await resolved_of(self._desk, self._variant(family), self._families)
+        return await resolved_of(self._desk, await self._drawn(family), self._families)
+
+    async def _drawn(self, family: Family) -> Version:
+        """Give the version that speaks: the variant, or beside it the one before where it is on trial."""
+        slug, version = family.slug, self._variant(family)
+        told, name = self._told.get(slug), self._ask.conversation
+        lot = await drawn(self._desk, family, version.branch, conversation=name, told=told)
+        if lot is None:
+            return version
+        choice = self.chosen.get(slug, {"branch": version.branch, "propensity": 1.0})
+        drawn_as = {"propensity": choice["propensity"] * lot.share, "share": lot.share, "trial": lot.trial}
+        self.chosen[slug] = {**choice, "version": lot.version.number, **drawn_as}
+        return lot.version
 
     def _variant(self, family: Family) -> Version:
         """Give the version that speaks: the only one, the one this conversation has, or the one chosen now."""
         if len(family.active) == 1:
             return family.active[0]
         kept = self._kept.get(family.slug)
-        branch = kept.get("branch") if isinstance(kept, Mapping) else None
+        kept = kept if isinstance(kept, Mapping) else {}
+        branch = kept.get("branch")
         if isinstance(branch, str) and (version := family.version(branch)) is not None:
-            self.chosen[family.slug] = {**kept, "version": version.number}  # type: ignore[dict-item]
+            plain = {key: value for key, value in kept.items() if key not in ("share", "trial")}
+            plain["propensity"] = kept.get("propensity", 1.0) / (kept.get("share") or 1.0)  # the branch's own
+            self.chosen[family.slug] = {**plain, "version": version.number}
             return version
         seed = hashlib.blake2b(
             f"{self._ask.conversation}\x00{family.slug}\x00{len(self._kept)}".encode(), key=self._desk.key[:64]

@@ -108,6 +108,10 @@ class PromptStore(Protocol):
         """Keep an observation and fold it into its branch, in one transaction. Raises NotFound."""
         ...
 
+    async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
+        """Name the prompts that were observed behind a mark, 0 for the beginning, and give the mark now."""
+        ...
+
     async def observations(
         self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
     ) -> list[Observation]:

@@ -116,6 +116,7 @@ class Observation(Struct, frozen=True, kw_only=True):
     outcome: TaskOutcome | None = None  # None: nobody reported one
     signals: Mapping[str, float] = {}
     propensity: float = 1.0
+    share: float = 0.0  # of its branch's conversations, drawn by lot beside another version; 0: `propensity` is it
     conversation: str = ""
     user: str = ""
     at: float = 0.0

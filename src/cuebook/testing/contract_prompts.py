@@ -148,6 +148,8 @@ class PromptContract:
         assert family.active[0].sections["body"] == "one"
         cleared = await store.prompts.activate(HERE, "a", Event(kind="clear", branch=MAIN, number=2))
         assert (cleared.active, cleared.rolled_back) == (1, ())
+        again = await store.prompts.activate(HERE, "a", back)
+        assert (again.active, again.rolled_back) == (1, (2,)), "explored beside the active one, and taken back again"
         [third] = await write(store, text("a", "three"))
         assert (third.number, third.supersedes) == (3, 2)
         assert (await store.prompts.families(HERE, ["a"]))["a"].branches[0].active == 3
@@ -161,6 +163,18 @@ class PromptContract:
         assert len(await store.prompts.observations(HERE, "a")) == 16
         with pytest.raises(NotFound):
             await store.prompts.observe(HERE, seen("a", 1.0, number=2))
+
+    async def test_what_was_observed_is_named_behind_a_mark(self, store: Store) -> None:
+        await write(store, text("a"), text("b"))
+        assert await store.prompts.observed(HERE, after=0) == ([], 0)
+        await store.prompts.observe(HERE, seen("a", 1.0))
+        names, mark = await store.prompts.observed(HERE, after=0)
+        assert names == ["a"]
+        await store.prompts.observe(HERE, seen("b", 1.0))
+        names, later = await store.prompts.observed(HERE, after=mark)
+        assert names == ["b"]
+        assert await store.prompts.observed(HERE, after=later) == ([], later)
+        assert (await store.prompts.observed(THERE, after=0))[0] == []
 
     async def test_one_users_observations_are_kept_but_do_not_decide_alone(self, store: Store) -> None:
         await write(store, text("a"))

@@ -113,6 +113,15 @@ class SqlitePrompts:
 
         return await self._write(write)
 
+    async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
+        """Name what was observed behind a mark."""
+
+        def read(connection: sqlite3.Connection) -> tuple[list[str], int]:
+            found = rows(connection, "prompt_observed", tenant=scope.tenant, after=after)
+            return [row["slug"] for row in found], max((row["last"] for row in found), default=after)
+
+        return await self._read(read)
+
     async def observations(
         self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
     ) -> list[Observation]:
@@ -237,7 +246,7 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
 
 def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> Branch:
     place = {"tenant": tenant, "slug": slug, "branch": event.branch}
-    _need(connection, tenant, slug, event.branch, event.number)
+    marked = _need(connection, tenant, slug, event.branch, event.number)["rolled_back"]
     stands = one(connection, "prompt_branch_get", **place)
     if stands is None:
         msg = f"prompt {slug!r} has no branch {event.branch!r}"
@@ -245,7 +254,8 @@ def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Eve
     if event.kind == "clear":
         run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=0)
     else:
-        if stands["active"] != event.number:
+        cleared = not marked and event.to == stands["active"]  # explored beside the active one: marked again
+        if stands["active"] != event.number and not cleared:
             msg = f"version {stands['active']} of {slug!r} is active on {event.branch!r}, not {event.number}"
             raise Conflict(msg)
         _need(connection, tenant, slug, event.branch, event.to)

@@ -72,6 +72,10 @@ VALUES (:tenant, :slug, :branch, :number, :user, :counted, :body);
 SELECT user_id, counted FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number
 ORDER BY no DESC LIMIT :limit;
 
+-- name: prompt_observed
+-- Prompts that were observed behind a mark.
+SELECT slug, max(no) AS last FROM prompt_observation WHERE no > :after AND tenant = :tenant GROUP BY slug;
+
 -- name: prompt_observations
 -- Observations of a prompt, of one branch or of all, the newest first.
 SELECT body FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND (:branch IS NULL OR branch = :branch) ORDER BY no DESC LIMIT :limit;

@@ -1,0 +1,174 @@
+"""New versions that do worse are taken back, behind the reply and where an observation completes the evidence (G7, N8).
+
+`prompts.rollback` says how: `guarded` compares with the control beside it (`trials`), `sigma` with the past, `off`
+never does. What is decided follows from events and observations alone, so that a process may die anywhere and any
+number of them may look: the store takes a version back for the first and answers Conflict to the others. The event and
+the audit's record hold the evidence and come in the transaction that makes the version before active.
+
+Each prompt that was observed is looked at, and once more when its open conversations have lain idle.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from cuebook.engine.desk import Desk
+from cuebook.engine.receipts import receipt
+from cuebook.engine.trials import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
+from cuebook.errors import Conflict, CuebookError
+from cuebook.ports.prompts import Event
+from cuebook.prompts.rollback import SigmaSettings, Verdict, allowed, sigma, units
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Branch, Observation, Version
+
+log = logging.getLogger("cuebook.regress")
+
+#: Seconds after which a conversation's open rounds count (`rollback.units`), and a refused rollback is tried again.
+IDLE_S = 1_800.0
+#: Observations of a version after which only the work behind looks: it takes 10 ms for each thousand.
+EAGER = 2_000
+_PAGE = 200
+_SIGMA = SigmaSettings()
+Means = tuple[Sequence[float], Sequence[float]]
+
+
+class Watch:
+    """One process's look at what was observed since its last; the first one looks at everything."""
+
+    def __init__(self) -> None:
+        self._after = 0
+        self._again: dict[str, float] = {}  # prompts to look at once more, and when
+
+    async def keep(self, desk: Desk) -> None:
+        """Look at each prompt that may be due; one that fails is looked at again."""
+        if desk.rollback == "off":
+            return
+        slugs, after = await desk.prompts.observed(Scope(), after=self._after)
+        now = desk.clock.now()
+        due = [slug for slug, at in self._again.items() if not now < at <= now + IDLE_S]  # a clock may be set back
+        for slug in dict.fromkeys([*slugs, *due]):
+            again = slug in slugs
+            try:
+                again |= "refused" in (await review(desk, slug)).values()
+            except CuebookError as error:
+                log.warning("rollback of %s: %s", slug, desk.writer.clean(str(error)))
+                again = True
+            self._again.pop(slug, None)
+            if again:
+                self._again[slug] = now + IDLE_S
+        self._after = after
+
+
+async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, str]:
+    """Judge the newest version of each branch, or of one, and take it back where that is due.
+
+    Answers with what came of each branch: a verdict's decision, `refused` where a rollback is not allowed now, `lost`
+    where another process did it.
+    """
+    family = (await desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
+    stands = [each for each in family.branches if branch in (None, each.name)] if family else []
+    return {each.name: await _review(desk, slug, each) for each in stands}
+
+
+async def _review(desk: Desk, slug: str, branch: Branch) -> str:
+    contest = await contest_of(desk, slug, branch)
+    if desk.rollback == "guarded":
+        await look(desk, branch, contest, slug=slug)
+    if contest is None:
+        return "keep"
+    verdict = contest.verdict(desk) if desk.rollback == "guarded" else await _by_the_past(desk, contest)
+    if verdict.decision != "rollback":
+        return verdict.decision
+    permission = allowed(contest.history, desk.clock.now(), number=contest.new, target=contest.control)
+    if not permission.allowed:
+        log.info("%s@%s: %s; not rolled back: %s", slug, branch.name, verdict.reason, permission.reason)
+        return "refused"
+    try:
+        await _take_back(desk, contest, verdict)
+    except Conflict:
+        return "lost"
+    finally:
+        desk.trials.pop((slug, branch.name), None)
+    return "rollback"
+
+
+async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
+    """Make the version before active, with the evidence."""
+    numbers = [contest.new]
+    [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
+    evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.since}
+    event = Event(
+        kind="rollback",
+        branch=contest.branch,
+        number=contest.new,
+        to=contest.control,
+        by=ITSELF,
+        reason=verdict.reason,
+        at=desk.clock.now(),
+        evidence=evidence,
+    )
+    context = {"to": contest.control, "reason": verdict.reason, "evidence": evidence}
+    told = receipt(desk, version, "rollback", agent=ITSELF, context=context)
+    await desk.prompts.activate(Scope(), contest.slug, event, audit=told)
+
+
+# ---- sigma ----------------------------------------------------------------------------------------------------------
+
+
+async def _by_the_past(desk: Desk, contest: Contest) -> Verdict:
+    """Judge by the conversations of before; other prompts are asked only where it would be taken back.
+
+    A version that was cleared and does not speak is judged when it is active again.
+    """
+    before = [each.mean for each in contest.units if each.number == contest.control and each.began < contest.since]
+    now = [each for each in contest.units if each.number == contest.new and each.began >= contest.since]
+    recent = [each.mean for each in now] if contest.speaks else []
+    verdict = sigma(before, recent, _SIGMA)
+    if verdict.decision != "rollback":
+        return verdict
+    others = await _others(desk, contest, now[-_SIGMA.window :][0].began)
+    return sigma(before, recent, _SIGMA, others=others)
+
+
+async def _others(desk: Desk, contest: Contest, began: float) -> list[Means]:
+    """Give how other prompts did before and since, by branch, in conversations this one had no part in."""
+    ours = {each.conversation for each in await desk.prompts.observations(Scope(), contest.slug, limit=OBSERVATIONS)}
+    found: list[Means] = []
+    after = ""
+    while True:
+        page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
+        for family in page.items:
+            seen = await desk.prompts.observations(Scope(), family.slug)
+            apart = [each for each in seen if each.conversation not in ours]
+            for branch in family.branches:
+                talks = units((each for each in apart if each.branch == branch.name), desk.clock.now())
+                before = [each.mean for each in talks if each.began < began]
+                found.append((before[-_SIGMA.baseline :], [each.mean for each in talks if each.began >= began]))
+        if page.next is None:
+            return found
+        after = page.next
+
+
+# ---- what is heard --------------------------------------------------------------------------------------------------
+
+
+async def learn(desk: Desk, seen: Observation, version: Version, *, named: bool) -> tuple[Branch, bool]:
+    """Keep an observation; answers with its branch, and whether its newest version was taken back for it.
+
+    Where nobody `named` the version it is about the one that spoke in its conversation.
+    """
+    seen, version = await spoken(desk, seen, version, named=named)
+    context = {
+        "score": seen.score,
+        "sentiment": seen.sentiment,
+        "corrections": seen.corrections,
+        "outcome": seen.outcome or "",
+    }
+    told = receipt(desk, version, "observe", agent=seen.user, context=context, conversation=seen.conversation)
+    stands = await desk.prompts.observe(Scope(), seen, audit=told)
+    done = stands.head == 1 or stands.head in stands.rolled_back
+    if desk.rollback == "off" or done or stands.observations > EAGER:
+        return stands, False
+    found = await review(desk, seen.slug, branch=seen.branch)
+    return stands, found.get(seen.branch) == "rollback"

@@ -1,0 +1,214 @@
+"""A branch's new version beside the one before it, and which of the two speaks in a conversation (N8).
+
+With `rollback = "guarded"` the newest version of a branch is on trial while the one that was active before it, its
+control, keeps a share of the conversations: half, then a tenth, as the verdict says. A lot by the conversation's name
+decides; the turn's metadata keep it, with its probability, so that a conversation stays with its version though the
+share changes. Everything follows from events and observations: no other state is kept, and a process that dies loses
+none. A version is on no trial
+
+- whose predecessor was observed in fewer than 20 conversations: nobody says how well prompts do, an edit is for all;
+- that was rolled back, until it is cleared: from then on it speaks in its share again, on new evidence alone;
+- as somebody's ancestor: children take the active version of what they inherit from.
+
+Of a branch the newest 50,000 observations are read.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from cuebook.engine.desk import Desk, Folded, Looked, OnTrial
+from cuebook.errors import NotFound
+from cuebook.ports.prompts import Event, Family
+from cuebook.prompts.rollback import Rollback, Unit, Verdict, judged, units
+from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Branch, Observation, Version
+
+#: Who rolls back by itself, in events and the audit.
+ITSELF = "cuebook"
+GUARD = GuardSettings()
+EVENTS = 1_000
+OBSERVATIONS = 50_000
+#: Seconds a turn goes by a share it knows; the work behind refreshes it.
+FRESH_S = 60.0
+
+
+class Contest(Struct, frozen=True, kw_only=True):
+    """What is known of a branch's newest version and of the one before it."""
+
+    slug: str
+    branch: str
+    new: int
+    control: int
+    since: float  # when the new one was written, or cleared
+    units: tuple[Unit, ...]
+    history: tuple[Rollback, ...]
+    watched: int  # conversations in which the control was observed before
+    speaks: bool  # the new version is the active one
+
+    @property
+    def name(self) -> str:
+        """How turns name the trial; one that begins anew has another name."""
+        return f"{self.new}:{self.control}:{self.since}"
+
+    def verdict(self, desk: Desk) -> Verdict:
+        """Judge by the control; conversations that were not drawn by lot say nothing.
+
+        Conversations are added to what was folded before, which is not kept where they are others.
+        """
+        counted = [each for each in self.units if each.began >= self.since and 0.0 < each.propensity < 1.0]
+        place = (self.slug, self.branch)
+        known, done, trial = desk.folded.get(place), 0, Trial()
+        if known and known.name == self.name and known.count <= len(counted):
+            last = counted[known.count - 1].conversation if known.count else ""
+            done, trial = (known.count, known.trial) if last == known.last else (0, trial)
+        for each in counted[done:]:
+            new = each.number == self.new
+            share = each.propensity if new else 1.0 - each.propensity
+            trial = tried(trial, Pair(new=new, share=share, mean=each.mean), GUARD)
+        last = counted[-1].conversation if counted else ""
+        desk.folded[place] = Folded(name=self.name, count=len(counted), last=last, trial=trial)
+        return judged(trial, GUARD)
+
+
+class Lot(Struct, frozen=True, kw_only=True):
+    """Which version speaks, with what probability of the two, and in which trial."""
+
+    version: Version
+    share: float
+    trial: str
+
+
+async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
+    """Read a branch's contest; none where there is nothing to go back to, or no further."""
+    if branch.head == 1 or branch.head in branch.rolled_back:
+        return None
+    found = await desk.prompts.events(Scope(), slug, limit=EVENTS)
+    events = [each for each in reversed(found) if each.branch == branch.name]
+    control, since = _before(events, branch)
+    if not control or control in branch.rolled_back:
+        return None
+    seen = await desk.prompts.observations(Scope(), slug, branch=branch.name, limit=OBSERVATIONS)
+    ours = (branch.head, control)
+    talks = await asyncio.to_thread(units, map(_by_lot, seen), desk.clock.now())  # they may be many
+    return Contest(
+        slug=slug,
+        branch=branch.name,
+        new=branch.head,
+        control=control,
+        since=since,
+        units=tuple(each for each in talks if each.number in ours),
+        history=tuple(
+            Rollback(number=each.number, restored=each.to, at=each.at, automatic=each.by == ITSELF)
+            for each in events
+            if each.kind == "rollback"
+        ),
+        watched=len({each.conversation for each in seen if each.number == control and each.at < since}),
+        speaks=branch.active == branch.head,
+    )
+
+
+def _before(events: Sequence[Event], branch: Branch) -> tuple[int, float]:
+    """Give the version that was active before the newest, 0 for none, and since when the newest counts."""
+    active = before = 0
+    since = math.inf
+    for each in events:
+        if each.kind in ("write", "branch"):
+            if each.number == branch.head:
+                before, since = active, each.at
+            active = each.number
+        elif each.kind == "rollback":
+            active = each.to
+        elif each.kind == "clear" and each.number == branch.head:
+            since = each.at
+    return (before if branch.active == branch.head else branch.active), since
+
+
+def _by_lot(seen: Observation) -> Observation:
+    return structs.replace(seen, propensity=seen.share) if seen.share else seen
+
+
+# ---- in the turn ----------------------------------------------------------------------------------------------------
+
+
+async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
+    """Give a branch's trial: as last looked at, for a minute, unless its versions have changed."""
+    if desk.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
+        return None
+    known, now = desk.trials.get((slug, branch.name)), desk.clock.now()
+    if known and known.key == _key(branch) and 0.0 <= now - known.at < FRESH_S:
+        return known.trial
+    return await look(desk, branch, await contest_of(desk, slug, branch), slug=slug)
+
+
+async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str) -> OnTrial | None:
+    """Keep what turns go by."""
+    trial = None
+    if contest is not None and contest.watched >= GUARD.least:
+        numbers = (contest.new, contest.control)
+        found = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
+        pair = {each.number: each for each in found}
+        verdict = contest.verdict(desk)
+        trial = OnTrial(
+            new=pair[contest.new],
+            control=pair[contest.control],
+            share=GUARD.canary if verdict.decision == "rollback" else verdict.share,
+            name=contest.name,
+        )
+    desk.trials[slug, branch.name] = Looked(key=_key(branch), at=desk.clock.now(), trial=trial)
+    return trial
+
+
+async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, told: object) -> Lot | None:
+    """Say which version of a branch on trial speaks: the one this conversation was told, or its lot."""
+    stands = family.branch(branch)
+    trial = await on_trial(desk, family.slug, stands) if stands else None
+    if trial is None:
+        return None
+    kept: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    share = kept.get("share")
+    if kept.get("trial") == trial.name and kept.get("branch") == branch and isinstance(share, float):
+        for version in (trial.new, trial.control):
+            if kept.get("version") == version.number:
+                return Lot(version=version, share=share, trial=trial.name)
+    name = f"{conversation}\x00{family.slug}\x00{branch}\x00{trial.name}".encode("utf-8", "surrogatepass")
+    roll = int.from_bytes(hashlib.blake2b(name, key=desk.key[:64], digest_size=6).digest(), "big") / (1 << 48)
+    if roll < trial.share:
+        return Lot(version=trial.new, share=trial.share, trial=trial.name)
+    return Lot(version=trial.control, share=1.0 - trial.share, trial=trial.name)
+
+
+def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
+    return branch.head, branch.active, branch.rolled_back
+
+
+# ---- in what is heard of it -----------------------------------------------------------------------------------------
+
+
+async def spoken(desk: Desk, seen: Observation, version: Version, *, named: bool) -> tuple[Observation, Version]:
+    """Say which version an observation is about and with what probability it spoke, by its conversation's newest turn.
+
+    What the caller names (the version, or a propensity below 1) stands; a conversation nobody knows tells nothing.
+    """
+    if desk.rollback != "guarded" or not seen.conversation or seen.propensity < 1.0:
+        return seen, version
+    try:
+        turns = await desk.store.turns(Scope(user=seen.user or None), seen.conversation, last=1)
+    except NotFound:
+        return seen, version
+    variants = turns[-1].metadata.get("promptVariants") if turns else None
+    told = variants.get(version.slug) if isinstance(variants, Mapping) else None
+    if not isinstance(told, Mapping) or told.get("branch") != version.branch or "share" not in told:
+        return seen, version
+    if told["version"] != version.number:
+        if named:
+            return seen, version
+        numbers = [told["version"]]
+        [version] = await desk.prompts.versions(Scope(), version.slug, branch=version.branch, numbers=numbers)
+    drawn_as = {"number": version.number, "propensity": told["propensity"], "share": told["share"]}
+    return structs.replace(seen, **drawn_as), version

@@ -1,0 +1,277 @@
+"""A version that does worse is taken back by itself: by the control beside it, by the past, once, on kept evidence."""
+
+import asyncio
+import json
+import random
+
+import pytest
+from stage import book_on
+
+from cuebook import Ask
+from cuebook.errors import InvalidInput
+from cuebook.testing import FrozenClock
+
+SLUG = "persona/kind"
+DAY = 86_400.0
+PERSONA = {"id": "helper", "name": "Ada", "baseSystemPrompt": "You are Ada.", "prompts": {"persona": SLUG}}
+
+
+class Users:
+    """Talks with a book: two rounds a conversation, then an hour's pause."""
+
+    def __init__(self, book, clock, *, seed=7):
+        self.book, self.clock, self.dice = book, clock, random.Random(seed)
+        self.count = 0
+
+    async def talk(self, number, mean, *, propensity=1.0, slug=SLUG):
+        """Hold one conversation with a version; says whether an observation of it had the version taken back."""
+        self.count += 1
+        own, taken = self.dice.gauss(mean, 0.07), False
+        for _ in range(2):
+            sentiment = min(max(self.dice.gauss(own, 0.1), 0.0), 1.0)
+            seen = await self.book.prompts.observe(
+                slug, sentiment=sentiment, version=number, propensity=propensity, conversation=f"talk {self.count}"
+            )
+            taken |= seen.rolled_back
+            self.clock.advance(30)
+        self.clock.advance(3600)
+        return taken
+
+    async def before(self, number, *, conversations=60, mean=0.8):
+        for _ in range(conversations):
+            await self.talk(number, mean)
+
+    async def trial(self, new, control, *, worse, conversations=200, mean=0.8):
+        """Draw a version for each conversation, half and half; says after how many the new one was taken back."""
+        for n in range(1, conversations + 1):
+            is_new = self.dice.random() < 0.5
+            number = new if is_new else control
+            if await self.talk(number, mean - worse * is_new, propensity=0.5):
+                return n
+            await self.book.work()
+            if await active(self.book) != new:
+                return n
+        return 0
+
+
+async def active(book, slug=SLUG):
+    return (await book.prompts.family(slug)).branch("main").active
+
+
+async def write(book, *texts, slug=SLUG):
+    for text in texts:
+        await book.prompts.save(slug, {"body": text})
+
+
+async def rollbacks(book, slug=SLUG):
+    return [each for each in reversed(await book.prompts.events(slug)) if each.kind == "rollback"]
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+def on(place, clock, mode="guarded", **more):
+    return book_on(place, clock=clock, prompts__rollback=mode, **more)
+
+
+async def test_guarded_takes_back_what_is_worse_than_its_control_with_the_evidence(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await users.before(1)
+        await write(book, "two")
+        after = await users.trial(2, 1, worse=0.45)
+        assert 20 <= after <= 150
+        branch = (await book.prompts.family(SLUG)).branch("main")
+        assert (branch.active, branch.head, branch.rolled_back) == (1, 2, (2,))
+        [event] = await rollbacks(book)
+        assert (event.number, event.to, event.by) == (2, 1, "cuebook")
+        assert event.evidence["method"] == "betting"
+        assert event.evidence["statistics"]["wealth"] >= event.evidence["thresholds"]["wealth"]
+        assert sum(event.evidence["n"].values()) > 0
+        assert event.evidence["means"]["new"] < event.evidence["means"]["control"]
+        [told] = [each for each in await book.audit.records(limit=1000) if each.event == "rollback"]
+        assert (told.agent, told.prompt_id, told.selection["number"]) == ("cuebook", SLUG, 2)
+        [said] = [text.text for name, text in told.texts.items() if name == "input_context"]
+        assert json.loads(said)["evidence"]["statistics"] == pytest.approx(event.evidence["statistics"])
+        assert (await book.prompts.render(SLUG)).text == "one"
+
+
+async def test_guarded_leaves_an_unchanged_version_and_one_that_falls_with_its_control(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await users.before(1, conversations=25)
+        await write(book, "two")
+        assert await users.trial(2, 1, worse=0.0, conversations=120) == 0
+        assert await users.trial(2, 1, worse=0.0, conversations=80, mean=0.4) == 0, "the provider's bad day"
+        assert (await active(book), await rollbacks(book)) == (2, [])
+
+
+async def test_sigma_takes_back_what_is_worse_than_before_and_leaves_what_is_not(tmp_path, clock):
+    async with on(tmp_path, clock, "sigma") as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await users.before(1)
+        await write(book, "two")
+        await users.before(2)
+        assert (await active(book), await rollbacks(book)) == (2, []), "as good as it was"
+        await write(book, "three")
+        taken = [await users.talk(3, 0.4) for _ in range(40)]
+        assert [n for n, each in enumerate(taken) if each] == [30], "by the observation after the thirtieth talk"
+        [event] = await rollbacks(book)
+        assert (event.number, event.to, event.evidence["method"]) == (3, 2, "sigma")
+        assert event.evidence["statistics"]["drop"] >= event.evidence["thresholds"]["drop"]
+
+
+async def test_sigma_blames_no_prompt_where_another_fell_too_and_none_that_was_not_measured(tmp_path, clock):
+    async with on(tmp_path, clock, "sigma") as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await write(book, "other", slug="other")
+        await write(book, "still one", slug="still")
+        for _ in range(50):
+            await users.talk(1, 0.8)
+            await users.talk(1, 0.8, slug="other")
+            await book.prompts.observe("still", sentiment=0.5, conversation=f"still {users.count}")
+        clock.advance(3600)
+        await write(book, "two")
+        await write(book, "still two", slug="still")
+        for _ in range(40):
+            await users.talk(2, 0.4)
+            await users.talk(1, 0.4, slug="other")
+            await book.prompts.observe("still", sentiment=0.1, conversation=f"still {users.count}")
+        clock.advance(3600)
+        await book.work()
+        assert (await active(book), await active(book, "still")) == (2, 2)
+
+
+async def test_it_happens_once_a_day_and_never_back_and_forth(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await users.before(1, conversations=25)
+        await write(book, "two")
+        assert await users.trial(2, 1, worse=0.8, mean=0.9)
+        taken_at = (await rollbacks(book))[0].at
+        await write(book, "three")
+        n = 0
+        while clock.now() < taken_at + DAY - 3700:  # worse again, on the same day
+            n += 1
+            is_new = n % 2 == 0
+            await users.talk(3 if is_new else 1, 0.1 if is_new else 0.9, propensity=0.5)
+            clock.advance(-3000)  # talks every ten minutes
+            await book.work()
+        clock.advance(3600)
+        assert n > 60
+        assert await active(book) == 3, "once a day"
+        clock.set(taken_at + DAY + 3600)
+        await book.work()
+        assert await active(book) == 1, "found again the day after, by the clock alone"
+        clock.advance(2 * DAY)
+        for _ in range(40):
+            await users.talk(1, 0.1)
+        await book.work()
+        assert [(each.number, each.to) for each in await rollbacks(book)] == [(2, 1), (3, 1)], "what was restored stays"
+
+
+async def test_two_books_on_one_file_take_back_once(tmp_path, clock):
+    async with on(tmp_path, clock, "off") as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await users.before(1, conversations=25)
+        await write(book, "two")
+        for n in range(60):
+            await users.talk(1 + n % 2, 0.1 if n % 2 else 0.9, propensity=0.5)
+        await book.work()
+        assert await active(book) == 2, "off"
+    async with on(tmp_path, clock) as one, on(tmp_path, clock) as two:
+        await asyncio.gather(*(book.work() for book in (one, two) * 3))
+        assert await active(one) == await active(two) == 1
+        assert len(await rollbacks(one)) == 1
+        records = await two.audit.records(limit=1000)
+        assert len([each for each in records if each.event == "rollback"]) == 1
+
+
+async def test_what_the_config_does_not_know_is_refused():
+    with pytest.raises(InvalidInput, match="guarded, sigma, off"):
+        async with on(None, None, "sometimes"):
+            pass
+
+
+# ---- in the turn ----------------------------------------------------------------------------------------------------
+
+
+def furnish(place):
+    """Write the persona, and the key: it decides the lots."""
+    (place / "personas").mkdir()
+    (place / "personas" / "helper.json").write_text(json.dumps(PERSONA))
+    (place / "book.db.key").write_text("07" * 32)
+
+
+def said(reply):
+    return [block.text for block in reply.window.blocks if block.source.startswith(f"prompt:{SLUG}@")]
+
+
+def heard(text, n):
+    return (0.0 if text == "two" else 0.9) + 0.1 * (n % 2)
+
+
+async def round_of(book, conversation, *, user=None):
+    reply = await book.ask(Ask("hello", conversation, persona="helper", user=user))
+    return said(reply)[0], reply.metadata.get("promptVariants", {}).get(SLUG)
+
+
+async def test_the_control_keeps_its_share_sticky_and_observed_as_it_spoke(tmp_path, clock):
+    furnish(tmp_path)
+    async with on(tmp_path, clock) as book:
+        users = Users(book, clock)
+        await write(book, "one")
+        await users.before(1, conversations=25)
+        await write(book, "two")
+        seen = {}
+        for n in range(80):
+            text, told = await round_of(book, f"c{n}")
+            seen[n] = text
+            assert told == {
+                "branch": "main", "version": 2 if text == "two" else 1, "propensity": 0.5, "share": 0.5,
+                "trial": told["trial"],
+            }  # fmt: skip
+            outcome = await book.prompts.observe(SLUG, sentiment=heard(text, n), conversation=f"c{n}")
+            if n < 10:
+                assert await round_of(book, f"c{n}") == (text, told), "sticky"
+            clock.advance(3600)
+            if outcome.rolled_back:
+                break
+        assert 0.25 < sum(text == "two" for text in seen.values()) / len(seen) < 0.75
+        kept = [each for each in await book.desk.prompts.observations(_here(), SLUG) if each.conversation[0] == "c"]
+        assert {(each.number, each.share, each.propensity) for each in kept} == {(1, 0.5, 0.5), (2, 0.5, 0.5)}
+        assert await active(book) == 1, "what it did was heard without anyone naming versions"
+        assert {(await round_of(book, f"d{n}"))[0] for n in range(12)} == {"one"}, "not explored"
+        await book.prompts.clear(SLUG, 2, by="ann")
+        assert {(await round_of(book, f"e{n}"))[0] for n in range(12)} == {"one", "two"}, "explored again"
+        await book.work()
+        assert (await book.prompts.family(SLUG)).branch("main").rolled_back == (), "on new evidence alone"
+        clock.advance(DAY)
+        for n in range(80):
+            text, _ = await round_of(book, f"f{n}")
+            await book.prompts.observe(SLUG, sentiment=heard(text, n), conversation=f"f{n}")
+            clock.advance(3600)
+        await book.work()
+        branch = (await book.prompts.family(SLUG)).branch("main")
+        assert (branch.active, branch.rolled_back, len(await rollbacks(book))) == (1, (2,), 2)
+
+
+async def test_an_edit_of_what_nobody_observes_is_for_all(tmp_path, clock):
+    furnish(tmp_path)
+    async with on(tmp_path, clock) as book:
+        await write(book, "one", "two")
+        assert {await round_of(book, f"c{n}") == ("two", None) for n in range(12)} == {True}
+
+
+def _here():
+    from cuebook.records.memory import Scope
+
+    return Scope()
