@@ -226,7 +226,7 @@ def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.Mon
     assert "finished" in here("turn", "list", "chat", "--last", "1")
     shown = here.json("turn", "show", "chat", "2")
     assert shown["query"] == "And my dog Rex."
-    assert [block["kind"] for block in shown["window"]["blocks"]] == ["persona", "post", "post", "query"]
+    assert [block["kind"] for block in shown["window"]["blocks"]] == ["persona", "addon", "post", "post", "query"]
     monkeypatch.setenv("COLUMNS", "80")
     drawn = here("turn", "show", "chat", "2", "--full")
     for part in (

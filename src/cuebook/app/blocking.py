@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
-from cuebook.app.blocking_prompts import BlockingPrompts
+from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.book import Cuebook, Reply
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
@@ -91,6 +91,11 @@ class BlockingCuebook:
     def audit(self) -> BlockingAudit:
         """What was said to the model and why, that nobody changed it, and each render again."""
         return BlockingAudit(self._host)
+
+    @property
+    def prompt_files(self) -> BlockingPromptFiles:
+        """The project's prompts on disk: push, pull, and where they differ from those in the book."""
+        return BlockingPromptFiles(self._host)
 
     @property
     def memory(self) -> BlockingMemory:

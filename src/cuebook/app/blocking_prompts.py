@@ -1,9 +1,11 @@
 """A blocking book's prompts: `Cuebook.prompts` without `await`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cuebook.app.blocking_parts import Host
+from cuebook.app.prompt_files import Change
 from cuebook.app.prompts import KEEP, Observed, Rendered
 from cuebook.ports.prompts import Event, Family, FamilyPage
 from cuebook.prompts.difference import Difference
@@ -176,3 +178,34 @@ class BlockingPrompts:
     def clear(self, slug: str, version: int, *, branch: str = MAIN, by: str = "", reason: str = "") -> Branch:
         """Let a version that was rolled back be explored again."""
         return self._host.run(lambda book: book.prompts.clear(slug, version, branch=branch, by=by, reason=reason))
+
+
+class BlockingPromptFiles:
+    """`Cuebook.prompt_files` without `await`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def root(self) -> Path:
+        """The folder they lie in."""
+        return self._host.read(lambda book: book.prompt_files.root)
+
+    def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[Change]:
+        """Store what was edited or added on disk, all or nothing. Raises InvalidInput, BackendError, Conflict."""
+        return self._host.run(lambda book: book.prompt_files.push(folder, dry_run=dry_run, force=force))
+
+    def pull(
+        self,
+        folder: Path | None = None,
+        *,
+        slugs: Collection[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> list[Change]:
+        """Write the files of the heads, older versions into `.objects`, and the registry."""
+        return self._host.run(lambda book: book.prompt_files.pull(folder, slugs=slugs, dry_run=dry_run, force=force))
+
+    def drift(self, folder: Path | None = None) -> list[Change]:
+        """List where files, registry and graph do not say the same; nothing where all is well."""
+        return self._host.run(lambda book: book.prompt_files.drift(folder))

@@ -17,6 +17,7 @@ from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_append, check_ask, check_parts_of, check_settle, check_where
 from cuebook.app.load import files_of, load_config, load_presets
 from cuebook.app.memory import Memory
+from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
 from cuebook.app.prompts import Prompts
 from cuebook.app.turns import Turns
 from cuebook.backends.sqlite.connect import MEMORY
@@ -115,6 +116,8 @@ class Cuebook:
         self._desk = desk
         self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
         try:
+            if pushes_by_itself(self.config):
+                await push_by_itself(self.prompt_files)
             desk.presets = load_presets(self.config, await self._known_prompts())
         except BaseException:
             await self.aclose()
@@ -183,6 +186,11 @@ class Cuebook:
     def audit(self) -> Audit:
         """What was said to the model and why, that nobody changed it, and each render again."""
         return Audit(self.desk)
+
+    @property
+    def prompt_files(self) -> PromptFiles:
+        """The project's prompts on disk: push, pull, and where they differ from those in the book."""
+        return PromptFiles(self.desk, self.config)
 
     @property
     def memory(self) -> Memory:

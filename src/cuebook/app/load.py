@@ -19,7 +19,6 @@ from cuebook.records.persona import Persona, read_persona
 #: Who speaks where no persona is defined: nobody's words stand in front, a client's prompt stays as it is.
 PLAIN = Persona(id="assistant", name="Assistant")
 FILE = "cuebook.toml"
-PROMPTS = "prompts"
 
 
 def load_config(
@@ -86,7 +85,7 @@ def load_presets(config: Config, prompts: Collection[str]) -> Presets:
 
 def files_of(config: Config) -> list[str]:
     """Give the ids of the project's prompt files."""
-    folder = Path(config.folder) / PROMPTS
+    folder = Path(config.folder) / config.settings.prompts.folder
     return [file.relative_to(folder).with_suffix("").as_posix() for file in sorted(folder.rglob("*.md"))]
 
 

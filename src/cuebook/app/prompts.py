@@ -21,6 +21,7 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import Event, Family, FamilyPage, Write
 from cuebook.prompts.difference import Difference, bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
+from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import Merged, merge3, text_of
 from cuebook.prompts.learn import score
 from cuebook.prompts.names import candidates, check_branch, check_section, check_slug, parse_reference
@@ -372,6 +373,7 @@ class Prompts:
             for name, text in texts.items():
                 check_section(name, where=place)
                 check_text(text, f"{place}.{name}")
+        write_file(version)  # what no file can hold is refused
 
 
 def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:

@@ -9,11 +9,11 @@ import typer
 
 from cuebook.app import shapes
 from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.files import write_whole
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
-from cuebook.cli.files import write_whole
 from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
 from cuebook.cli.post import lines_of
 from cuebook.cli.state import State

@@ -1,0 +1,253 @@
+"""What of a project's `prompts/` folder is a prompt, and how its files are read and written: whole, and none outside.
+
+| what | rule |
+| --- | --- |
+| a prompt | `**/*.md`; its id is the `name` in its front matter, else its place |
+| left alone | names that begin with a dot (editors' own files, `.objects`), `README.md`, other endings |
+| `x@trial.md` | the branch `trial` of `x`, where the front matter names no branch |
+| refused by name | links that lead out or to a folder, what is no file, what is no UTF-8, empty or half written, two files of one prompt, places that are no id |
+"""  # noqa: E501  # a table
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.files import write_whole
+from cuebook.errors import BackendError, InvalidInput, TooLarge
+from cuebook.prompts import registry as registries
+from cuebook.prompts.files import read_file, said
+from cuebook.prompts.names import check_branch, check_slug
+from cuebook.prompts.pages import MAX_FILE
+from cuebook.records.prompt import MAIN, Version
+
+Place = tuple[str, str]
+
+ENDING = ".md"
+#: What stands in folders of prompts for people, as everywhere.
+README = "README.md"
+#: Bytes of a file: a character has at most four.
+MAX_BYTES = 4 * MAX_FILE
+
+
+class PromptFile(Struct, frozen=True, kw_only=True):
+    """A prompt's file: its place below the folder, what it says, and the keys its front matter gives a value.
+
+    `data` is the SHA-256 of its bytes, "" where the registry says some of it. `version` is None where these bytes are
+    known and were not read again.
+    """
+
+    path: str
+    place: Place
+    data: str
+    version: Version | None
+    said: frozenset[str] = frozenset()
+
+
+class Known(Struct, frozen=True):
+    """A file that was read before: which prompt it is, and the SHA-256 of its bytes then."""
+
+    place: Place
+    data: str
+
+
+class Contents(Struct, frozen=True, kw_only=True):
+    """A folder that was read. `fault` says why its registry could not be, `odd` where files are no prompts and why."""
+
+    prompts: tuple[PromptFile, ...]
+    odd: tuple[tuple[str, str], ...] = ()
+    registry: registries.Registry | None = None
+    fault: InvalidInput | None = None
+
+
+class PromptFolder:
+    """The folder prompts lie in. Everything here blocks."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._inner: set[Path] = set()  # folders that are known to lie in it
+
+    def shown(self, path: str) -> str:
+        """Give a file as messages name it: with the folder's name."""
+        return f"{self.root.name}/{path}"
+
+    def located(self, message: str, path: str) -> str:
+        """Give a message about a file with the file as it is shown."""
+        plain = f"{path.partition('@')[0].removesuffix(ENDING)}{ENDING}"
+        for named in (path, plain):
+            if message.startswith(named):
+                return f"{self.shown(path)}{message.removeprefix(named)}"
+        return f"{self.shown(path)}: {message}"
+
+    # ---- reading
+
+    def read(self, known: Mapping[str, Known] | None = None, *, lenient: bool = False) -> Contents:
+        """Read all prompts but those whose bytes are `known`, by their place.
+
+        Raises InvalidInput naming the file that is none, BackendError for one that cannot be read; `lenient` lists
+        them.
+        """
+        registry, fault = self._registry()
+        entries = {entry.path: entry for entry in registry.entries} if registry else {}
+        found: dict[Place, PromptFile] = {}
+        odd: list[tuple[str, str]] = []
+        for path in self._paths(odd if lenient else None):
+            try:
+                each = self._read(path, (known or {}).get(path), entries.get(path), fault)
+                self._check_alone(each, found.setdefault(each.place, each))
+            except (InvalidInput, BackendError) as error:
+                if not lenient:
+                    raise
+                odd.append((self.shown(path), str(error)))
+        return Contents(prompts=tuple(found.values()), odd=tuple(odd), registry=registry, fault=fault)
+
+    def _read(
+        self, path: str, before: Known | None, entry: registries.Entry | None, fault: InvalidInput | None
+    ) -> PromptFile:
+        data = self.bytes_of(path)
+        if before is not None and before.data == data_hash(data):
+            return PromptFile(path=path, place=before.place, data=before.data, version=None)
+        return self._prompt(path, data, entry, fault)
+
+    def _check_alone(self, each: PromptFile, other: PromptFile) -> None:
+        """Refuse two files of one prompt."""
+        if other is not each:
+            slug, branch = each.place
+            named = slug if branch == MAIN else f"{slug}@{branch}"
+            both = f"{self.shown(other.path)} and {self.shown(each.path)}"
+            msg = f"{both} are both prompt {named!r}; give one another `name`, or delete it"
+            raise InvalidInput(msg, where=self.shown(each.path))
+
+    def again(self, known: PromptFile) -> PromptFile:
+        """Read a prompt whose bytes were known."""
+        return self._prompt(known.path, self.bytes_of(known.path), None, None)
+
+    def texts(self) -> dict[str, bytes]:
+        """Read all files that a registry may list, prompts and objects, by their place."""
+        objects = self.root / registries.OBJECTS
+        listed = sorted(objects.glob("*/*")) if objects.is_dir() else []
+        names = [*self._paths(), *(file.relative_to(self.root).as_posix() for file in listed)]
+        return {name: self.bytes_of(name) for name in names}
+
+    def bytes_of(self, path: str) -> bytes:
+        """Read a file of this folder. Raises InvalidInput, BackendError naming it."""
+        shown, file = self.shown(path), self._inside(path)
+        try:
+            with open(file, "rb", opener=_opened_at_once) as stream:  # a Path takes no opener
+                before = os.fstat(stream.fileno())
+                if not stat.S_ISREG(before.st_mode):
+                    raise InvalidInput(f"{shown}: is no file; remove it", where=shown)
+                if before.st_size > MAX_BYTES:
+                    raise TooLarge(f"{shown}: {before.st_size:,} bytes; a prompt has at most {MAX_FILE:,}", where=shown)
+                data = stream.read(MAX_BYTES + 1)
+                after = os.fstat(stream.fileno())
+        except OSError as error:
+            raise BackendError(f"{shown}: cannot be read ({error.strerror}); mend or remove it") from error
+        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
+            raise InvalidInput(f"{shown}: is being written; try again when that is done", where=shown)
+        return data
+
+    def _registry(self) -> tuple[registries.Registry | None, InvalidInput | None]:
+        if not (self.root / registries.FILE).exists():
+            return None, None
+        try:
+            return registries.read(self.bytes_of(registries.FILE)), None
+        except InvalidInput as error:
+            return None, InvalidInput(self.located(str(error), registries.FILE), where=self.shown(registries.FILE))
+
+    def _paths(self, odd: list[tuple[str, str]] | None = None) -> list[str]:
+        """Give the places of all prompts' files, in their order; odd folders go to the list where there is one."""
+        return sorted(self._walk("", odd)) if self.root.is_dir() else []
+
+    def _walk(self, below: str, odd: list[tuple[str, str]] | None) -> Iterator[str]:
+        try:
+            with os.scandir(self.root / below) as entries:
+                listed = sorted(entries, key=lambda each: each.name)
+        except OSError as error:
+            raise BackendError(f"{self.shown(below)}: cannot be read ({error.strerror})") from error
+        for each in listed:
+            path = f"{below}{each.name}"
+            if each.name.startswith(".") or each.name == README:
+                continue
+            if each.is_dir(follow_symlinks=False):
+                yield from self._walk(f"{path}/", odd)
+            elif each.is_dir():
+                shown = self.shown(path)
+                msg = f"{shown}: is a link to a folder; put the folder itself here"
+                if odd is None:
+                    raise InvalidInput(msg, where=shown)
+                odd.append((shown, msg))
+            elif each.name.endswith(ENDING):
+                yield path
+
+    def _prompt(self, path: str, data: bytes, entry: registries.Entry | None, fault: InvalidInput | None) -> PromptFile:
+        shown = self.shown(path)
+        if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
+            raise InvalidInput(f"{shown}: is empty; write its text, or delete it", where=shown)
+        folder, _, name = path.removesuffix(ENDING).rpartition("/")
+        name, at, branch = name.partition("@")
+        plain = f"{folder}/{name}" if folder else name
+        try:
+            check_slug(plain, where=path)
+            check_branch(branch or MAIN, where=path)
+            keys = said(data, path=path)
+            version = read_file(data, path=path if "name" in keys else f"{plain}{ENDING}")
+        except InvalidInput as error:
+            raise type(error)(self.located(str(error), path), where=shown) from error
+        if at and "branch" not in keys:
+            version = replace(version, branch=branch)
+        if not keys and fault is not None:
+            raise InvalidInput(f"{fault}; {shown} has no front matter and needs it", where=fault.where)
+        if not keys and entry is not None:
+            version = replace(registries.complete(version, entry), number=0)
+        place = version.slug, version.branch
+        return PromptFile(path=path, place=place, data=data_hash(data) if keys else "", version=version, said=keys)
+
+    # ---- writing
+
+    def write(self, path: str, text: str) -> bool:
+        """Write a file aside and put it in its place; False where it says the same already.
+
+        Raises InvalidInput for a place that a link leads out of, BackendError where it cannot be written.
+        """
+        place = self._inside(path)
+        try:
+            if place.is_file() and place.read_bytes() == text.encode():
+                return False
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place, [text], durable=not path.startswith(registries.OBJECTS))
+        except OSError as error:
+            raise BackendError(f"{self.shown(path)}: cannot be written ({error.strerror})") from error
+        return True
+
+    def _inside(self, path: str) -> Path:
+        """Give a file's place if it really lies in this folder, whatever links lead there."""
+        place = self.root / path
+        if place.parent in self._inner and not place.is_symlink():
+            return place
+        shown = self.shown(path)
+        try:
+            real = place.resolve()
+        except (OSError, RuntimeError) as error:  # a link to itself
+            raise InvalidInput(f"{shown}: is a link that leads nowhere; remove it", where=shown) from error
+        if not real.is_relative_to(self.root.resolve()):
+            raise InvalidInput(f"{shown}: is a link that leads out of the folder; put the file here", where=shown)
+        if place.is_symlink() and not real.exists():
+            raise InvalidInput(f"{shown}: is a link that leads nowhere; remove it", where=shown)
+        if not place.is_symlink():
+            self._inner.add(place.parent)
+        return place
+
+
+def data_hash(data: bytes) -> str:
+    """Give the SHA-256 of a file's bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _opened_at_once(name: str, flags: int) -> int:
+    """Open without waiting for somebody at the other end of a pipe."""
+    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
