@@ -52,6 +52,7 @@ class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     interval_s: float = 5.0
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
+    wait_s: float = 3600.0  # for the results of a turn's tools, before its round counts as left
 
 
 class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -142,6 +143,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "work.interval_s": (0, 86_400),
     "work.lease_s": (0, 86_400),
     "work.checkpoint_s": (0, 86_400),
+    "work.wait_s": (0, 31 * 86_400),
     "budget.context": (1, 1_000_000_000),
     "budget.system": (0, 1_000_000_000),
     "budget.reply": (0, 1_000_000_000),

@@ -262,10 +262,10 @@ class StoreMachine(RuleBasedStateMachine):
     def time_goes_by(self, seconds):
         self.now += seconds
 
-    @rule(which=WHICH, seconds=st.sampled_from([0.0, 10.0, 40.0]))
-    def expire(self, which, seconds):
+    @rule(which=WHICH, seconds=st.sampled_from([0.0, 10.0, 40.0]), wait_s=st.sampled_from([None, None, 30.0]))
+    def expire(self, which, seconds, wait_s):
         self.now += seconds
-        self.both(which, Expire(now=self.now))
+        self.both(which, Expire(now=self.now, wait_s=wait_s))
 
     # memory
 

@@ -9,6 +9,7 @@ from stage import NAME, Client, accounted, book_on, path, system, user
 from cuebook.engine.compact import compact_once
 from cuebook.memory.profiles import STANDARD
 from cuebook.records.memory import Scope
+from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result, streamed
 
 
@@ -167,6 +168,48 @@ async def test_an_abandoned_loop_is_interrupted_by_the_next_query(book, client, 
         await client.say("more", "ok")
     assert await book.settle() == {}
     assert (await book.memory.summary(NAME)) is not None
+
+
+async def left(client, *, rounds=14):
+    """A conversation long enough to be condensed whose client goes away when it is asked for results."""
+    for n in range(rounds):
+        await client.say(f"The box of colour {n} holds {n} apples.")
+    client.history.append(user("look"))
+    await step(client, completion("", calls=[call("c1")]))
+
+
+async def test_a_loop_its_client_left_does_not_stop_condensing_what_is_appended(book, client):
+    await left(client)
+    assert await book.settle() == {}
+    assert await book.memory.summary(NAME) is None, "it waits"
+    await book.append(NAME, [result("c1")])
+    assert (await book.turns.get(NAME, 15)).waiting, "for what has come, and may go on"
+    await book.append(NAME, [result("c2"), user("never mind")])
+    assert (await book.turns.get(NAME, 15)).state == "interrupted"
+    assert (await book.conversations.rounds(NAME))[-2].state == "failed"
+    assert (await book.conversations.get(NAME)).open_round == 0
+    assert await book.settle() == {}
+    assert await book.memory.summary(NAME) is not None
+
+
+@pytest.mark.parametrize(("setting", "seconds"), [({}, 3600), ({"work__wait_s": 60}, 60)])
+async def test_results_are_waited_for_for_an_hour_or_as_long_as_is_set(tmp_path, upstream, setting, seconds):
+    clock = FrozenClock()
+    async with book_on(tmp_path, upstream=upstream, clock=clock, memory__profile="standard", **setting) as book:
+        client = Client(book, upstream)
+        await left(client)
+        clock.advance(seconds)
+        assert await book.settle() == {}
+        assert await book.memory.summary(NAME) is None
+        clock.advance(1)
+        assert await book.settle() == {}
+        assert await book.memory.summary(NAME) is not None
+        assert (await book.turns.get(NAME, 15)).state == "interrupted"
+        listed = (await book.conversations.get(NAME)).updated_at
+        assert listed == clock.now() - seconds - 1, "ending it does not make it a recent one"
+        client.history.append(result("c1"))
+        await step(client, completion("There."))
+        assert (await path(book))[-2:] == ["found", "There."], "what comes later is answered all the same"
 
 
 async def test_a_forced_call_ends_its_turn(book, client):

@@ -73,6 +73,7 @@ def compose(
         lines=Lines(settings.server.line),
         lease_s=settings.work.lease_s,
         checkpoint_s=settings.work.checkpoint_s,
+        wait_s=settings.work.wait_s,
         recall=settings.memory.recall,
         recall_hits=settings.memory.recall_hits,
         cache_rule=cache_rule,

@@ -101,6 +101,7 @@ class Desk(Struct, kw_only=True):
     folded: dict[tuple[str, str], Folded] = field(default_factory=dict)  # likewise
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
+    wait_s: float = 3600.0  # for the results of a turn's tools
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind
     recall: bool = True
     recall_hits: int = 12
@@ -136,7 +137,7 @@ class Desk(Struct, kw_only=True):
 
     async def expire(self) -> int:
         """End turns nobody ends any more."""
-        return await self.store.expire(now=self.clock.now(), lease_s=self.lease_s)
+        return await self.store.expire(now=self.clock.now(), lease_s=self.lease_s, wait_s=self.wait_s)
 
     def remember(self, place: tuple[str, str], last: Last) -> None:
         """Keep a window to compare the next with."""

@@ -140,6 +140,13 @@ class Draft(Struct, frozen=True, kw_only=True):
         """A round starts at each post that is no assistant's, tool's or system's (INTERFACE, Posts)."""
         return self.role == "user"
 
+    @property
+    def is_result(self) -> bool:
+        """Whether it is what a tool gave (INTERFACE, Posts)."""
+        return self.role == TOOL or (
+            self.role != ASSISTANT and any(part.type in (RESULT, ERROR) for part in self.parts)
+        )
+
 
 class Round(Struct, frozen=True, kw_only=True):
     """One user query and everything that answers it (seed 003)."""

@@ -5,6 +5,7 @@ import pytest
 
 from cuebook.errors import Busy, Conflict, LeaseLost
 from cuebook.ports.store import Store
+from cuebook.records.conversation import Part
 from cuebook.testing.contract_posts import OWNER, path_of, say
 from cuebook.testing.contract_turns import LEASE, NOW, answer, begin, end
 from cuebook.testing.makers import draft
@@ -90,6 +91,38 @@ class LeasesContract:
         await begin(store, draft("q", "ask"))
         for n in range(0, 40, 5):
             assert await store.expire(now=NOW, lease_s=LEASE) == 0, n
+
+    async def test_a_waiting_turn_ends_when_what_is_no_result_is_appended(self, store: Store) -> None:
+        for name, after in (("one", "q"), ("other", None)):
+            lease = await begin(store, draft("q", "ask"), conversation=name)
+            await end(store, lease, answer("call"), waiting=True)
+            result = Part("execution_result", "42", {"callId": "x"})
+            await say(store, name, draft("r1", "42", role="tool"), draft("r2", "42", parts=(result,)))
+            assert (await store.turn(OWNER, name, 1)).waiting
+            await say(store, name, draft("r3", "42", role="tool"), draft("n", "never mind"), parent=after)
+            turn = await store.turn(OWNER, name, 1)
+            assert (turn.state, turn.waiting, turn.closed_at) == ("interrupted", False, NOW)
+            assert (await store.conversation(OWNER, name)).open_round == 0
+            assert (await store.round_states(OWNER, name))[1] == "failed"
+            assert await store.compaction(OWNER, name, limit=9)
+
+    async def test_a_speaking_turn_goes_on_whatever_is_appended(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await say(store, "c", draft("n", "by the way"))
+        await end(store, lease, answer("call"), waiting=True)
+        assert (await store.turn(OWNER, "c", 1)).waiting
+
+    async def test_a_turn_that_waits_in_vain_ends(self, store: Store) -> None:
+        times = {"left": NOW, "used": NOW + 50, "ahead": NOW + 10_000_000}
+        for name, now in times.items():
+            lease = await begin(store, draft("q", "ask"), conversation=name, now=now)
+            await end(store, lease, answer("call"), waiting=True, now=now)
+        assert await store.expire(now=NOW + 100) == 0, "nobody asked how long to wait"
+        assert await store.expire(now=NOW + 100, wait_s=60, limit=1) == 1
+        assert await store.expire(now=NOW + 100, wait_s=60) == 1
+        states = [(await store.turn(OWNER, name, 1)).state for name in times]
+        assert states == ["interrupted", "running", "interrupted"]
+        assert (await store.conversation(OWNER, "left")).updated_at == NOW
 
     async def test_a_turn_of_a_deleted_conversation_has_lost_its_lease(self, store: Store) -> None:
         lease = await begin(store, draft("q", "ask"))

@@ -103,12 +103,13 @@ class Expire(Operation, frozen=True, kw_only=True, tag="expire"):
     """End the turns whose lease ran out."""
 
     now: float
+    wait_s: float | None = None
 
     async def run(self, store: Store) -> Any:
-        return await store.expire(now=self.now)
+        return await store.expire(now=self.now, wait_s=self.wait_s)
 
     def apply(self, reference: Reference) -> Any:
-        return reference.expire(now=self.now)
+        return reference.expire(now=self.now, wait_s=self.wait_s)
 
 
 class Save(Operation, frozen=True, kw_only=True, tag="save_summary"):

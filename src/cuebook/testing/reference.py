@@ -97,6 +97,8 @@ class Reference:
                     raise NotFound
                 talk.head = _grow(talk, fresh, parent)
                 talk.updated_at = max(talk.updated_at, batch.now)
+                if not talk.until and not all(draft.is_result for draft in fresh):
+                    _leave(talk)
             self._bind(scope, talk, batch.idempotency)
             return Appended(len(fresh), len(talk.posts))
 
@@ -129,8 +131,7 @@ class Reference:
                 raise Conflict
             turn.waiting, turn.metadata = False, opening.metadata
         else:
-            if talk.turns and talk.turns[-1].state == "running":
-                talk.turns[-1].state, talk.turns[-1].waiting = "interrupted", False
+            _leave(talk)
             if not 0 <= opening.query_seq <= len(talk.posts):
                 raise NotFound
             round_ = talk.posts[opening.query_seq - 1].round if opening.query_seq else 0
@@ -173,12 +174,17 @@ class Reference:
         talk.fence += 1
         return reply is not None
 
-    def expire(self, *, now: float) -> int:
-        """End turns whose lease ran out."""
+    def expire(self, *, now: float, wait_s: float | None = None) -> int:
+        """End turns whose lease ran out, and with `wait_s` those that wait so long."""
         ended = [talk for talk in self.talks.values() if talk.until and talk.until < now]
         for talk in ended:
             self._end(talk, now=now)
-        return len(ended)
+        idle = [
+            talk
+            for talk in self.talks.values()
+            if wait_s is not None and not talk.until and not now - wait_s <= talk.updated_at <= now + wait_s
+        ]
+        return len(ended) + sum(_leave(talk) for talk in idle)
 
     # what follows from it
 
@@ -226,6 +232,14 @@ def _grow(talk: Talk, drafts: Sequence[Draft], parent: int) -> int:
         talk.posts.append(Kept(seq, parent, round_, draft))
         parent = seq
     return parent
+
+
+def _leave(talk: Talk) -> bool:
+    """Interrupt a turn that waits for results."""
+    if not talk.turns or talk.turns[-1].state != "running":
+        return False
+    talk.turns[-1].state, talk.turns[-1].waiting, talk.open_round = "interrupted", False, 0
+    return True
 
 
 def _finish(talk: Talk, closing: Closing) -> int:

@@ -36,6 +36,10 @@ UPDATE conversation SET lease_until = :until WHERE no = :no AND fence = :fence A
 -- Free the lease.
 UPDATE conversation SET lease_turn = 0, lease_until = 0, lease_holder = NULL, open_round = :open_round, updated_at = :now WHERE no = :no;
 
+-- name: conversation_round
+-- Say which round is open, 0 for none.
+UPDATE conversation SET open_round = :open_round WHERE no = :no;
+
 -- name: conversation_metadata
 -- Replace a conversation's metadata.
 UPDATE conversation SET metadata = :metadata WHERE no = :no;
@@ -235,6 +239,11 @@ WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 A
 -- name: leases_held
 -- The leases there are, those that end first first.
 SELECT tenant, no, fence, lease_until, lease_holder FROM conversation WHERE lease_until > 0 ORDER BY lease_until;
+
+-- name: turns_left
+-- Turns that wait for the results of their tools in conversations where nothing was said since a time, or only at one to come.
+SELECT t.tenant, t.conversation AS no, t.n FROM turn t JOIN conversation c ON c.tenant = t.tenant AND c.no = t.conversation
+WHERE t.waiting > 0 AND c.lease_until = 0 AND (c.updated_at < :before OR c.updated_at > :after) LIMIT :limit;
 
 -- name: idempotency_get
 -- What a key stands for.

@@ -262,19 +262,21 @@ class SqliteStore:
 
     # the work behind
 
-    async def expire(self, *, now: float, lease_s: float | None = None, limit: int = 100) -> int:
+    async def expire(
+        self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
+    ) -> int:
         """End turns whose lease ran out or whose process is gone.
 
-        With `lease_s` those too whose lease a wrong clock gave and nobody renews for so long.
+        With `lease_s` those too whose lease a wrong clock gave and nobody renews for so long, with `wait_s` those that
+        wait for results in a conversation where nothing was said for so long.
         """
+        terms = overdue.Terms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         if self._log_holds:
             await self._empty_log(0)
-        found = await self._read(
-            lambda c: overdue.overdue(c, self._holders, self._watch, now=now, lease_s=lease_s, limit=limit)
-        )
-        if not found:
+        found = await self._read(lambda c: overdue.overdue(c, self._holders, self._watch, terms))
+        if not found.leases and not found.left:
             return 0  # nothing to write
-        return await self._write(lambda c: overdue.expire(c, found, now=now, failpoints=self._failpoints))
+        return await self._write(lambda c: overdue.expire(c, found, terms, self._failpoints))
 
     async def due(
         self, *, limit: int = 100, least: int = 1, after: Due | None = None, conversation: str | None = None

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base
 from cuebook.backends.sqlite.audit import chained
-from cuebook.backends.sqlite.base import one, rows, run
+from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.rows import Row, draft_decoder
 from cuebook.backends.sqlite.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
-from cuebook.backends.sqlite.writes import begin, bind, set_head
+from cuebook.backends.sqlite.writes import begin, bind, leave_waiting, set_head
 from cuebook.errors import Busy, LeaseLost
 from cuebook.ports.store import Closing, Lease, Opening
 from cuebook.records.conversation import Draft
@@ -133,33 +133,11 @@ def _begin_turn(connection: sqlite3.Connection, row: Row, opening: Opening, *, f
         if continued is None:
             raise base.moved(opening.conversation)
         return opening.turn, *continued
-    _leave_waiting(connection, row, now=opening.now)
+    leave_waiting(connection, row, now=opening.now)
     turn, query = row["turns"] + 1, opening.query_seq
     round_ = tip_at(connection, row["tenant"], row["no"], query).round
     run(connection, "turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
     return turn, 1, round_
-
-
-def _leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
-    """Interrupt a turn that still waits for its tools when another one begins."""
-    for turn in rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=1):
-        if turn["state"] == "running":
-            _end_turn(connection, row, turn, state="interrupted", reply_seq=turn["reply_seq"], now=now)
-
-
-def _end_turn(connection: sqlite3.Connection, row: Row, turn: Row, *, state: str, reply_seq: int, now: float) -> None:
-    run(
-        connection,
-        "turn_close",
-        tenant=row["tenant"],
-        no=row["no"],
-        n=turn["n"],
-        state=state,
-        waiting=0,
-        reply_seq=reply_seq,
-        closed_at=now,
-        metadata=turn["metadata"],
-    )
 
 
 def _held(connection: sqlite3.Connection, lease: Lease) -> Row:

@@ -54,12 +54,36 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
             parent = 0 if batch.parent == ROOT else _seq_of(connection, row, batch.parent)
         start = tip_at(connection, row["tenant"], row["no"], parent)
         settle_head(connection, row, start, grow(connection, row, fresh, start), now=batch.now)
+        if not row["lease_until"] and not all(draft.is_result for draft in fresh):
+            leave_waiting(connection, row, now=batch.now)
     answer = Appended(len(fresh), row["last_seq"])
     if batch.idempotency:
         response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()
         bind(connection, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
     failpoints("append.stored")
     return answer
+
+
+def leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> bool:
+    """Interrupt the turn that waits for the results of its tools, if one does: its round is no longer open."""
+    tenant, no = row["tenant"], row["no"]
+    turn = one(connection, "turns_last", tenant=tenant, no=no, limit=1)
+    if turn is None or turn["state"] != "running":
+        return False
+    run(
+        connection,
+        "turn_close",
+        tenant=tenant,
+        no=no,
+        n=turn["n"],
+        state="interrupted",
+        waiting=0,
+        reply_seq=turn["reply_seq"],
+        closed_at=now,
+        metadata=turn["metadata"],
+    )
+    run(connection, "conversation_round", no=no, open_round=0)
+    return True
 
 
 def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) -> list[Draft]:
