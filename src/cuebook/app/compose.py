@@ -78,6 +78,7 @@ def compose(
         recall_hits=settings.memory.recall_hits,
         cache_rule=cache_rule,
         breakpoints=settings.upstream.breakpoints,
+        strategy=settings.prompts.strategy,
         rollback=settings.prompts.rollback,
         failpoint=failpoints,
     )
