@@ -35,7 +35,7 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where `/v1` goes."""
 
     url: str = ""
-    forward_auth: bool = True
+    forward_auth: bool = True  # set, not by default, it goes before api_key_env
     api_key_env: str = ""
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 300.0

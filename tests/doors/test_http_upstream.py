@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cuebook import Ask, Cuebook
+from cuebook.app.book import Call
 from cuebook.backends.openai import HttpUpstream, OpenAIModel, shown_url
-from cuebook.config import Config, ModelConfig, Settings, StoreConfig
+from cuebook.config import Config, ModelConfig, Settings, StoreConfig, build
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.ports.model import ModelRequest, Piece, RelayRequest
 from cuebook.testing.upstream import DONE, EVENTS, event
@@ -74,6 +75,33 @@ async def test_a_cookie_one_caller_gets_is_not_sent_for_another():
     assert headers["x-id"] == "7"
     assert "set-cookie" not in headers
     assert not any("cookie" in head for head in server.heads)
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "sent"),
+    [
+        ("sk-own", {}, "sk-own"),
+        ("sk-own", {"upstream.forward_auth": True}, "placeholder"),
+        ("sk-own", {"upstream.forward_auth": False}, "sk-own"),
+        ("", {}, "placeholder"),
+        ("", {"upstream.forward_auth": False}, None),
+    ],
+)
+async def test_a_key_of_our_own_goes_up_in_the_place_of_the_clients_unless_the_settings_say_forward(
+    monkeypatch, key, given, sent
+):
+    monkeypatch.setenv("OWN_KEY", key)
+    async with serving(json.dumps({"choices": [{"message": {"content": "hi"}}]}).encode()) as server:
+        arguments = {"store.url": ":memory:", "upstream.url": server.url, "upstream.api_key_env": "OWN_KEY", **given}
+        async with Cuebook.open(build(arguments=arguments), worker=False) as book:
+            body = b'{"messages": [{"role": "user", "content": "hi"}]}'
+            call = Call(body=body, headers={"Authorization": "Bearer placeholder"}, conversation="c")
+            assert [piece async for piece in book.relay(call)]
+            request = RelayRequest(method="GET", path="/models", headers=dict(call.headers), body=b"")
+            assert [piece async for piece in book.pass_through(request)]
+    for head in server.heads:
+        found = [line for line in head.splitlines() if line.startswith("authorization:")]
+        assert found == ([f"authorization: bearer {sent}"] if sent else [])
 
 
 async def test_headers_a_connection_names_end_with_it():

@@ -122,6 +122,7 @@ def _upstream(config: Config) -> HttpUpstream | None:
         settings.url,
         forward_auth=settings.forward_auth,
         api_key_env=settings.api_key_env,
+        own_key_first="upstream.forward_auth" not in config.origins,  # clients send a placeholder where they have none
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
     )

@@ -265,9 +265,11 @@ async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
         return Check(name=name, state="fail", found=str(error), advice="check the address")
     if answer.status in (401, 403):
         held = f"the key in {key} is refused" if key and environment_key(key) else f"no key in {key or 'api_key_env'}"
-        advice = (
-            "requests that bring their own key may still work" if name == "upstream" else f"set {key or 'api_key_env'}"
-        )
+        advice = f"set {key or 'api_key_env'}"
+        if name == "upstream":
+            clients = "requests that bring their own key may still work"
+            own = f"set another key in {key}, or upstream.forward_auth = true: then {clients}"
+            advice = own if key and environment_key(key) else clients
         return Check(name=name, state="warn", found=f"{shown} answers, but {held}", advice=advice)
     if not has_path(url) or answer.status == NOT_FOUND:
         found = f"{shown} answers" + (", but has no /models" if answer.status == NOT_FOUND else "")

@@ -73,13 +73,16 @@ class HttpUpstream:
         *,
         forward_auth: bool = True,
         api_key_env: str = "",
+        own_key_first: bool = False,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 300.0,
     ) -> None:
+        """`own_key_first`: the key in `api_key_env`, if there is one, goes up in the place of the client's."""
         self._url = base_url.rstrip("/")
         self.base_url = shown_url(self._url)
         self._forward_auth = forward_auth
         self._api_key_env = api_key_env
+        self._own_key_first = own_key_first
         self._timeouts = (connect_timeout_s, read_timeout_s)
         self._client: Any = None
 
@@ -119,15 +122,16 @@ class HttpUpstream:
     def _headers(self, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
         named = next((value for name, value in given.items() if name.lower() == "connection"), "")
         hop = _HOP | {name.strip().lower() for name in named.split(",")}
+        key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
+        forwards = self._forward_auth and not (key and self._own_key_first)
         headers = {
             name: value
             for name, value in given.items()
             if name.lower() not in hop
             and not name.lower().startswith(_OURS)
-            and (self._forward_auth or name.lower() != "authorization")
+            and (forwards or name.lower() != "authorization")
         }
         headers["accept-encoding"] = "identity"
-        key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
         if key and "authorization" not in {name.lower() for name in headers}:
             headers["authorization"] = f"Bearer {key}"
         # as they came: a header's bytes are read as Latin-1 and need not be ASCII

@@ -31,7 +31,10 @@ def serve(
     ] = None,
     forward_auth: Annotated[
         bool | None,
-        typer.Option("--forward-auth/--no-forward-auth", help="Pass the client's own key on.  [default: forward]"),
+        typer.Option(
+            "--forward-auth/--no-forward-auth",
+            help="Pass the client's own key on.  [default: unless upstream.api_key_env holds one]",
+        ),
     ] = None,
 ) -> None:
     """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it."""
