@@ -153,6 +153,7 @@ def test_taskweaver_is_read_as_json_and_as_yaml() -> None:
         ('[{"role": "user", "content": "a\\u0000b"}]', "talk.json: [0].content: holds a NUL character at position 1"),
         ('[{"role": "user", "content": "\\ud800"}]', "talk.json: [0].content: holds half a surrogate pair"),
         ('[{"role": "user", "content": "x", "timestamp": "yesterday"}]', "talk.json: [0].timestamp: expected a time"),
+        (f'[{{"role": "user", "content": "x", "timestamp": {10**399}}}]', "talk.json: [0].timestamp: expected a time"),
         ('[{"role": "user", "content": NaN}]', "talk.json: is broken JSON (NaN is no JSON)"),
         ('{"posts": [{"sendFrom": "a", "message": "x", "sendto": "b"}]}', "talk.json: posts[0].sendto: no such field"),
         ('{"posts": [{"message": "x"}]}', "talk.json: posts[0].sendFrom: expected a string, got null"),

@@ -55,3 +55,26 @@ async def test_an_attachment_that_is_no_json_is_refused_by_name(book, part, key)
         assert refused.value.where == "attachments"
     with pytest.raises(NotFound):
         await book.conversations.get(NAME)
+
+
+@pytest.mark.parametrize(
+    ("post", "where"),
+    [
+        (user("x", timestamp="2024-05-01T10:00:00Z"), "posts[1].timestamp"),
+        (user("x", timestamp=[1]), "posts[1].timestamp"),
+        (user("x", timestamp=10**400), "posts[1].timestamp"),
+        (user("x", id=5), "posts[1].id"),
+        (user(object()), "posts[1]"),
+        (user("half \ud800"), "posts[1]"),
+        ("x", "posts[1]"),
+        (None, "posts[1]"),
+    ],
+)
+async def test_what_is_no_post_is_refused_by_its_place_however_it_is_appended(book, post, where):
+    for append in (book.append, book.conversations.append):
+        with pytest.raises(InvalidInput) as refused:
+            await append(NAME, [user("fine"), post])
+        assert refused.value.where == where
+        assert "posts[1]" in str(refused.value)
+    with pytest.raises(NotFound):
+        await book.conversations.get(NAME)

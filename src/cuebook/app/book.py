@@ -14,7 +14,7 @@ from msgspec import Struct
 from cuebook.app.audit import Audit
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
-from cuebook.app.given import check_append, check_ask, check_parts_of, check_settle, check_where
+from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
 from cuebook.app.load import files_of, load_config, load_presets
 from cuebook.app.memory import Memory
 from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
@@ -249,7 +249,6 @@ class Cuebook:
 
         `parent` is the id of the post they follow: the head unless given, none if empty.
         """
-        check_append(conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key)
         return await self.conversations.append(
             conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
         )

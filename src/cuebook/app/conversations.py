@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from cuebook.app import shapes
+from cuebook.app.given import check_append
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk, Key
-from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.drafts import Posted, check_text, check_time
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
@@ -48,8 +49,9 @@ class Conversations:
         """Store posts made elsewhere, all or none.
 
         `parent` is the id of the post they follow: the head unless given, none if empty. The same id with the same
-        content is stored once; with other content: Conflict.
+        content is stored once; with other content: Conflict. Raises InvalidInput naming the post.
         """
+        check_append(conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key)
         if not conversation:
             msg = "conversation: empty; name the conversation"
             raise InvalidInput(msg, where="conversation")
@@ -101,10 +103,14 @@ class Conversations:
                 return desk.writer.posted(given, id=fresh, now=at, persona=persona, user=user)
             fields = dict(given)
             id_, when = fields.pop("id", None), fields.pop("timestamp", None)
+            check_time(at if when is None else when)
             raw = msgspec.json.encode(fields)
             said = read_message(raw, index=number)
-            when = at if when is None else float(when)
-            return desk.writer.message(raw, said, id=id_ or fresh, user=user, now=when, owner=user)
+            now = at if when is None else float(when)
+            return desk.writer.message(raw, said, id=id_ or fresh, user=user, now=now, owner=user)
+        except (TypeError, UnicodeEncodeError, RecursionError) as error:
+            msg = f"posts[{number}]: cannot be written as JSON ({error})"
+            raise InvalidInput(msg, where=f"posts[{number}]") from error
         except InvalidInput as error:
             if error.where and error.where.startswith("messages[") and not isinstance(given, Posted):
                 raise  # it names its place already

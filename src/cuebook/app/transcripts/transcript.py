@@ -1,6 +1,6 @@
 """What a foreign transcript is once it is read, and how its fields are read, each error naming file and place."""
 
-import math
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -89,7 +89,7 @@ class Place:
         """Read a time as Unix seconds: a number of them, or ISO 8601 (UTC where it names no zone)."""
         if value is None:
             return None
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
             return float(value)
         try:
             read = datetime.fromisoformat(value) if isinstance(value, str) else None
