@@ -66,6 +66,7 @@ Commands:
   conversation  List, show, import, export and delete conversations.
   turn          Show what a prompt held and why, and replay it.
   memory        Search, list and show what is remembered.
+  prompt        Write, compare, render, choose and roll back prompts.
   audit         Show what models were told, and that nobody changed it.
   settle        Do the work that is due behind the replies.
   config        Show every setting, its value and where it came from.
