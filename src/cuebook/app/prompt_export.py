@@ -1,16 +1,19 @@
-"""Prompts for a backup or another book: every version, in the documented form of migration files (MISSION G8).
+"""Prompts for and from another book: every version, in the documented form of migration files (MISSION G8).
 
 `cuebook prompt import` reads it, as does `POST /api/prompts/migrate`; what is there already is skipped.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app.prompt_compare import families_of
 from cuebook.app.prompts import Prompts
 from cuebook.app.shapes import Wire
 from cuebook.engine.desk import Desk
+from cuebook.errors import InvalidInput
 from cuebook.prompts.files import write_file
+from cuebook.prompts.migrate import read
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 
@@ -24,6 +27,15 @@ async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
         found = await desk.prompts.versions(Scope(), name)
         rows += [_row(each) for each in sorted(found, key=lambda each: (each.branch != MAIN, each.branch, each.number))]
     return {"prompts": rows}
+
+
+def read_document(data: bytes, *, name: str) -> Any:
+    """Read a migration file. Raises InvalidInput naming it."""
+    try:
+        return read(data)
+    except InvalidInput as error:
+        msg = f"{'stdin' if name == '-' else name}: {error}"
+        raise InvalidInput(msg, where=error.where) from error
 
 
 def file_of(version: Version) -> str:

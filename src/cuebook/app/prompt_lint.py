@@ -9,7 +9,9 @@ from cuebook.app.prompt_compare import families_of, wanted
 from cuebook.app.prompt_folder import PromptFolder
 from cuebook.app.shapes import Wire
 from cuebook.engine.desk import Desk
+from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, Finding, lint
+from cuebook.prompts.names import candidates
 from cuebook.prompts.rating import rate
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
@@ -28,9 +30,19 @@ async def lint_prompts(
     A file that is none is an error of the rule `unreadable`, and the others are looked at all the same.
     """
     versions, odd = await _versions(desk, shelf)
+    named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
     found = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens)
-    chosen = [each for each in found if not slugs or each.slug.partition("@")[0] in slugs]
+    chosen = [each for each in found if not named or each.slug.partition("@")[0] in named]
     return [*(() if slugs else odd), *chosen]
+
+
+def _known(slug: str, known: Collection[str]) -> str:
+    """Give the id a name means. Raises NotFound."""
+    for name in candidates(slug):
+        if name in known:
+            return name
+    msg = f"no prompt {slug!r}; `cuebook prompt list` names those there are"
+    raise NotFound(msg)
 
 
 async def rating_of(desk: Desk, shelf: PromptFolder, version: Version) -> Wire:
@@ -64,7 +76,9 @@ async def _versions(desk: Desk, shelf: PromptFolder) -> tuple[Sequence[Version],
     families = await families_of(desk, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     files = {
-        each.place: version for each in contents.prompts if (version := wanted(each, heads.get(each.place))) is not None
+        each.place: version
+        for each in contents.prompts
+        if (version := wanted(each, heads.get(each.place))) is not None
     }
     fresh = {
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()

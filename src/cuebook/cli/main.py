@@ -40,6 +40,7 @@ Version = Annotated[bool, typer.Option("--version", help="Show the version and e
 
 app = new_app()
 
+_HELP = ["-h", "--help"]
 
 ABOUT = """The prompt book of an agent: conversation memory, managed prompts and token budgets.
 
@@ -52,7 +53,7 @@ EXAMPLES = ("cuebook demo", "cuebook serve --upstream http://127.0.0.1:8080/v1",
     invoke_without_command=True,
     help=ABOUT,
     epilog=examples_of(EXAMPLES),
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": _HELP},
 )
 def root(
     ctx: typer.Context,
@@ -72,11 +73,14 @@ def root(
         screen.say(ctx.get_help())
 
 
-def main() -> int:
-    """Run the command line. Answers with the exit code: 0 done, 1 refused or failed check, 2 wrong use."""
+def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
+    """Run the command line. Answers with the exit code: 0 done, 1 refused or failed check, 2 wrong use.
+
+    Without `commands` it is the whole of `cuebook`.
+    """
     screen.prepare(debug="--debug" in sys.argv[1:2])
     try:
-        return run(sys.argv[1:])
+        return run(sys.argv[1:], commands, name)
     except BrokenPipeError:
         sys.stdout = None  # whoever read has gone; closing would complain about it
         return PIPE_CLOSED
@@ -84,11 +88,11 @@ def main() -> int:
         return INTERRUPTED
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], commands: typer.Typer | None = None, name: str = "cuebook") -> int:
     """Run one command. Raises BrokenPipeError and KeyboardInterrupt."""
     try:
-        group = typer.main.get_command(app)
-        with group.make_context("cuebook", arguments) as ctx:
+        group = typer.main.get_command(commands or app)
+        with group.make_context(name, arguments, help_option_names=_HELP) as ctx:
             group.invoke(ctx)
         sys.stdout.flush()
     except typer.Exit as end:

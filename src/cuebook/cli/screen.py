@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,6 +22,8 @@ _HARMFUL = (
 _SHOWN = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{{{code:x}}}" for code in _HARMFUL}
 _SHOWN_IN_JSON = {code: json.dumps(chr(code))[1:-1] if code != 0x7F else "\\u007f" for code in _HARMFUL if code >= 0x7F}
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 Row = Sequence[str]
 
@@ -134,6 +136,15 @@ def heading(text: str) -> None:
     from rich.text import Text
 
     _console().print(Text(line_of(text), style="bold"), soft_wrap=True)
+
+
+def diff(lines: Iterable[str]) -> None:
+    """Print lines of a unified diff, what is new in green and what is gone in red; plain in a pipe."""
+    from rich.text import Text
+
+    console = _console()
+    for line in lines:
+        console.print(Text(harmless(line), style=_DIFF_STYLES.get(line[:1], "")), soft_wrap=True)
 
 
 def bar(share: float, width: int = 8) -> str:

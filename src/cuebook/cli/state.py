@@ -30,10 +30,14 @@ class State(Struct, frozen=True, kw_only=True):
         """Read the settings. Raises InvalidInput."""
         return load_config(self.where, arguments=arguments)
 
-    def open(self, *, worker: bool = False) -> BlockingCuebook:
-        """Name the project's book; `with` opens it. Raises NotFound where there is no project and no book either."""
+    def project(self, arguments: Mapping[str, Any] | None = None) -> Config:
+        """Read the settings of a project. Raises NotFound where there is none and no book either, InvalidInput."""
         config = self.settings()
         if not is_project(config):
             msg = f"{no_project(config)}; `cuebook init` makes a project, -C DIR names another"
             raise NotFound(msg)
-        return BlockingCuebook.open(config, worker=worker)
+        return self.settings(arguments) if arguments else config
+
+    def open(self, *, worker: bool = False) -> BlockingCuebook:
+        """Name the project's book; `with` opens it. Raises NotFound where there is no project and no book either."""
+        return BlockingCuebook.open(self.project(), worker=worker)
