@@ -76,9 +76,7 @@ async def _versions(desk: Desk, shelf: PromptFolder) -> tuple[Sequence[Version],
     families = await families_of(desk, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     files = {
-        each.place: version
-        for each in contents.prompts
-        if (version := wanted(each, heads.get(each.place))) is not None
+        each.place: version for each in contents.prompts if (version := wanted(each, heads.get(each.place))) is not None
     }
     fresh = {
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
