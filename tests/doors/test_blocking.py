@@ -16,9 +16,10 @@ from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, 
 from cuebook.app.audit import Audit
 from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
-from cuebook.app.blocking_prompts import BlockingPrompts
+from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.conversations import Conversations
 from cuebook.app.memory import Memory
+from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
 from cuebook.app.turns import Turns
 from cuebook.testing import Script, ScriptedModel
@@ -41,6 +42,7 @@ def public(kind: type) -> dict[str, object]:
         (Turns, BlockingTurns),
         (Memory, BlockingMemory),
         (Prompts, BlockingPrompts),
+        (PromptFiles, BlockingPromptFiles),
         (Audit, BlockingAudit),
     ],
 )

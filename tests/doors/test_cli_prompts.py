@@ -155,6 +155,14 @@ def test_without_an_editor_a_pipe_is_told_what_to_give(here: Here, monkeypatch: 
     assert "'/no/such/editor' cannot be started" in here("prompt", "new", "a", code=1)
 
 
+def test_an_edit_after_a_rollback_begins_with_what_is_used(kind: Here, editor: Any) -> None:
+    kind("prompt", "new", ID, "--section", "limits=Be brief.")
+    kind("prompt", "rollback", ID)
+    editor("s/concise/concise and true/")
+    assert kind("prompt", "edit", ID) == f"wrote {ID}@main:3 (1.3.1)\n"
+    assert kind.json("prompt", "show", ID)["sections"]["limits"] == "Be concise and true."
+
+
 def test_a_text_alone_keeps_the_rest(kind: Here, tmp_path: Path) -> None:
     (tmp_path / "text.md").write_text("Hello $user_name, $agent_name here.\n")
     assert kind("prompt", "new", ID, str(tmp_path / "text.md")) == f"wrote {ID}@main:2 (1.3.0)\n"
@@ -202,6 +210,9 @@ def test_the_tester_shows_text_template_metadata_and_time(kind: Here) -> None:
     shown = kind("prompt", "test", ID, *BOTH, "--diff")
     assert f"--- {ID}@main:1\n+++ {ID}@main:2\n@@ " in shown
     assert "-Be concise.\n" in shown
+    logged = kind.json("prompt", "test", ID, *BOTH, "--log")["auditSeq"]
+    last = kind.json("audit", "tail", "--last", "1")["items"][0]
+    assert (last["seq"], last["event"], last["interpolatedText"]) == (logged, "render", "Hi Alex. kAI.")
     told = kind.json("prompt", "test", f"{ID}:1", *BOTH)
     assert (told["text"][:12], told["version"], told["semver"]) == ("Welcome Alex", 1, "1.2.0")
 
@@ -258,6 +269,18 @@ def test_files_and_book_are_kept_the_same(kind: Here) -> None:
     assert len(kind.json("prompt", "log", ID)["items"]) == 4, "another command pushed it when it began"
     assert kind.json("prompt", "push") == {"dryRun": False, "items": []}
     assert kind.json("prompt", "drift") == {"ok": True, "items": []}
+
+
+def test_a_fresh_checkout_is_checked_against_its_registry(kind: Here, tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    shutil.copytree(kind.folder, clone, ignore=shutil.ignore_patterns(".cuebook", "logs"))
+    assert cuebook("prompt", "drift", cwd=clone).returncode == 0
+    (clone / FILE).write_text(KIND.replace("concise", "brief"))
+    done = cuebook("prompt", "drift", cwd=clone)
+    assert done.returncode == 1
+    assert f"{FILE}: was edited since registry.json was made" in done.stdout
+    assert cuebook("prompt", "push", cwd=clone).returncode == 0
+    assert cuebook("prompt", "drift", cwd=clone).returncode == 0
 
 
 def test_what_both_sides_changed_is_told_until_somebody_decides(kind: Here, monkeypatch: pytest.MonkeyPatch) -> None:

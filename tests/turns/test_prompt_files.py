@@ -379,6 +379,20 @@ async def test_a_book_pushes_by_itself_and_opens_with_what_it_has(
         assert await slugs(book) == []
 
 
+async def test_a_folder_nobody_may_write_to_is_pushed_all_the_same(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(project, "default/a.md", "A.\n")
+    async with book_in(project) as book:
+        await book.prompt_files.push()
+        write(project, ".objects", "in the way")
+        write(project, "default/a.md", "B.\n")
+        with caplog.at_level(logging.WARNING, "cuebook.prompts"):
+            assert len(await book.prompt_files.push()) == 1
+        assert (await book.prompts.get("default/a")).sections == {"body": "B."}
+    assert "what was pushed is stored all the same" in caplog.text
+
+
 async def test_processes_that_start_together_push_a_change_once(project: Path) -> None:
     file = write(project, "default/persona/kind.md", KIND)
     async with book_in(project, autopush=True):

@@ -28,6 +28,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     base: int
     text: str
     before: Version | None = None
+    newest: str = ""  # the head's semantic version, another than that of `before` after a rollback
 
 
 async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> Draft:
@@ -42,8 +43,15 @@ async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: boo
     family = await prompts.family(slug)
     before = await prompts.get(family.slug, branch=branch)
     stands = family.branch(before.branch)
-    base = stands.head if stands else 0
-    return Draft(slug=before.slug, branch=before.branch, base=base, text=write_file(before), before=before)
+    head = before if stands is None else await prompts.get(family.slug, branch=before.branch, version=stands.head)
+    return Draft(
+        slug=before.slug,
+        branch=before.branch,
+        base=head.number,
+        text=write_file(before),
+        before=before,
+        newest=head.semver,
+    )
 
 
 def read_draft(draft: Draft, text: str | bytes, *, name: str = "") -> Version:
@@ -63,7 +71,9 @@ def read_draft(draft: Draft, text: str | bytes, *, name: str = "") -> Version:
         msg = f"{path}: is prompt {'@'.join(named)!r}, and {draft.slug}@{draft.branch} is to be written; keep its name"
         raise InvalidInput(msg, where="name")
     version = replace(version, slug=draft.slug, branch=draft.branch)
-    return version if draft.before is None else _numbered(version, draft.before, said_version="version" in keys)
+    if draft.before is None:
+        return version
+    return _numbered(version, draft.before, said_version="version" in keys, newest=draft.newest)
 
 
 def changes(draft: Draft, version: Version) -> bool:
@@ -71,10 +81,11 @@ def changes(draft: Draft, version: Version) -> bool:
     return draft.before is None or write_file(version) != write_file(draft.before)
 
 
-def _numbered(version: Version, before: Version, *, said_version: bool) -> Version:
+def _numbered(version: Version, before: Version, *, said_version: bool, newest: str = "") -> Version:
     if said_version and version.semver != before.semver:
         return version
-    return replace(version, semver=next_semver(before.semver, bump(difference(before, version))))
+    asked = bump(difference(before, version))
+    return replace(version, semver=before.semver if asked == "none" else next_semver(newest or before.semver, asked))
 
 
 async def save_draft(desk: Desk, draft: Draft, version: Version, *, by: str = "") -> Version:

@@ -6,6 +6,7 @@ the same is left as it is, byte for byte.
 
 import asyncio
 import logging
+import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from cuebook.app.prompt_writes import Planned, check_planned, save_planned
 from cuebook.app.prompts import Prompts
 from cuebook.config import Config
 from cuebook.engine.desk import Desk
-from cuebook.errors import Conflict, CuebookError
+from cuebook.errors import BackendError, Conflict, CuebookError
 from cuebook.prompts import drift as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference, next_semver
 from cuebook.prompts.registry import FILE, path_of
@@ -86,8 +87,8 @@ class PromptFiles:
             await self._point([pointers_of(contents.registry, each.place) for each in due if each.state == "new"])
         agreed |= {each.place: each.base for each in (*(one for one in standings if one.state == "same"), *due)}
         await asyncio.to_thread(base.write, agreed)
-        if planned or contents.registry is None:
-            await self._lay_out(shelf, contents, {each.place[0] for each in due})
+        if planned or (contents.registry is None and os.access(shelf.root, os.W_OK)):
+            await self._list_anew(shelf, contents, {each.place[0] for each in due})
         return [_pushed(each) for each in due]
 
     async def pull(
@@ -128,15 +129,16 @@ class PromptFiles:
         return changes
 
     async def drift(self, folder: Path | None = None) -> list[Change]:
-        """List where files, registry and graph do not say the same; nothing where all is well. Writes nothing."""
+        """List where files, registry and graph do not say the same; nothing where all is well. Writes nothing.
+
+        A graph without any prompt, as that of a fresh checkout, is not compared where there is a registry.
+        """
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(), base.read()))
         families = await families_of(self._desk, None)
-        found = [
-            _change(each)
-            for each in await compare(self._desk, shelf, contents, families, agreed)
-            if each.state != "same"
-        ]
+        standings = await compare(self._desk, shelf, contents, families, agreed)
+        fine = ("same",) if families or contents.registry is None else ("same", "new")
+        found = [_change(each) for each in standings if each.state not in fine]
         if contents.fault is not None:
             broken = Change(path=FILE, slug="", branch="", state="registry", message=str(contents.fault))
             return [*found, broken]
@@ -185,6 +187,13 @@ class PromptFiles:
                     await self._prompts.label(slug, name, branch=branch, version=number)
             if each.active in known and each.active != max(known):
                 await self._prompts.roll_back(slug, branch=branch, to=each.active, reason="as the registry has it")
+
+    async def _list_anew(self, shelf: PromptFolder, contents: Contents, slugs: Collection[str]) -> None:
+        """Write what is made anew any time, the registry and older texts; a folder nobody may write to is no error."""
+        try:
+            await self._lay_out(shelf, contents, slugs)
+        except BackendError as error:
+            _log.warning("%s; what was pushed is stored all the same", error)
 
     async def _lay_out(
         self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()

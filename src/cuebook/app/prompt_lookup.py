@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.app import prompt_shapes as shapes
+from cuebook.app.prompt_log import log_render
 from cuebook.app.prompts import Prompts
 from cuebook.app.shapes import Wire
 from cuebook.engine.desk import Desk
@@ -79,9 +80,18 @@ async def whole_text(desk: Desk, version: Version) -> str:
 
 
 async def try_out(
-    desk: Desk, text: str, params: dict[str, Any], *, branch: str | None, version: int | None, diff: bool = False
+    desk: Desk,
+    text: str,
+    params: dict[str, Any],
+    *,
+    branch: str | None,
+    version: int | None,
+    diff: bool = False,
+    log: str | None = None,
 ) -> Wire:
     """Render a prompt for its author: the text, the template it comes from, its metadata; with `diff` what is new.
+
+    `log` names who asks for it to stand in the audit.
 
     Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
     """
@@ -98,6 +108,8 @@ async def try_out(
         "tokens": desk.count(made.text),
         "metadata": {key: value for key, value in shown.items() if key not in left_out},
     }
+    if log is not None:
+        answer["auditSeq"] = await log_render(desk, made, params, by=log)
     if not diff:
         return answer
     before = found.number - 1

@@ -8,7 +8,7 @@ from cuebook.app import prompt_lookup as lookup
 from cuebook.app.shapes import Wire
 from cuebook.cli import screen
 from cuebook.cli.group import command
-from cuebook.cli.prompt_group import Branch, Number, app, pairs, wait
+from cuebook.cli.prompt_group import Branch, Number, app, pairs, wait, whoever
 from cuebook.cli.state import State
 
 Named = Annotated[
@@ -18,6 +18,7 @@ Given = Annotated[
     list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter's value; may come again.")
 ]
 Diff = Annotated[bool, typer.Option("--diff", help="Also what is new in the template since the version before.")]
+Log = Annotated[bool, typer.Option("--log", help="Let it stand in the audit.")]
 TextOnly = Annotated[bool, typer.Option("--text", help="Print the rendered text and nothing else.")]
 Positional = Annotated[str | None, typer.Argument(metavar="[PROMPT]", help="The same as --prompt.", show_default=False)]
 
@@ -37,6 +38,7 @@ def try_out(
     branch: Branch = None,
     version: Number = None,
     diff: Diff = False,
+    log: Log = False,
     text: TextOnly = False,
 ) -> None:
     """Render a prompt: text, template, metadata and time.
@@ -48,9 +50,10 @@ def try_out(
         msg = "name one prompt"
         raise typer.BadParameter(msg, param_hint="--prompt")
     params = pairs(param, "--param")
+    who = whoever(None) if log else None
     shown = wait(
         state,
-        lambda book: lookup.try_out(book.desk, slug, params, branch=branch, version=version, diff=diff),
+        lambda book: lookup.try_out(book.desk, slug, params, branch=branch, version=version, diff=diff, log=who),
     )
     if state.json:
         screen.say_json(shown)
@@ -74,6 +77,8 @@ def _draw(shown: Wire) -> None:
     screen.say_json(
         {key: value for key, value in shown["metadata"].items() if key not in ("slug", "branch", "version")}
     )
+    if "auditSeq" in shown:
+        screen.say(f"record {shown['auditSeq']} of the audit")
     if "diff" not in shown:
         return
     if shown["previous"] is None:
