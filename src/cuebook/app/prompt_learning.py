@@ -1,0 +1,108 @@
+"""Prompts as they are chosen and learn: selections, observations, and versions taken back."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from cuebook.app.prompt_reading import Reading
+from cuebook.engine.prompting import select_from
+from cuebook.engine.receipts import receipt
+from cuebook.engine.regress import learn
+from cuebook.errors import InvalidInput
+from cuebook.ports.prompts import Event
+from cuebook.prompts.learn import score
+from cuebook.prompts.select import EPSILON, Selection
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
+
+
+class Observed(Struct, frozen=True, kw_only=True):
+    """What an observation came to. `rolled_back`: it completed the evidence against its branch's newest version."""
+
+    score: float
+    edge_weight: float
+    rolled_back: bool = False
+
+
+class Learning(Reading):
+    """Prompts as they are chosen and learn."""
+
+    async def select(
+        self,
+        slug: str,
+        signals: Mapping[str, float] | None = None,
+        *,
+        strategy: str | None = None,
+        epsilon: float = EPSILON,
+        seed: int | None = None,
+    ) -> Selection:
+        """Choose among a prompt's variants, the active versions of its branches. The same seed chooses the same."""
+        family = await self.family(slug)
+        return select_from(
+            self._desk, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
+        )
+
+    async def observe(
+        self,
+        slug: str,
+        *,
+        sentiment: float,
+        corrections: int = 0,
+        outcome: TaskOutcome | None = None,
+        branch: str = MAIN,
+        version: int | None = None,
+        signals: Mapping[str, float] | None = None,
+        propensity: float = 1.0,
+        conversation: str = "",
+        user: str = "",
+    ) -> Observed:
+        """Keep a round's word on a version: named, its conversation's, or the active one. Raises InvalidInput."""
+        found = await self.get(slug, branch=branch, version=version)
+        seen = Observation(
+            slug=found.slug,
+            branch=found.branch,
+            number=found.number,
+            score=score(sentiment, corrections, outcome),
+            sentiment=sentiment,
+            corrections=corrections,
+            outcome=outcome,
+            signals=dict(signals or {}),
+            propensity=propensity,
+            conversation=conversation,
+            user=user,
+            at=self._desk.clock.now(),
+        )
+        stands, taken_back = await learn(self._desk, seen, found, named=version is not None)
+        return Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
+
+    async def roll_back(
+        self, slug: str, *, branch: str = MAIN, to: int | None = None, reason: str, by: str = ""
+    ) -> Branch:
+        """Make an earlier version active again; the one before is not explored until it is cleared.
+
+        `to` is the version before the active one unless named. Raises InvalidInput where there is none.
+        """
+        active = await self.get(slug, branch=branch)
+        target = active.number - 1 if to is None else to
+        if target < 1 or target == active.number:
+            what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
+            msg = f"{what}: there is no version {target} to go back to"
+            raise InvalidInput(msg, where="to")
+        event = Event(
+            kind="rollback",
+            branch=branch,
+            number=active.number,
+            to=target,
+            by=by,
+            reason=reason,
+            at=self._desk.clock.now(),
+        )
+        told = receipt(self._desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
+        return await self._desk.prompts.activate(Scope(), active.slug, event, audit=told)
+
+    async def clear(self, slug: str, version: int, *, branch: str = MAIN, by: str = "", reason: str = "") -> Branch:
+        """Let a version that was rolled back be explored again."""
+        found = await self.get(slug, branch=branch, version=version)
+        event = Event(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=self._desk.clock.now())
+        told = receipt(self._desk, found, "clear", agent=by, context={"reason": reason})
+        return await self._desk.prompts.activate(Scope(), found.slug, event, audit=told)
