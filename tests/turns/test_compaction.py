@@ -318,7 +318,7 @@ async def test_a_secret_a_model_writes_is_stored_replaced(tmp_path, caplog):
         assert (await book.memory.summary(NAME)).markdown.startswith("- The key is [[secret:github_token#")
     assert "no such key [[secret:" in caplog.text
     assert secret not in caplog.text
-    assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 async def test_a_tools_words_stay_out_of_the_system_prompt(tmp_path):

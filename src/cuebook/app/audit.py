@@ -99,6 +99,7 @@ class Audit:
         context = record.texts.get("input_context")
         values: dict[str, Any] = json.loads(context.text) if context else {}
         versions = await self._desk.prompts.versions(Scope(), record.prompt_id)
+        versions += [each for each in (self._desk.builtin.get(record.prompt_id),) if each is not None]
         version = next((each for each in versions if each.digest == record.digest), None)
         if version is None:
             return ReplayedRender(seq=seq, verdict="gone")

@@ -15,7 +15,7 @@ from cuebook.app.audit import Audit
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
-from cuebook.app.load import files_of, load_config, load_presets
+from cuebook.app.load import check_instructions, files_of, load_config, load_presets
 from cuebook.app.memory import Memory
 from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
 from cuebook.app.prompts import Prompts
@@ -118,7 +118,9 @@ class Cuebook:
         try:
             if pushes_by_itself(self.config):
                 await push_by_itself(self.prompt_files)
-            desk.presets = load_presets(self.config, await self._known_prompts())
+            known = await self._known_prompts()
+            desk.presets = load_presets(self.config, known)
+            check_instructions(self.config, desk.compaction, known | desk.builtin.keys())
         except BaseException:
             await self.aclose()
             raise

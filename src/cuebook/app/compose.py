@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from cuebook.app.builtin import builtin_prompts
 from cuebook.app.load import load_compaction, load_personas
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
@@ -80,6 +81,7 @@ def compose(
         breakpoints=settings.upstream.breakpoints,
         strategy=settings.prompts.strategy,
         rollback=settings.prompts.rollback,
+        builtin=builtin_prompts(),
         failpoint=failpoints,
     )
     return desk, upstream

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cuebook.app.compose import database_of, environment_key, key_file_of, models_of
+from cuebook.app.doctor_prompts import look_at_prompts
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
 from cuebook.backends.openai import HttpUpstream
 from cuebook.backends.sqlite.connect import MEMORY, REVISION
@@ -66,7 +67,10 @@ async def examine(
     )
     for check in (_budget(config), _personas(config), _presets(config), *_folder(config), _key(config)):
         yield check
-    yield await _store(config)
+    store = await _store(config)
+    yield store
+    if store.state == "ok" and _presets(config).state == "ok":
+        yield await _prompts(config)
     async for check in _models(config):
         yield check
 
@@ -214,6 +218,19 @@ async def _store(config: Config) -> Check:
         )
     counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or REVISION}, intact"
     return Check(name="store", state="ok", found=counts)
+
+
+async def _prompts(config: Config) -> Check:
+    file = _database(config)
+    made = file is not None and file.exists() and file.stat().st_size
+    try:
+        found = await look_at_prompts(config, str(file) if made else MEMORY)
+    except CuebookError as error:
+        return Check(name="prompts", state="fail", found=str(error))
+    if found.unsaid:
+        advice = "mend it; until then models are told the built-in text in its place"
+        return Check(name="prompts", state="warn", found="; ".join(found.unsaid), advice=advice)
+    return Check(name="prompts", state="ok", found=f"models behind the replies are told {', '.join(found.slugs)}")
 
 
 def _schema(file: Path) -> str:

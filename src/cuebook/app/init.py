@@ -15,6 +15,7 @@ FILES = {
     "prompts/_meta/reviewer.md": "prompts/_meta/reviewer.md",
     "prompts/default/agent_init.md": "prompts/default/agent_init.md",
     "prompts/system/fallback_handler.md": "prompts/system/fallback_handler.md",
+    "prompts/system/memory_compactor_v2_json.md": "prompts/system/memory_compactor_v2_json.md",
     ".gitignore": "gitignore",
 }
 _TEMPLATES = Path(__file__).with_name("project")

@@ -13,6 +13,7 @@ from typing import Any
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
+from cuebook.prompts.names import instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
 from cuebook.records.persona import Persona, read_persona
 
@@ -81,6 +82,25 @@ def load_presets(config: Config, prompts: Collection[str]) -> Presets:
     if not file.exists():
         return NONE
     return read_presets(_read_json(file), file=str(config.settings.memory.presets), prompts=prompts)
+
+
+def check_instructions(config: Config, compaction: Compaction, prompts: Collection[str]) -> None:
+    """Refuse a compaction profile whose `promptKey` names no prompt: `prompts` are the ids there are."""
+    for profile in compaction.profiles.values():
+        if "MEMORY_COMPACTION_PROMPT_KEY" in config.compaction_env:
+            place = where = "environment MEMORY_COMPACTION_PROMPT_KEY"
+        else:
+            where = f"memoryCompaction.profiles.{profile.id}.promptKey"
+            place = f"{config.settings.memory.presets}: {where}"
+        try:
+            names = instructions(profile.prompt_key)
+        except InvalidInput as error:
+            msg = f"{place}: {error}"
+            raise InvalidInput(msg, where=where) from error
+        if not any(name in prompts for name in names):
+            shown = names[1] if len(names) > 1 else names[0]
+            msg = f"{place}: no prompt {profile.prompt_key!r}; write it as prompts/{shown}.md, or leave the key out"
+            raise InvalidInput(msg, where=where)
 
 
 def files_of(config: Config) -> list[str]:

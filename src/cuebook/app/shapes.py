@@ -85,6 +85,7 @@ def summary_state(value: Summary) -> Wire:
         "summaryUptoSeq": value.upto_seq,
         "version": value.version,
         "madeBy": value.made_by,
+        **({"prompt": value.prompt} if value.prompt else {}),
     }
 
 

@@ -108,8 +108,9 @@ def show(
     if summary is None:
         screen.say("no summary yet; it is made once enough was said, `cuebook settle` does what is due now")
         return
+    by = f"{summary.made_by}, told {summary.prompt}" if summary.prompt else summary.made_by
     upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
-    screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {summary.made_by}")
+    screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {by}")
     screen.say(summary.markdown)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -12,24 +13,36 @@ from msgspec import Struct
 from cuebook.assembly.tokens import Counter, cut
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import unlearned
+from cuebook.engine.instruct import Instruction, Work, instruct, told
 from cuebook.engine.speak import closing
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
 from cuebook.memory.digest import write
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import Merged, merge
-from cuebook.memory.profiles import CompactionProfile, choose
-from cuebook.memory.rolling import COMPACTOR, LOOKAHEAD, backoff_s, between_steps, covered
+from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
+from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
 from cuebook.memory.steps import Calls, held_together
 from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
+from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
 from cuebook.records.memory import CATEGORIES, Line, Scope, Summary
 
 log = logging.getLogger("cuebook.compact")
 
+#: Who the audit says was told.
+COMPACTOR = "compactor"
+#: What its instruction may name, and examples of it.
+VALUES: Mapping[str, Any] = {
+    "max_summary_tokens": 900,  # for both outputs together
+    "new_turns_count": 12,
+    "agent_name": "Assistant",
+    "profile_id": "standard",
+    "date": "2026-01-31",
+}
 #: A model that failed so often in a row is passed over: the rules do the pass, so that memory keeps up.
 FAILURES = 3
 #: Of what it covers, a summary may take at most this much, else the pass is refused (a summary must shrink).
@@ -50,6 +63,14 @@ class Derived(Struct, frozen=True, kw_only=True):
     tainted: str
     merged: Merged
     made_by: str
+    prompt: str = ""
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What a model was told, and the audit's record of it."""
+
+    instruction: Instruction
+    record: Record
 
 
 async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
@@ -65,15 +86,16 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
     posts, lines = read.posts[:end], lines[:end]
     size = sum(post.tokens for post in posts) + (read.previous.tokens if read.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
+    told_it = await _telling(desk, read, lines, profile, most)
     try:
-        derived = await _derive(desk, read, lines, most)
+        derived = await _derive(desk, read, lines, most, told_it)
     except (InvalidInput, BackendError) as error:
         reason = desk.writer.clean(str(error))
         log.warning("compaction of %s failed and is tried again later: %s", conversation, reason)
-        return await _postpone(desk, read, profile, "failed")
+        return await _postpone(desk, read, profile, "failed", told_it)
     summary = _summary(desk, read, posts, derived, profile)
     if summary.tokens > size * SHRINK:
-        return await _postpone(desk, read, profile, "refused")
+        return await _postpone(desk, read, profile, "refused", told_it)
     desk.failpoint("compact.made")
     held = {item.id: item for item in read.items}
     repeated = tuple(item for item in derived.merged.kept if item.id in held and item != held[item.id])
@@ -86,11 +108,38 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         repeated=repeated,
         now=desk.clock.now(),
         no=read.conversation.no,
+        audit=(told_it.record,) if told_it else (),
     )
     return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
 
 
-async def _postpone(desk: Desk, read: CompactionInput, profile: CompactionProfile, outcome: Outcome) -> Outcome:
+async def _telling(
+    desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
+) -> Told | None:
+    """Give what the model is told, None where the rules do the pass.
+
+    What was said in the conversation is no value of it: that goes in as data, and never into a system text.
+    """
+    if desk.work_model is None or read.failures >= FAILURES:
+        return None
+    persona = desk.personas.get(read.conversation.persona or desk.default_persona)
+    values = {
+        "max_summary_tokens": most,
+        "new_turns_count": sum(1 for line in lines if line.text),
+        "agent_name": persona.name if persona else "",
+        "profile_id": profile.id,
+        "date": datetime.fromtimestamp(desk.clock.now(), UTC).date().isoformat(),
+    }
+    work = Work(agent=COMPACTOR, key=profile.prompt_key, otherwise=STANDARD.prompt_key, values=values)
+    instruction = await instruct(desk, read.scope, work)
+    return Told(instruction=instruction, record=told(desk, instruction, work, conversation=read.conversation.id))
+
+
+async def _postpone(
+    desk: Desk, read: CompactionInput, profile: CompactionProfile, outcome: Outcome, told_it: Told | None = None
+) -> Outcome:
+    if told_it is not None:  # it was said, though nothing came of it
+        await desk.audit.append(read.scope, [told_it.record])
     until = desk.clock.now() + backoff_s(read.failures, profile.cooldown_ms)
     failed, mark = outcome == "failed", read.conversation.mark
     await desk.store.postpone(read.scope, read.conversation.id, until=until, failed=failed, mark=mark)
@@ -129,9 +178,9 @@ def _id(part: Part) -> str:
     return str(part.extra.get("callId") or "") if isinstance(part.extra, dict) else ""
 
 
-async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
-    if desk.work_model is not None and read.failures < FAILURES:
-        return await _by_model(desk, read, lines, most)
+async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, told_it: Told | None) -> Derived:
+    if told_it is not None:
+        return await _by_model(desk, read, lines, most, told_it.instruction)
     return await asyncio.to_thread(_by_rules, desk, read, lines, most)  # large posts take their time
 
 
@@ -153,14 +202,19 @@ def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
     return cut(f"[Summary of {len(lines)} messages]{told}", most, count=count)
 
 
-async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
+async def _by_model(
+    desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
+) -> Derived:
     """Ask the model, once more if its answer does not hold; raises InvalidInput when neither does."""
     model = desk.work_model
     if model is None:
         raise BackendError("no model for the work behind")
     known = {line.id for line in lines} | {source for item in read.items for source in item.sources}
     request = ModelRequest(
-        messages=_messages(read, lines), purpose="compaction", schema=MEMORY_SCHEMA, max_tokens=most * 2
+        messages=_messages(read, lines, instruction.text),
+        purpose="compaction",
+        schema=MEMORY_SCHEMA,
+        max_tokens=most * 2,
     )
     failure: InvalidInput | None = None
     for _ in range(2):
@@ -170,7 +224,8 @@ async def _by_model(desk: Desk, read: CompactionInput, lines: Sequence[Line], mo
         except InvalidInput as error:
             failure = error
             continue
-        return _from_answer(desk, read, lines, _clean(desk, answer), model.name)
+        derived = _from_answer(desk, read, lines, _clean(desk, answer), model.name)
+        return msgspec.structs.replace(derived, prompt=instruction.version.source)
     raise failure or InvalidInput("the model gave no answer")
 
 
@@ -219,7 +274,7 @@ def _tools_spoke(read: CompactionInput, lines: Sequence[Line]) -> bool:
     return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in read.items)
 
 
-def _messages(read: CompactionInput, lines: Sequence[Line]) -> tuple[bytes, ...]:
+def _messages(read: CompactionInput, lines: Sequence[Line], instruction: str) -> tuple[bytes, ...]:
     previous = read.previous
     document = {
         "previous": {
@@ -234,7 +289,7 @@ def _messages(read: CompactionInput, lines: Sequence[Line]) -> tuple[bytes, ...]
     }
     text = f"Update rolling memory.\n\nINPUT_JSON:\n{json.dumps(document, ensure_ascii=False)}"
     return (
-        msgspec.json.encode({"role": "system", "content": COMPACTOR}),
+        msgspec.json.encode({"role": "system", "content": instruction}),
         msgspec.json.encode({"role": "user", "content": text}),
     )
 
@@ -252,6 +307,7 @@ def _summary(
         memory_json=dict(derived.memory_json),
         profile=profile.id,
         made_by=derived.made_by,
+        prompt=derived.prompt,
         created_at=desk.clock.now(),
         tokens=desk.count(derived.markdown) + desk.count(compact(derived.memory_json)),
         tainted=derived.tainted,

@@ -94,6 +94,7 @@ class Desk(Struct, kw_only=True):
     compaction: Compaction
     lines: Lines
     presets: Presets = NO_PRESETS
+    builtin: Mapping[str, Version] = {}  # shipped prompts by id, said where the book has none
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
     rollback: str = "off"  # guarded | sigma | off

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.ports.prompts import DEPTH, Family
+from cuebook.ports.store import Store
 from cuebook.prompts.inherit import resolve
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
@@ -29,7 +30,7 @@ class Parents:
         return active if active is not None and named.number in (None, active.number) else None
 
 
-async def resolved_of(desk: Desk, version: Version, families: Mapping[str, Family] | None = None) -> Resolved:
+async def resolved_of(desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None) -> Resolved:
     """Resolve a version; ancestors that are pinned by their number are read too."""
     known = dict(families or {})
     pinned: dict[str, Version] = {}

@@ -18,6 +18,8 @@ MAX_ID: Final = 160
 MAX_PART: Final = 80
 #: Where an id is looked for that is not found as it stands (MISSION K1).
 DEFAULT: Final = "default/"
+#: Where the instructions to models lie that do work behind the replies: compactor, selector, metaprompts.
+SYSTEM: Final = "system/"
 
 _PART = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -116,6 +118,16 @@ def candidates(slug: str) -> tuple[str, ...]:
     check_slug(slug)
     below = DEFAULT + slug
     return (slug,) if slug.startswith(DEFAULT) or len(below) > MAX_ID else (slug, below)
+
+
+def instructions(key: str) -> tuple[str, ...]:
+    """Return the ids the key of an instruction may mean, the first that exists wins: itself, under `system/`, default.
+
+    Raises InvalidInput for what is no id.
+    """
+    check_slug(key)
+    places = ("",) if key.startswith((SYSTEM, DEFAULT)) else ("", SYSTEM, DEFAULT)
+    return tuple(each + key for each in places if len(each + key) <= MAX_ID)
 
 
 def _fault(part: str) -> str:

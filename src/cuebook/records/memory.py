@@ -73,10 +73,11 @@ class Summary(Struct, frozen=True, kw_only=True):
     markdown: str
     memory_json: dict[str, Any]
     profile: str
-    made_by: str  # "rules" or the model's name
+    made_by: str  # "rules", "caller" or the model's name
     created_at: float
     tokens: int = 0
     tainted: str = ""  # lines that come from tools or pages: for the fenced block only, never the system prompt
+    prompt: str = ""  # the version a model was told, `prompt:SLUG@BRANCH:NUMBER`; "" where none was
 
 
 class Hit(Struct, frozen=True, kw_only=True):

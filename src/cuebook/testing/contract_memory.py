@@ -7,6 +7,7 @@ import pytest
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.ports.store import Compacted, CompactionInput, Look, Store
+from cuebook.records.audit import Record
 from cuebook.records.memory import Item, Summary
 from cuebook.testing.contract_posts import OWNER, path_of, say
 from cuebook.testing.contract_turns import answer, begin, end
@@ -116,6 +117,20 @@ class HeadContract:
 
 class SummaryContract:
     """Summaries belong to paths; a pass is stored only on what it was made from."""
+
+    async def test_what_a_model_was_told_joins_the_chain_where_its_summary_is_kept(self, store: Store) -> None:
+        await say(store, "c", *drafts(*"abcd"))
+        told = Record(
+            timestamp="2024-01-01T00:00:00Z", agent="compactor", prompt_id="system/x", version="1.0.0",
+            input_context="", interpolated_text="", output_summary="", event="render", seq=0,
+        )  # fmt: skip
+        made = digest(2, made_by="m", prompt="prompt:system/x@main:1")
+        assert await store.save_summary(OWNER, result(0, 2, summary=made, audit=(told,)))
+        assert not await store.save_summary(OWNER, result(0, 3, audit=(told,)))
+        assert [each.agent for each in await store.audit.records(OWNER)] == ["compactor"]
+        found = await store.summary(OWNER, "c")
+        assert found is not None
+        assert (found.made_by, found.prompt) == ("m", "prompt:system/x@main:1")
 
     async def test_a_pass_reads_what_lies_behind_the_mark(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcdef"))

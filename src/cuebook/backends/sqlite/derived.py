@@ -6,6 +6,7 @@ import sqlite3
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, reads
 from cuebook.backends.sqlite import rows as records
+from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import after, backlog, mark_on, on_path, runs_to, tip_at
@@ -108,6 +109,7 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     run(connection, "compaction_done", no=no, mark=upto, backlog=count, backlog_tokens=tokens, now=compacted.now)
     if compacted.idempotency:
         bind(connection, scope, row, compacted.idempotency, turn=0, response=b"{}", now=compacted.now)
+    chained(connection, tenant, compacted.audit)
     failpoints("summary.stored")
     return True
 
@@ -127,7 +129,7 @@ def _insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, 
         memory_json=json.dumps(summary.memory_json, ensure_ascii=False),
         tainted=summary.tainted,
         profile=summary.profile,
-        made_by=summary.made_by,
+        made_by=f"{summary.made_by}{records.TOLD}{summary.prompt}" if summary.prompt else summary.made_by,
         tokens=summary.tokens,
         created_at=summary.created_at,
     )

@@ -20,6 +20,8 @@ draft_decoder = msgspec.msgpack.Decoder(Draft)
 
 #: Bodies above this many bytes lie in `blob`, so that rows stay small enough to scan (page size 8192).
 INLINE = 4096
+#: In `made_by`, between a model's name and the prompt it was told.
+TOLD = "\x1f"
 
 
 def encode_parts(parts: Sequence[Part]) -> bytes | None:
@@ -91,6 +93,7 @@ def post(row: Sequence[Any], body: bytes | None) -> Post:
 
 def summary(row: Row) -> Summary:
     """Read a summary's record."""
+    made_by, _, prompt = row["made_by"].partition(TOLD)
     return Summary(
         version=row["version"],
         upto_seq=row["upto_seq"],
@@ -99,7 +102,8 @@ def summary(row: Row) -> Summary:
         markdown=row["markdown"],
         memory_json=json.loads(row["memory_json"]),
         profile=row["profile"],
-        made_by=row["made_by"],
+        made_by=made_by,
+        prompt=prompt,
         created_at=row["created_at"],
         tokens=row["tokens"],
         tainted=row["tainted"],

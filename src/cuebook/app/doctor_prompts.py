@@ -1,0 +1,90 @@
+"""Whether every key of the presets file names a prompt, and each instruction can be said; nothing is changed."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from cuebook.app.builtin import builtin_prompts
+from cuebook.app.load import check_instructions, files_of, load_compaction, load_presets
+from cuebook.app.prompt_folder import PromptFolder
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.config import Config
+from cuebook.engine.compact import VALUES
+from cuebook.engine.instruct import said
+from cuebook.engine.prompting import resolved_of
+from cuebook.errors import CuebookError
+from cuebook.ports.prompts import Family
+from cuebook.ports.store import Store
+from cuebook.prompts.names import instructions
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Branch, Version
+
+
+class Prompted(Struct, frozen=True, kw_only=True):
+    """Which prompts are told to models behind the replies, and which of them cannot be said and why."""
+
+    slugs: tuple[str, ...]
+    unsaid: tuple[str, ...]
+
+
+async def look_at_prompts(config: Config, database: str) -> Prompted:
+    """Look at a book's prompts, in its database and among the files it takes over.
+
+    Raises InvalidInput where the book will not open, BackendError where the store does not.
+    """
+    builtin = builtin_prompts()
+    files = {each.slug: each for each in await asyncio.to_thread(lambda: list(_files(config)))}
+    store: Store = await asyncio.to_thread(SqliteStore, database)
+    try:
+        known = await _stored(store) | set(files_of(config)) | files.keys()
+        load_presets(config, known)
+        compaction = load_compaction(config)
+        check_instructions(config, compaction, known | builtin.keys())
+        slugs = {
+            next(name for name in instructions(profile.prompt_key) if name in known or name in builtin)
+            for profile in compaction.profiles.values()
+        }
+        unsaid = [each for slug in sorted(slugs) for each in await _unsaid(store, slug, files)]
+    finally:
+        await store.aclose()
+    return Prompted(slugs=tuple(sorted(slugs)), unsaid=tuple(dict.fromkeys(unsaid)))
+
+
+async def _stored(store: Store) -> set[str]:
+    """Give the ids of the prompts in a store."""
+    known: set[str] = set()
+    after: str | None = ""
+    while after is not None:
+        page = await store.prompts.page(Scope(), limit=200, after=after)
+        known.update(family.slug for family in page.items)
+        after = page.next
+    return known
+
+
+async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list[str]:
+    """Say why an instruction cannot be said: as it is stored, and as its file has it."""
+    families = await store.prompts.families(Scope(), [slug])
+    fresh = families | {name: _family(each) for name, each in files.items()}
+    stored = families[slug].version(MAIN) if slug in families else None
+    reasons: list[str] = []
+    for version, parents in ((stored, families), (files.get(slug), fresh)):
+        if version is not None:
+            try:
+                said(await resolved_of(store, version, parents), VALUES)
+            except CuebookError as error:
+                reasons.append(f"{slug}: {error}")
+    return reasons
+
+
+def _files(config: Config) -> Iterator[Version]:
+    """Give what stands in the project's files on `main`."""
+    folder = Path(config.folder) / config.settings.prompts.folder
+    for each in PromptFolder(folder).read(lenient=True).prompts:
+        if each.version is not None and each.place[1] == MAIN:
+            yield each.version
+
+
+def _family(version: Version) -> Family:
+    return Family(slug=version.slug, branches=(Branch(name=MAIN, head=0, active=0),), active=(version,))

@@ -1,0 +1,51 @@
+"""What models behind the replies are told, as the command line shows it."""
+
+import json
+
+import pytest
+from commands import Here
+
+FILE = "prompts/system/memory_compactor_v2_json.md"
+
+
+def looked(here: Here, *, code: int = 0) -> tuple[str, str]:
+    [check] = [each for each in here.json("doctor", code=code)["checks"] if each["name"] == "prompts"]
+    return check["state"], check["found"]
+
+
+def test_doctor_tells_which_prompt_the_compactor_is_told(here: Here) -> None:
+    assert looked(here) == ("ok", "models behind the replies are told system/memory_compactor_v2_json")
+    (here.folder / FILE).unlink()
+    assert looked(here)[0] == "ok", "the built-in stands for it"
+
+
+def test_doctor_warns_of_an_instruction_that_cannot_be_said(here: Here) -> None:
+    (here.folder / FILE).write_text("---\ninput:\n  schema:\n    nobody_knows: string\n---\nFor $nobody_knows.\n")
+    state, found = looked(here)
+    assert (state, "missing parameter: 'nobody_knows'" in found) == ("warn", True)
+    here("prompt", "list")  # takes it over
+    assert looked(here)[0] == "warn"
+
+
+def test_doctor_fails_on_a_key_that_names_no_prompt(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORY_COMPACTION_PROMPT_KEY", "nowhere")
+    state, found = looked(here, code=1)
+    assert state == "fail"
+    assert found == (
+        "environment MEMORY_COMPACTION_PROMPT_KEY: no prompt 'nowhere'; write it as prompts/system/nowhere.md, "
+        "or leave the key out"
+    )
+    monkeypatch.delenv("MEMORY_COMPACTION_PROMPT_KEY")
+    file = here.folder / "config/metaprompt-presets.json"
+    document = json.loads(file.read_text())
+    document["presets"][0]["addonPromptKeys"] = ["_meta/gone"]
+    file.write_text(json.dumps(document))
+    state, found = looked(here, code=1)
+    assert (state, "presets[0].addonPromptKeys[0]" in found) == ("fail", True)
+
+
+def test_the_templates_prompts_have_the_bytes_that_cuebook_writes(here: Here) -> None:
+    folder = here.folder / "prompts"
+    files = {file.relative_to(folder).with_suffix("").as_posix(): file.read_text() for file in folder.rglob("*.md")}
+    assert len(files) >= 7
+    assert {slug: here("prompt", "show", slug, "--file") for slug in files} == files
