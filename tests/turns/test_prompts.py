@@ -1,6 +1,7 @@
 """The prompt book as a Python developer uses it."""
 
 import asyncio
+import time
 
 import pytest
 from stage import book_on
@@ -132,3 +133,65 @@ async def test_a_rollback_is_what_is_rendered_next_and_is_cleared(book):
     third = await book.prompts.save("a", {"body": "better"})
     assert third.number == 3
     assert (await book.prompts.render("a")).text == "better"
+
+
+async def test_a_version_is_named_by_its_label(book):
+    await book.prompts.save("a", {"body": "one"})
+    await book.prompts.save("a", {"body": "two"})
+    await book.prompts.label("a", "production", version=1)
+    assert (await book.prompts.get("a", label="production")).number == 1
+    assert (await book.prompts.render("a", label="production")).text == "one"
+    assert (await book.prompts.label("a", "stable", label="production")).number == 1
+    assert (await book.prompts.fork("a", "old", label="stable")).sections == {"body": "one"}
+    await book.prompts.observe("a", sentiment=1.0, label="production")
+    assert (await book.prompts.family("a")).branch("main").observations == 0, "it was said of another version"
+    with pytest.raises(NotFound, match=r"no label 'gone'; it has production, stable"):
+        await book.prompts.get("a", label="gone")
+    with pytest.raises(NotFound, match=r"no branch 'gone'; it has main, old; labels are production, stable"):
+        await book.prompts.get("a", branch="gone")
+    with pytest.raises(InvalidInput, match="leave out"):
+        await book.prompts.get("a", label="production", version=2)
+    with pytest.raises(Conflict, match="label 'production'"):
+        await book.prompts.fork("a", "production")
+    with pytest.raises(Conflict, match="branch 'old'"):
+        await book.prompts.label("a", "old")
+
+
+async def test_a_section_is_merged_or_overrides(book):
+    with pytest.raises(InvalidInput, match="stands in sections too") as both:
+        await book.prompts.save("a", {"tone": "x"}, override_sections={"tone": "y"})
+    assert both.value.where == "overrideSections.tone"
+
+
+async def test_a_version_beyond_all_numbers_is_not_found(book):
+    await book.prompts.save("a", {"body": "one"})
+    await book.prompts.save("a", {"body": "two"})
+    for number in (0, -1, 3, 2**70):
+        with pytest.raises(NotFound, match="1 to 2"):
+            await book.prompts.get("a", version=number)
+    with pytest.raises(NotFound, match="1 to 2"):
+        await book.prompts.roll_back("a", to=2**70, reason="x")
+    with pytest.raises(InvalidInput, match="no version -1"):
+        await book.prompts.roll_back("a", to=-1, reason="x")
+
+
+async def test_a_render_may_stand_in_the_audit(book):
+    await book.prompts.save("a", {"body": "Be $tone."}, params=["tone"])
+    assert (await book.prompts.render("a", {"tone": "kind"})).audit_seq is None
+    made = await book.prompts.render("a", {"tone": "kind"}, log=True, by="ann")
+    record = await book.audit.get(made.audit_seq)
+    assert (record.event, record.agent, record.prompt_id) == ("render", "ann", "a")
+    assert (await book.audit.replay(made.audit_seq)).verdict == "identical"
+
+
+async def test_large_texts_are_compared_beside_the_loop(book):
+    lines = [f"line {n}" for n in range(60_000)]
+    await book.prompts.save("a", {"body": "\n".join(lines)})
+    task = asyncio.create_task(book.prompts.save("a", {"body": "\n".join(lines[::-1])}))
+    longest = 0.0
+    while not task.done():
+        began = time.monotonic()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.monotonic() - began)
+    assert (await task).semver == "1.0.1"
+    assert longest < 0.5

@@ -30,9 +30,11 @@ class BlockingPrompts:
         """Read a prompt as it stands: branches, active versions, labels. Raises NotFound."""
         return self._host.run(lambda book: book.prompts.family(slug))
 
-    def get(self, slug: str, *, branch: str | None = None, version: int | None = None) -> Version:
-        """Read a version: the active one of a branch unless named. Raises NotFound."""
-        return self._host.run(lambda book: book.prompts.get(slug, branch=branch, version=version))
+    def get(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Version:
+        """Read a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
+        return self._host.run(lambda book: book.prompts.get(slug, branch=branch, version=version, label=label))
 
     def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
         """Read all versions of a prompt, of one branch or of all, oldest first."""
@@ -42,9 +44,11 @@ class BlockingPrompts:
         """Read what was done to a prompt, the newest first."""
         return self._host.run(lambda book: book.prompts.events(slug, limit=limit))
 
-    def resolve(self, slug: str, *, branch: str | None = None, version: int | None = None) -> Resolved:
+    def resolve(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Resolved:
         """Read a version with its ancestors merged in. Raises NotFound, InvalidInput."""
-        return self._host.run(lambda book: book.prompts.resolve(slug, branch=branch, version=version))
+        return self._host.run(lambda book: book.prompts.resolve(slug, branch=branch, version=version, label=label))
 
     def render(
         self,
@@ -53,9 +57,24 @@ class BlockingPrompts:
         *,
         branch: str | None = None,
         version: int | None = None,
+        label: str | None = None,
+        log: bool = False,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Rendered:
-        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown."""
-        return self._host.run(lambda book: book.prompts.render(slug, params, branch=branch, version=version))
+        """Render a prompt, with `log` into the audit. Raises NotFound, and InvalidInput naming the parameter."""
+        return self._host.run(
+            lambda book: book.prompts.render(
+                slug,
+                params,
+                branch=branch,
+                version=version,
+                label=label,
+                log=log,
+                by=by,
+                idempotency_key=idempotency_key,
+            )
+        )
 
     def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Tell what is other in version `b` (the active one unless named) than in `a`."""
@@ -81,6 +100,8 @@ class BlockingPrompts:
         semver: str | None = None,
         sync: bool | None = None,
         base: int | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Version:
         """Write a new version of a prompt, or a prompt that is new. Raises InvalidInput, Conflict."""
         return self._host.run(
@@ -100,6 +121,8 @@ class BlockingPrompts:
                 semver=semver,
                 sync=sync,
                 base=base,
+                by=by,
+                idempotency_key=idempotency_key,
             )
         )
 
@@ -113,17 +136,43 @@ class BlockingPrompts:
         """Refuse versions that could not be stored, alone or with each other. Raises InvalidInput."""
         self._host.run(lambda book: book.prompts.check(versions))
 
-    def fork(self, slug: str, name: str, *, branch: str = MAIN, version: int | None = None, by: str = "") -> Version:
+    def fork(
+        self,
+        slug: str,
+        name: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Version:
         """Begin a branch with a copy of a version; nothing is shared afterwards. Raises Conflict where there is one."""
-        return self._host.run(lambda book: book.prompts.fork(slug, name, branch=branch, version=version, by=by))
+        at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+        return self._host.run(lambda book: book.prompts.fork(slug, name, **at, by=by, idempotency_key=idempotency_key))
 
-    def merge(self, slug: str, branch: str, *, into: str = MAIN, by: str = "") -> tuple[Version | None, Merged]:
+    def merge(
+        self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
+    ) -> tuple[Version | None, Merged]:
         """Merge a branch's sections into another; with conflicts nothing is written and they are answered."""
-        return self._host.run(lambda book: book.prompts.merge(slug, branch, into=into, by=by))
+        return self._host.run(
+            lambda book: book.prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
+        )
 
-    def label(self, slug: str, name: str, *, branch: str = MAIN, version: int | None = None, by: str = "") -> Label:
-        """Point a label such as `production` at a version, the active one unless named."""
-        return self._host.run(lambda book: book.prompts.label(slug, name, branch=branch, version=version, by=by))
+    def label(
+        self,
+        slug: str,
+        name: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Label:
+        """Point a label such as `production` at a version, the active one unless named, or where another points."""
+        at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+        return self._host.run(lambda book: book.prompts.label(slug, name, **at, by=by, idempotency_key=idempotency_key))
 
     # choosing and learning
 
@@ -148,12 +197,14 @@ class BlockingPrompts:
         sentiment: float,
         corrections: int = 0,
         outcome: TaskOutcome | None = None,
-        branch: str = MAIN,
+        branch: str | None = None,
         version: int | None = None,
+        label: str | None = None,
         signals: Mapping[str, float] | None = None,
         propensity: float = 1.0,
         conversation: str = "",
         user: str = "",
+        idempotency_key: str | None = None,
     ) -> Observed:
         """Keep what a round says about the version that spoke, the active one unless named. Raises InvalidInput."""
         return self._host.run(
@@ -164,20 +215,48 @@ class BlockingPrompts:
                 outcome=outcome,
                 branch=branch,
                 version=version,
+                label=label,
                 signals=signals,
                 propensity=propensity,
                 conversation=conversation,
                 user=user,
+                idempotency_key=idempotency_key,
             )
         )
 
-    def roll_back(self, slug: str, *, branch: str = MAIN, to: int | None = None, reason: str, by: str = "") -> Branch:
+    def roll_back(
+        self,
+        slug: str,
+        *,
+        branch: str = MAIN,
+        to: int | None = None,
+        reason: str,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
         """Make an earlier version active again; the one before is not explored until it is cleared."""
-        return self._host.run(lambda book: book.prompts.roll_back(slug, branch=branch, to=to, reason=reason, by=by))
+        return self._host.run(
+            lambda book: book.prompts.roll_back(
+                slug, branch=branch, to=to, reason=reason, by=by, idempotency_key=idempotency_key
+            )
+        )
 
-    def clear(self, slug: str, version: int, *, branch: str = MAIN, by: str = "", reason: str = "") -> Branch:
+    def clear(
+        self,
+        slug: str,
+        version: int,
+        *,
+        branch: str = MAIN,
+        by: str = "",
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
         """Let a version that was rolled back be explored again."""
-        return self._host.run(lambda book: book.prompts.clear(slug, version, branch=branch, by=by, reason=reason))
+        return self._host.run(
+            lambda book: book.prompts.clear(
+                slug, version, branch=branch, by=by, reason=reason, idempotency_key=idempotency_key
+            )
+        )
 
 
 class BlockingPromptFiles:

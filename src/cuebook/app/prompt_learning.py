@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from cuebook.app.prompt_once import once
 from cuebook.app.prompt_reading import Reading
 from cuebook.engine.prompting import select_from
 from cuebook.engine.receipts import receipt
 from cuebook.engine.regress import learn
 from cuebook.errors import InvalidInput
-from cuebook.ports.prompts import Event
+from cuebook.ports.prompts import Event, Once
 from cuebook.prompts.learn import score
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
@@ -49,60 +50,101 @@ class Learning(Reading):
         sentiment: float,
         corrections: int = 0,
         outcome: TaskOutcome | None = None,
-        branch: str = MAIN,
+        branch: str | None = None,
         version: int | None = None,
+        label: str | None = None,
         signals: Mapping[str, float] | None = None,
         propensity: float = 1.0,
         conversation: str = "",
         user: str = "",
+        idempotency_key: str | None = None,
     ) -> Observed:
         """Keep a round's word on a version: named, its conversation's, or the active one. Raises InvalidInput."""
-        found = await self.get(slug, branch=branch, version=version)
-        seen = Observation(
-            slug=found.slug,
-            branch=found.branch,
-            number=found.number,
-            score=score(sentiment, corrections, outcome),
-            sentiment=sentiment,
-            corrections=corrections,
-            outcome=outcome,
-            signals=dict(signals or {}),
-            propensity=propensity,
-            conversation=conversation,
-            user=user,
-            at=self._desk.clock.now(),
-        )
-        stands, taken_back = await learn(self._desk, seen, found, named=version is not None)
-        return Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
+        desk = self._desk
+
+        async def work(asking: Once | None) -> Observed:
+            found = await self.get(slug, branch=branch, version=version, label=label)
+            seen = Observation(
+                slug=found.slug,
+                branch=found.branch,
+                number=found.number,
+                score=score(sentiment, corrections, outcome),
+                sentiment=sentiment,
+                corrections=corrections,
+                outcome=outcome,
+                signals=dict(signals or {}),
+                propensity=propensity,
+                conversation=conversation,
+                user=user,
+                at=desk.clock.now(),
+            )
+            asking = asking and asking.telling(lambda stands: Observed(score=seen.score, edge_weight=stands.weight))
+            named = version is not None or label is not None
+            stands, taken_back = await learn(desk, seen, found, named=named, once=asking)
+            made = Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
+            if asking and taken_back:
+                await desk.prompts.tell(Scope(), asking.telling(lambda result: result), made)
+            return made
+
+        how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
+        asked = ["observe", slug, branch, version, label, *how]
+        return await once(desk, idempotency_key, asked, Observed, work, user=user)
 
     async def roll_back(
-        self, slug: str, *, branch: str = MAIN, to: int | None = None, reason: str, by: str = ""
+        self,
+        slug: str,
+        *,
+        branch: str = MAIN,
+        to: int | None = None,
+        reason: str,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Branch:
         """Make an earlier version active again; the one before is not explored until it is cleared.
 
         `to` is the version before the active one unless named. Raises InvalidInput where there is none.
         """
-        active = await self.get(slug, branch=branch)
-        target = active.number - 1 if to is None else to
-        if target < 1 or target == active.number:
-            what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
-            msg = f"{what}: there is no version {target} to go back to"
-            raise InvalidInput(msg, where="to")
-        event = Event(
-            kind="rollback",
-            branch=branch,
-            number=active.number,
-            to=target,
-            by=by,
-            reason=reason,
-            at=self._desk.clock.now(),
-        )
-        told = receipt(self._desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
-        return await self._desk.prompts.activate(Scope(), active.slug, event, audit=told)
+        desk = self._desk
 
-    async def clear(self, slug: str, version: int, *, branch: str = MAIN, by: str = "", reason: str = "") -> Branch:
+        async def work(asking: Once | None) -> Branch:
+            active = await self.get(slug, branch=branch)
+            target = active.number - 1 if to is None else to
+            what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
+            if target < 1 or target == active.number:
+                msg = f"{what}: there is no version {target} to go back to"
+                raise InvalidInput(msg, where="to")
+            await self.get(slug, branch=branch, version=target)  # raises NotFound naming those there are
+            event = Event(
+                kind="rollback",
+                branch=branch,
+                number=active.number,
+                to=target,
+                by=by,
+                reason=reason,
+                at=desk.clock.now(),
+            )
+            told = receipt(desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
+            return await desk.prompts.activate(Scope(), active.slug, event, audit=told, once=asking)
+
+        return await once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
+
+    async def clear(
+        self,
+        slug: str,
+        version: int,
+        *,
+        branch: str = MAIN,
+        by: str = "",
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
         """Let a version that was rolled back be explored again."""
-        found = await self.get(slug, branch=branch, version=version)
-        event = Event(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=self._desk.clock.now())
-        told = receipt(self._desk, found, "clear", agent=by, context={"reason": reason})
-        return await self._desk.prompts.activate(Scope(), found.slug, event, audit=told)
+        desk = self._desk
+
+        async def work(asking: Once | None) -> Branch:
+            found = await self.get(slug, branch=branch, version=version)
+            event = Event(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=desk.clock.now())
+            told = receipt(desk, found, "clear", agent=by, context={"reason": reason})
+            return await desk.prompts.activate(Scope(), found.slug, event, audit=told, once=asking)
+
+        return await once(desk, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by)

@@ -1,22 +1,29 @@
 """Prompts as they are read: by name, branch and version, with their ancestors, rendered and compared."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cuebook.app.prompt_once import once
 from cuebook.engine.desk import Desk
 from cuebook.engine.prompting import resolved_of
+from cuebook.engine.receipts import receipt
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.ports.prompts import Event, Family, FamilyPage
+from cuebook.ports.prompts import Event, Family, FamilyPage, Once
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, check_slug
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Resolved, Version
+from cuebook.records.prompt import MAIN, Branch, Label, Resolved, Version
+
+#: Characters from which on versions are compared in a thread.
+LARGE: Final = 50_000
 
 
 class Rendered(Struct, frozen=True, kw_only=True):
@@ -30,6 +37,7 @@ class Rendered(Struct, frozen=True, kw_only=True):
     digest: str
     timestamp: str
     lineage: tuple[str, ...] = ()
+    audit_seq: int | None = None  # its record in the audit, where it was to be logged
 
 
 class Reading:
@@ -55,14 +63,18 @@ class Reading:
         msg = f"no prompt {slug!r}; `cuebook prompt list` names those there are"
         raise NotFound(msg)
 
-    async def get(self, slug: str, *, branch: str | None = None, version: int | None = None) -> Version:
-        """Give a version: the active one of a branch unless named. Raises NotFound."""
+    async def get(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Version:
+        """Give a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
         family = await self.family(slug)
+        if label is not None:
+            branch, version = _labelled(family, label, branch=branch, version=version)
         name = branch or MAIN
         active = family.version(name)
         if active is None:
-            known = ", ".join(each.name for each in family.branches)
-            msg = f"prompt {family.slug!r} has no branch {name!r}; it has {known}"
+            labels = f"; labels are {_names(family.labels)}" if family.labels else ""
+            msg = f"prompt {family.slug!r} has no branch {name!r}; it has {_names(family.branches)}{labels}"
             raise NotFound(msg)
         if version is None or version == active.number:
             return active
@@ -83,9 +95,11 @@ class Reading:
         """Give what was done to a prompt, the newest first."""
         return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 
-    async def resolve(self, slug: str, *, branch: str | None = None, version: int | None = None) -> Resolved:
+    async def resolve(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Resolved:
         """Give a version with its ancestors merged in. Raises NotFound, InvalidInput."""
-        return await resolved_of(self._desk, await self.get(slug, branch=branch, version=version))
+        return await resolved_of(self._desk, await self.get(slug, branch=branch, version=version, label=label))
 
     async def render(
         self,
@@ -94,15 +108,31 @@ class Reading:
         *,
         branch: str | None = None,
         version: int | None = None,
+        label: str | None = None,
+        log: bool = False,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Rendered:
-        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown."""
-        found = await self.resolve(slug, branch=branch, version=version)
-        given = coerce(found.params, params or {})
-        text = render(text_of(found), given, engine=found.engine, declared=set(given))
+        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
+
+        `log` has it stand in the audit, asked for `by` somebody; under one key once.
+        """
+
+        async def work(asking: Once | None) -> Rendered:
+            found = await self.resolve(slug, branch=branch, version=version, label=label)
+            given = coerce(found.params, params or {})
+            made = self._rendered(found, given)
+            return await self._logged(found, given, made, by, asking) if log else made
+
+        asked = ["render", slug, params or {}, branch, version, label]
+        made = await once(self._desk, idempotency_key if log else None, asked, Rendered, work, user=by)
+        return made if made.text or made.audit_seq is None else await self._said_before(made)
+
+    def _rendered(self, found: Resolved, given: Mapping[str, Any]) -> Rendered:
         own = found.version
         now = datetime.fromtimestamp(self._desk.clock.now(), UTC)
         return Rendered(
-            text=text,
+            text=render(text_of(found), given, engine=found.engine, declared=set(given)),
             slug=own.slug,
             branch=own.branch,
             version=own.number,
@@ -112,8 +142,55 @@ class Reading:
             lineage=found.lineage,
         )
 
+    async def _logged(
+        self, found: Resolved, given: Mapping[str, Any], made: Rendered, by: str, asking: Once | None
+    ) -> Rendered:
+        """Append a render to the audit. With a key its place in the audit is kept: there a text can be erased."""
+        desk = self._desk
+        name = desk.dice.new_id("render")
+        told = receipt(desk, found.version, "render", agent=by, context=given, text=made.text, render_id=name)
+        if asking is None:
+            [record] = await desk.audit.append(Scope(), [told])
+        else:
+            place = asking.telling(lambda record: replace(made, text="", audit_seq=record.seq))
+            record = await desk.prompts.log(Scope(), told, once=place)
+        return replace(made, audit_seq=record.seq)
+
+    async def _said_before(self, made: Rendered) -> Rendered:
+        """Give a render with the text its record holds, "" where that was erased."""
+        found = await self._desk.audit.records(Scope(), after=(made.audit_seq or 0) - 1, limit=1)
+        text = found[0].texts.get("interpolated_text") if found else None
+        return replace(made, text=text.text) if text else made
+
     async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Give what is other in version `b` (the active one unless named) than in `a`."""
-        return difference(
+        return await differ(
             await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
         )
+
+
+async def differ(before: Version, after: Version) -> Difference:
+    """Give what is other in a version than in one before it. Large ones are compared in a thread: up to 0.5 s."""
+    large = sum(len(text) for each in (before, after) for text in _texts(each)) > LARGE
+    return await asyncio.to_thread(difference, before, after) if large else difference(before, after)
+
+
+def _texts(version: Version) -> list[str]:
+    return [*version.sections.values(), *version.override_sections.values()]
+
+
+def _labelled(family: Family, label: str, *, branch: str | None, version: int | None) -> tuple[str, int]:
+    """Give where a label points. Raises NotFound naming those there are, and InvalidInput beside another place."""
+    if branch is not None or version is not None:
+        msg = f"label: {label!r} names a version by itself; leave out branch and version, or the label"
+        raise InvalidInput(msg, where="label")
+    for each in family.labels:
+        if each.name == label:
+            return each.branch, each.number
+    known = f"it has {_names(family.labels)}" if family.labels else "it has none"
+    msg = f"prompt {family.slug!r} has no label {label!r}; {known}"
+    raise NotFound(msg)
+
+
+def _names(given: Sequence[Branch] | Sequence[Label]) -> str:
+    return ", ".join(each.name for each in given)

@@ -146,7 +146,8 @@ def difference(value: Difference) -> Wire:
 def rendered(value: Rendered) -> Wire:
     """Give a rendered prompt and what it was rendered from."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
-    return shown
+    seq = shown.pop("audit_seq")
+    return shown | ({} if seq is None else {"auditSeq": seq})
 
 
 def selection(value: Selection) -> Wire:

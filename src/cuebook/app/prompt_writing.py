@@ -1,17 +1,19 @@
 """Prompts as they are written: versions, branches, merges and labels."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
+from msgspec.structs import replace
 
 from cuebook.app.prompt_ancestors import check_ancestors
-from cuebook.app.prompt_reading import Reading
+from cuebook.app.prompt_once import once, stored_once
+from cuebook.app.prompt_reading import LARGE, Reading, differ
 from cuebook.engine.drafts import check_text
 from cuebook.engine.receipts import receipt
-from cuebook.errors import InvalidInput
-from cuebook.ports.prompts import Family, Write
-from cuebook.prompts.difference import bump, check_semver, difference, next_semver
+from cuebook.errors import Conflict, InvalidInput
+from cuebook.ports.prompts import Family, Once, Write
+from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import Merged, merge3
@@ -23,6 +25,10 @@ from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
 
 #: What is asked for as `inherits` of a new version where it stays what it was; no prompt has such a name.
 KEEP: Literal["(keep)"] = "(keep)"
+
+
+class _Clash(Exception):  # no error: what both changed is answered
+    """Two branches cannot be merged."""
 
 
 class Writing(Reading):
@@ -46,47 +52,53 @@ class Writing(Reading):
         semver: str | None = None,
         sync: bool | None = None,
         base: int | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Version:
         """Write a new version of a prompt, or a prompt that is new; what is not given stays what it was.
 
         `base` is the version its writer saw: Conflict where the head has moved on. The semantic version is suggested by
-        what changed unless given. Raises InvalidInput.
+        what changed unless given. `by` is its author unless one is named. Raises InvalidInput.
         """
         check_slug(slug)
         check_branch(branch)
-        family = (await self._desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
-        before = await self._head(family, branch)
-        was = before or Version(slug=slug)
-        version = Version(
-            slug=slug,
-            branch=branch,
-            type=was.type if type is None else type,
-            sections=_sections(sections, "sections"),
-            override_sections=was.override_sections
+        changes = {
+            "type": type,
+            "sections": _sections(sections, "sections"),
+            "override_sections": None
             if override_sections is None
             else _sections(override_sections, "overrideSections"),
-            params=was.params if params is None else _params(params),
-            engine=was.engine if engine is None else engine,
-            inherits=was.inherits if inherits == KEEP else inherits,
-            metadata=was.metadata if metadata is None else dict(metadata),
-            tags=was.tags if tags is None else tuple(tags),
-            author=author,
-            description=was.description if description is None else description,
-            sync=was.sync if sync is None else sync,
-        )
-        return (await self.store([_numbered(version, before, semver)], base=base, by=author))[0]
+            "params": None if params is None else _params(params),
+            "engine": engine,
+            "metadata": None if metadata is None else dict(metadata),
+            "tags": None if tags is None else tuple(tags),
+            "description": description,
+            "sync": sync,
+        }
+
+        async def write(asking: Once | None) -> Version:
+            family = (await self._desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
+            before = await self._head(family, branch)
+            version = replace(
+                before or Version(slug=slug),
+                branch=branch,
+                number=0,
+                digest="",
+                author=author,
+                **({} if inherits == KEEP else {"inherits": inherits}),
+                **{name: value for name, value in changes.items() if value is not None},
+            )
+            ready = await _numbered(version, before, semver)
+            return (await self._store([ready], base=base, by=author or by, asking=asking))[0]
+
+        asked = ["save", slug, branch, changes, inherits, semver, base, author]
+        return await stored_once(self._desk, idempotency_key, asked, write, user=by)
 
     async def store(
         self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
     ) -> list[Version]:
         """Store whole versions, all or none, each on its branch's head. Raises InvalidInput, Conflict, NotFound."""
-        await self.check(versions)
-        ready = [sealed(each) for each in versions]
-        writes = [
-            Write(version=each, base=base, if_changed=if_changed, audit=receipt(self._desk, each, "write", agent=by))
-            for each in ready
-        ]
-        return await self._desk.prompts.save(Scope(), writes, by=by, now=self._desk.clock.now())
+        return await self._store(versions, base=base, if_changed=if_changed, by=by)
 
     async def check(self, versions: Sequence[Version]) -> None:
         """Refuse versions that could not be stored, alone or with each other. Raises InvalidInput."""
@@ -95,50 +107,127 @@ class Writing(Reading):
         await check_ancestors(self._desk, versions)
 
     async def fork(
-        self, slug: str, name: str, *, branch: str = MAIN, version: int | None = None, by: str = ""
+        self,
+        slug: str,
+        name: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Version:
-        """Begin a branch with a copy of a version; nothing is shared afterwards. Raises Conflict where there is one."""
-        check_branch(name)
-        origin = await self.get(slug, branch=branch, version=version)
-        copy = msgspec.structs.replace(origin, branch=name, number=0)
-        told = receipt(self._desk, copy, "branch", agent=by)
-        write = Write(version=copy, begins=(origin.branch, origin.number), audit=told)
-        return (await self._desk.prompts.save(Scope(), [write], by=by, now=self._desk.clock.now()))[0]
+        """Begin a branch with a copy of a version; nothing is shared afterwards.
 
-    async def merge(self, slug: str, branch: str, *, into: str = MAIN, by: str = "") -> tuple[Version | None, Merged]:
+        Raises Conflict where there is a branch or a label of that name.
+        """
+        check_branch(name)
+
+        async def write(asking: Once | None) -> Version:
+            origin = await self.get(slug, branch=branch, version=version, label=label)
+            family = await self.family(origin.slug)
+            if any(each.name == name for each in family.labels):
+                msg = f"prompt {origin.slug!r} has a label {name!r}; choose another name for the branch"
+                raise Conflict(msg)
+            copy = replace(origin, branch=name, number=0)
+            told = receipt(self._desk, copy, "branch", agent=by)
+            new = Write(version=copy, begins=(origin.branch, origin.number), audit=told)
+            now = self._desk.clock.now()
+            return (await self._desk.prompts.save(Scope(), [new], by=by, now=now, once=asking))[0]
+
+        asked = ["fork", slug, name, branch, version, label]
+        return await stored_once(self._desk, idempotency_key, asked, write, user=by)
+
+    async def merge(
+        self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
+    ) -> tuple[Version | None, Merged]:
         """Merge a branch's sections into another, against the version it was forked from.
 
         With conflicts nothing is written: they are answered, each with both texts. Raises NotFound, InvalidInput.
         """
+        merged = Merged(sections={})
+
+        async def write(asking: Once | None) -> Version:
+            nonlocal merged
+            version, merged = await self._merged(slug, branch, into)
+            if merged.conflicts:
+                raise _Clash
+            return (await self._store([version], base=None, by=by, asking=asking))[0]
+
+        try:
+            stored = await stored_once(self._desk, idempotency_key, ["merge", slug, branch, into], write, user=by)
+        except _Clash:
+            return None, merged
+        return stored, merged if merged.sections else Merged(sections=stored.sections)
+
+    async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, Merged]:
         theirs, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
-        first = (await self._desk.prompts.versions(Scope(), theirs.slug, branch=branch))[0]
+        [first] = await self._desk.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
         origin, _, number = first.branched_from.rpartition(":")
         if not origin:
             msg = f"branch {branch!r} of prompt {theirs.slug!r} was forked from none; there is nothing to merge against"
             raise InvalidInput(msg, where="branch")
         base = await self.get(theirs.slug, branch=origin, version=int(number))
-        merged = merge3(base.sections, ours.sections, theirs.sections)
-        over = merge3(base.override_sections, ours.override_sections, theirs.override_sections)
-        if merged.conflicts or over.conflicts:
-            return None, msgspec.structs.replace(merged, conflicts=(*merged.conflicts, *over.conflicts))
-        version = msgspec.structs.replace(
-            ours, sections=merged.sections, override_sections=over.sections, digest="", author=""
+        pairs = (
+            (base.sections, ours.sections, theirs.sections),
+            (base.override_sections, ours.override_sections, theirs.override_sections),
         )
-        stored = await self.store([_numbered(version, ours, None)], base=None, by=by)
-        return stored[0], merged
+        large = sum(len(text) for pair in pairs for texts in pair for text in texts.values()) > LARGE
+        merged, over = [await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs]
+        merged = replace(merged, conflicts=(*merged.conflicts, *over.conflicts))
+        version = replace(
+            ours, sections=merged.sections, override_sections=over.sections, number=0, digest="", author=""
+        )
+        return (version if merged.conflicts else await _numbered(version, ours, None)), merged
 
     async def label(
-        self, slug: str, name: str, *, branch: str = MAIN, version: int | None = None, by: str = ""
+        self,
+        slug: str,
+        name: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
     ) -> Label:
-        """Point a label such as `production` at a version, the active one unless named."""
+        """Point a label such as `production` at a version, the active one unless named, or where another points.
+
+        Raises Conflict where a branch has that name.
+        """
         check_branch(name, where="label")
-        found = await self.get(slug, branch=branch, version=version)
-        label = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=self._desk.clock.now())
-        told = receipt(self._desk, found, "label", agent=by, context={"label": name})
-        await self._desk.prompts.move_label(Scope(), found.slug, label, audit=told)
-        return label
+
+        async def move(asking: Once | None) -> Label:
+            found = await self.get(slug, branch=branch, version=version, label=label)
+            if (await self.family(found.slug)).branch(name) is not None:
+                msg = f"prompt {found.slug!r} has a branch {name!r}; choose another name for the label"
+                raise Conflict(msg)
+            now = self._desk.clock.now()
+            moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
+            told = receipt(self._desk, found, "label", agent=by, context={"label": name})
+            return await self._desk.prompts.move_label(Scope(), found.slug, moved, audit=told, once=asking)
+
+        asked = ["label", slug, name, branch, version, label]
+        return await once(self._desk, idempotency_key, asked, Label, move, user=by)
 
     # inside
+
+    async def _store(
+        self,
+        versions: Sequence[Version],
+        *,
+        base: int | None,
+        by: str,
+        if_changed: bool = False,
+        asking: Once | None = None,
+    ) -> list[Version]:
+        await self.check(versions)
+        ready = [sealed(each) for each in versions]
+        writes = [
+            Write(version=each, base=base, if_changed=if_changed, audit=receipt(self._desk, each, "write", agent=by))
+            for each in ready
+        ]
+        return await self._desk.prompts.save(Scope(), writes, by=by, now=self._desk.clock.now(), once=asking)
 
     async def _head(self, family: Family | None, branch: str) -> Version | None:
         """Give a branch's newest version."""
@@ -159,6 +248,9 @@ class Writing(Reading):
             msg = f"inherits: prompt {version.slug!r} cannot inherit from itself"
             raise InvalidInput(msg, where="inherits")
         context_fit(version.context_weights, {})  # a weight that is no number stops all choosing
+        for name in version.sections.keys() & version.override_sections.keys():
+            msg = f"overrideSections.{name}: stands in sections too; write it in one of the two"
+            raise InvalidInput(msg, where=f"overrideSections.{name}")
         for place, texts in (("sections", version.sections), ("overrideSections", version.override_sections)):
             for name, text in texts.items():
                 check_section(name, where=place)
@@ -166,13 +258,13 @@ class Writing(Reading):
         write_file(version)  # what no file can hold is refused
 
 
-def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:
+async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:
     """Give a version with its semantic version: the given one, else what the change asks for."""
     if semver is not None:
-        return msgspec.structs.replace(version, semver=semver)
+        return replace(version, semver=semver)
     if before is None:
         return version
-    return msgspec.structs.replace(version, semver=next_semver(before.semver, bump(difference(before, version))))
+    return replace(version, semver=next_semver(before.semver, bump(await differ(before, version))))
 
 
 def _sections(given: Mapping[str, Any], where: str) -> dict[str, str]:

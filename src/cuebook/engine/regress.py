@@ -17,7 +17,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
 from cuebook.engine.trials import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.errors import Conflict, CuebookError
-from cuebook.ports.prompts import Event
+from cuebook.ports.prompts import Event, Once
 from cuebook.prompts.rollback import SigmaSettings, Verdict, allowed, sigma, units
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
@@ -153,7 +153,9 @@ async def _others(desk: Desk, contest: Contest, began: float) -> list[Means]:
 # ---- what is heard --------------------------------------------------------------------------------------------------
 
 
-async def learn(desk: Desk, seen: Observation, version: Version, *, named: bool) -> tuple[Branch, bool]:
+async def learn(
+    desk: Desk, seen: Observation, version: Version, *, named: bool, once: Once | None = None
+) -> tuple[Branch, bool]:
     """Keep an observation; answers with its branch, and whether its newest version was taken back for it.
 
     Where nobody `named` the version it is about the one that spoke in its conversation.
@@ -166,7 +168,7 @@ async def learn(desk: Desk, seen: Observation, version: Version, *, named: bool)
         "outcome": seen.outcome or "",
     }
     told = receipt(desk, version, "observe", agent=seen.user, context=context, conversation=seen.conversation)
-    stands = await desk.prompts.observe(Scope(), seen, audit=told)
+    stands = await desk.prompts.observe(Scope(), seen, audit=told, once=once)
     done = stands.head == 1 or stands.head in stands.rolled_back
     if desk.rollback == "off" or done or stands.observations > EAGER:
         return stands, False

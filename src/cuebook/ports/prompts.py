@@ -3,10 +3,11 @@
 A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` says which are names at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.prompts.learn import Posterior
 from cuebook.records.audit import Record
@@ -16,6 +17,23 @@ from cuebook.records.prompt import MAIN, Branch, Label, Observation, Version
 #: Ancestors are followed so far and no farther.
 DEPTH = 8
 EventKind = Literal["write", "branch", "label", "rollback", "clear"]
+
+
+class Once(Struct, frozen=True, kw_only=True):
+    """An Idempotency-Key as it is kept, and the digest of its request; `answer` reads of a call's result what is told.
+
+    It is bound in the transaction of the effect. Where it stands already nothing is done: Conflict.
+    """
+
+    key: str
+    digest: bytes
+    at: float
+    user: str | None = None  # each user's keys are their own
+    answer: Callable[[Any], Any] = lambda result: result  # to something JSON can say
+
+    def telling(self, answer: Callable[[Any], Any]) -> "Once":
+        """Give it with what is told of a result."""
+        return replace(self, answer=answer)
 
 
 class Write(Struct, frozen=True, kw_only=True):
@@ -84,7 +102,9 @@ class PromptStore(Protocol):
         """Give versions of a prompt by branch and number, oldest first; all of them unless numbers are named."""
         ...
 
-    async def save(self, scope: Scope, writes: Sequence[Write], *, by: str, now: float) -> list[Version]:
+    async def save(
+        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: Once | None = None
+    ) -> list[Version]:
         """Store versions, all or none, and make each its branch's head and active.
 
         Answers with the versions as stored, those unchanged as they stand. Raises Conflict where a head has moved on
@@ -92,11 +112,15 @@ class PromptStore(Protocol):
         """
         ...
 
-    async def move_label(self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None) -> None:
-        """Point a label at a version, and note who did. Raises NotFound."""
+    async def move_label(
+        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
+    ) -> Label:
+        """Point a label at a version, and note who did. Answers with the label. Raises NotFound."""
         ...
 
-    async def activate(self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None) -> Branch:
+    async def activate(
+        self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None, once: Once | None = None
+    ) -> Branch:
         """Make another version of a branch active: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         ...
 
@@ -104,8 +128,18 @@ class PromptStore(Protocol):
         """Give what was done to a prompt, the newest first."""
         ...
 
-    async def observe(self, scope: Scope, observation: Observation, *, audit: Record | None = None) -> Branch:
+    async def observe(
+        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
+    ) -> Branch:
         """Keep an observation and fold it into its branch, in one transaction. Raises NotFound."""
+        ...
+
+    async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
+        """Chain a record of the audit under a key, in one transaction. Answers with it as chained."""
+        ...
+
+    async def tell(self, scope: Scope, once: Once, result: Any) -> None:
+        """Tell another answer than that of the effect's own transaction where the key is repeated."""
         ...
 
     async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:

@@ -6,7 +6,7 @@ It reads the file by itself, so that what the store's own reading hides is seen.
 import sqlite3
 from contextlib import closing
 
-#: Tables whose rows belong to a conversation.
+#: Tables whose rows belong to a conversation; a key of the prompt book belongs to none, 0.
 _OWNED = ("post", "turn", "step", "summary", "item", "blob_use", "idempotency")
 
 _WRONG = {
@@ -55,8 +55,8 @@ _WRONG = {
             AND u.digest = b.digest)""",
 } | {
     f"a {table} is left over from a conversation that is gone": f"""
-        SELECT o.conversation FROM {table} o WHERE NOT EXISTS (SELECT 1 FROM conversation c WHERE c.no = o.conversation
-            AND c.tenant = o.tenant)"""  # noqa: S608
+        SELECT o.conversation FROM {table} o WHERE o.conversation <> 0 AND NOT EXISTS (SELECT 1 FROM conversation c
+            WHERE c.no = o.conversation AND c.tenant = o.tenant)"""  # noqa: S608
     for table in _OWNED
 }
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.prompts import Event, Write
+from cuebook.ports.prompts import Event, Once, Write
 from cuebook.ports.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Label, Observation, Version
@@ -216,3 +216,38 @@ class PromptContract:
         assert await store.prompts.families(nowhere, ["a"]) == {}
         assert (await store.prompts.page(nowhere)).items == ()
         assert await store.prompts.versions(nowhere, "a") == []
+
+    async def test_what_comes_again_under_its_key_is_done_once(self, store: Store) -> None:
+        await write(store, text("a"))
+        once = Once(key="k", digest=b"asked", at=BEGINNING, answer=lambda branch: [branch.observations])
+        await store.prompts.observe(HERE, seen("a", 1.0), once=once)
+        with pytest.raises(Conflict):
+            await store.prompts.observe(HERE, seen("a", 1.0), once=once)
+        told = await store.answered(HERE, "k")
+        assert told is not None
+        assert (told.digest, told.response) == (b"asked", b"[1]")
+        assert len(await store.prompts.observations(HERE, "a")) == 1
+        await store.prompts.tell(HERE, once.telling(lambda said: said), {"rolledBack": True})
+        told = await store.answered(HERE, "k")
+        assert told is not None
+        assert told.response == b'{"rolledBack":true}'
+        await store.prompts.observe(HERE, seen("a", 1.0), once=msgspec.structs.replace(once, user="bob"))
+        assert len(await store.prompts.observations(HERE, "a")) == 2
+
+    async def test_a_key_is_not_bound_to_what_failed(self, store: Store) -> None:
+        await write(store, text("a"))
+        once = Once(key="k", digest=b"asked", at=BEGINNING, answer=len)
+        late = Write(version=text("a", "two"), base=7)
+        with pytest.raises(Conflict, match="moved on"):
+            await store.prompts.save(HERE, [late], by="ann", now=BEGINNING, once=once)
+        assert await store.answered(HERE, "k") is None
+        await store.prompts.save(HERE, [msgspec.structs.replace(late, base=1)], by="ann", now=BEGINNING, once=once)
+        told = await store.answered(HERE, "k")
+        assert told is not None
+        assert told.response == b"1"
+
+    async def test_versions_are_read_by_their_numbers(self, store: Store) -> None:
+        for n in range(1, 4):
+            await write(store, text("a", f"text {n}"))
+        found = await store.prompts.versions(HERE, "a", branch=MAIN, numbers=[3, 1, 9, 2**70])
+        assert [each.sections["body"] for each in found] == ["text 1", "text 3"]

@@ -9,8 +9,9 @@ import msgspec
 
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import SQL, Run, one, rows, run
+from cuebook.backends.sqlite.once import bound, retold
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.prompts import DEPTH, Event, EventKind, Family, FamilyPage, Write
+from cuebook.ports.prompts import DEPTH, Event, EventKind, Family, FamilyPage, Once, Write
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, update
 from cuebook.prompts.names import parse_reference
@@ -24,6 +25,8 @@ _event = msgspec.json.Decoder(Event).decode
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
 _encode = msgspec.json.Encoder().encode
+#: SQLite holds no number from here on.
+_NO_NUMBER = 2**63
 
 
 class SqlitePrompts:
@@ -47,20 +50,27 @@ class SqlitePrompts:
         """Give versions, oldest first."""
 
         def read(connection: sqlite3.Connection) -> list[Version]:
+            if numbers and branch is not None:
+                return _numbered(connection, scope.tenant, slug, branch, numbers)
             cursor = run(connection, "prompt_versions", tenant=scope.tenant, slug=slug, branch=branch)
-            found = [_version(body) for (body,) in cursor]
-            return [each for each in found if each.number in numbers] if numbers else found
+            return [each for (body,) in cursor if (each := _version(body)).number in numbers or not numbers]
 
         return await self._read(read)
 
-    async def save(self, scope: Scope, writes: Sequence[Write], *, by: str, now: float) -> list[Version]:
+    async def save(
+        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: Once | None = None
+    ) -> list[Version]:
         """Store versions, all or none."""
-        return await self._write(lambda c: [_save(c, scope.tenant, each, by, now) for each in writes])
+        return await self._write(
+            lambda c: bound(c, scope, once, lambda: [_save(c, scope.tenant, each, by, now) for each in writes])
+        )
 
-    async def move_label(self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None) -> None:
+    async def move_label(
+        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
+    ) -> Label:
         """Point a label at a version."""
 
-        def write(connection: sqlite3.Connection) -> None:
+        def write(connection: sqlite3.Connection) -> Label:
             _need(connection, scope.tenant, slug, label.branch, label.number)
             run(
                 connection,
@@ -84,10 +94,13 @@ class SqlitePrompts:
             )
             _note(connection, scope.tenant, slug, event)
             chained(connection, scope.tenant, [audit] if audit else [])
+            return label
 
-        await self._write(write)
+        return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
-    async def activate(self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None) -> Branch:
+    async def activate(
+        self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None, once: Once | None = None
+    ) -> Branch:
         """Make another version active: `rollback` marks the one before, `clear` takes the mark away."""
 
         def write(connection: sqlite3.Connection) -> Branch:
@@ -95,7 +108,7 @@ class SqlitePrompts:
             chained(connection, scope.tenant, [audit] if audit else [])
             return branch
 
-        return await self._write(write)
+        return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
     async def events(self, scope: Scope, slug: str, *, limit: int = 100) -> list[Event]:
         """Give what was done, the newest first."""
@@ -103,7 +116,9 @@ class SqlitePrompts:
             lambda c: [_event(b) for (b,) in run(c, "prompt_events", tenant=scope.tenant, slug=slug, limit=limit)]
         )
 
-    async def observe(self, scope: Scope, observation: Observation, *, audit: Record | None = None) -> Branch:
+    async def observe(
+        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
+    ) -> Branch:
         """Keep an observation and fold it in."""
 
         def write(connection: sqlite3.Connection) -> Branch:
@@ -111,7 +126,15 @@ class SqlitePrompts:
             chained(connection, scope.tenant, [audit] if audit else [])
             return branch
 
-        return await self._write(write)
+        return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
+
+    async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
+        """Chain a record under a key."""
+        return await self._write(lambda c: bound(c, scope, once, lambda: chained(c, scope.tenant, [record])[0]))
+
+    async def tell(self, scope: Scope, once: Once, result: Any) -> None:
+        """Tell another answer under a key."""
+        await self._write(lambda c: retold(c, scope, once, result))
 
     async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
         """Name what was observed behind a mark."""
@@ -192,6 +215,16 @@ def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, n
         msg = f"no version {number} of prompt {slug!r} on branch {branch!r}"
         raise NotFound(msg)
     return row
+
+
+def _numbered(
+    connection: sqlite3.Connection, tenant: str, slug: str, branch: str, numbers: Sequence[int]
+) -> list[Version]:
+    """Give versions of a branch by their numbers, those that are; the others are not read."""
+    place = {"tenant": tenant, "slug": slug, "branch": branch}
+    wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
+    found = (one(connection, "prompt_version_get", **place, number=number) for number in wanted)
+    return [_version(row["body"]) for row in found if row is not None]
 
 
 def _note(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> None:

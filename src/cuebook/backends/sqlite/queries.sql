@@ -262,6 +262,10 @@ WHERE tenant = :tenant AND key = :key AND digest = :digest AND EXISTS (
     SELECT 1 FROM step s WHERE s.tenant = idempotency.tenant AND s.conversation = idempotency.conversation AND s.turn = idempotency.turn
     AND s.n = CAST(CAST(idempotency.response AS TEXT) AS INTEGER) AND s.state IN ('failed', 'interrupted'));
 
+-- name: idempotency_retell
+-- Keep another answer under a key.
+UPDATE idempotency SET response = :response WHERE tenant = :tenant AND key = :key AND digest = :digest;
+
 -- name: idempotency_old
 -- Whether there are keys of before a time.
 SELECT 1 FROM idempotency WHERE created_at < :before LIMIT 1;
