@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bench.measure import Figure, Run, cpu, shown
 from bench.trials import NEVER, Detector, World, bets, breaks, guard, nulls, past, watched
 from cuebook.prompts.learn import Posterior, aligned, ema, score, update
-from cuebook.prompts.rollback import SigmaSettings
+from cuebook.prompts.rollback import UNAIDED, SigmaSettings
 from cuebook.prompts.select import Variant, declared, epsilon_greedy, features, thompson
 from cuebook.prompts.trial import GuardSettings
 from cuebook.records.prompt import TaskOutcome
@@ -77,6 +77,7 @@ def _by_conversation(run: Run) -> Iterator[Figure]:
         ("sigma, baseline 12, looks at no other", False, SigmaSettings(baseline=12), "- / 4.8 / 74 to 98 %"),
         ("sigma, looks at no other", False, SigmaSettings(), "- / 0.3 / 74 to 98 %"),
         ("sigma", True, SigmaSettings(), "- / 0.3 / - %"),
+        ("unaided, looks at no other", False, UNAIDED, ""),
     ):
         worlds = Worlds(still, broken if around else [], many, times)
         by_past = past(settings, name, looks_around=around)

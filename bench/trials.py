@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from cuebook.prompts.rollback import SigmaSettings, judged, sigma
+from cuebook.prompts.rollback import SigmaSettings, either, halved, judged, sigma
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, margin, tried, wealth
 
 MEAN, NOISE, SHARED, DIP = 0.704, 0.132, 0.07, 0.08
@@ -77,15 +77,21 @@ def bets(world: World, dice: random.Random) -> dict[str, int]:
 
 
 def guard(settings: GuardSettings, name: str = "guarded") -> Detector:
-    """Watch as it is shipped: a canary, then a promotion, by the verdict's own share."""
+    """Watch as it is shipped: a canary, then a promotion, by the verdict's own share; half the stake on openings.
+
+    A conversation's first round varies around its mean as a round does.
+    """
+    half = halved(settings)
 
     def watch(world: World, dice: random.Random) -> dict[str, int]:
-        trial, share = Trial(), settings.canary
+        means, firsts, share = Trial(), Trial(), settings.canary
+        own = NOISE * math.sqrt(1.0 - 1.0 / world.rounds)
         for at, score in world.scores(dice):
             new = dice.random() < share
-            drop = world.drop if new and at >= world.since else 0.0
-            trial = tried(trial, Pair(new=new, share=share, mean=clipped(score - drop)), settings)
-            verdict = judged(trial, settings)
+            said = score - (world.drop if new and at >= world.since else 0.0)
+            means = tried(means, Pair(new=new, share=share, mean=clipped(said)), half)
+            firsts = tried(firsts, Pair(new=new, share=share, mean=clipped(said + dice.gauss(0.0, own))), half)
+            verdict = either(judged(firsts, half), judged(means, half))
             if verdict.decision == "rollback":
                 return {name: at + 1}
             share = verdict.share

@@ -195,6 +195,75 @@ async def test_two_books_on_one_file_take_back_once(tmp_path, clock):
         assert len([each for each in records if each.event == "rollback"]) == 1
 
 
+# ---- without a control ----------------------------------------------------------------------------------------------
+
+
+class Program:
+    """Shows versions its own way and says how each went, one after the other, without a turn in between."""
+
+    def __init__(self, book, clock, *, named=True):
+        self.book, self.clock, self.named, self.dice, self.count = book, clock, named, random.Random(3), 0
+
+    async def show(self, times, mean, *, slug=SLUG, branch="main"):
+        """Say how versions went; answers with how many were said until one was taken back, 0 for none."""
+        for n in range(1, times + 1):
+            self.count += 1
+            self.clock.advance(0.05)
+            seen = await self.book.prompts.observe(
+                slug,
+                branch=branch,
+                sentiment=min(max(self.dice.gauss(mean, 0.1), 0.0), 1.0),
+                outcome="success" if self.dice.random() < mean else "failure",
+                conversation=f"shown {self.count}" if self.named else "",
+            )
+            if seen.rolled_back:
+                return n
+        return 0
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_a_program_that_shows_versions_itself_is_saved_from_a_gross_fall(tmp_path, clock, named):
+    async with on(tmp_path, clock) as book:
+        program = Program(book, clock, named=named)
+        await write(book, "one")
+        await program.show(40, 0.9)
+        await write(book, "two")
+        assert await program.show(80, 0.9) == 0, "as good as it was"
+        await write(book, "three")
+        assert 20 <= await program.show(60, 0.2) <= 30
+        assert await active(book) == 2
+        [event] = await rollbacks(book)
+        assert (event.number, event.to, event.evidence["method"]) == (3, 2, "sigma")
+
+
+async def test_a_version_that_breaks_is_compared_with_its_own_beginning(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        program = Program(book, clock)
+        await write(book, "one", "two")
+        assert await program.show(60, 0.9) == 0
+        assert await program.show(60, 0.2)
+        assert await active(book) == 1
+
+
+@pytest.mark.parametrize("others", [0.9, 0.2])
+async def test_a_variant_that_falls_alone_is_taken_back_and_one_that_falls_with_the_others_is_not(
+    tmp_path, clock, others
+):
+    async with on(tmp_path, clock) as book:
+        program = Program(book, clock)
+        await write(book, "one")
+        await book.prompts.fork(SLUG, "warm")
+        await book.prompts.save(SLUG, {"body": "warm"}, branch="warm")
+        for _ in range(40):
+            await program.show(1, 0.9)
+            await program.show(1, 0.9, branch="warm")
+        for _ in range(60):
+            assert not await program.show(1, others), "it has no version before"
+            await program.show(1, 0.2, branch="warm")
+        branch = (await book.prompts.family(SLUG)).branch("warm")
+        assert (branch.active, branch.rolled_back) == ((1, (2,)) if others > 0.5 else (2, ()))
+
+
 async def test_what_the_config_does_not_know_is_refused():
     with pytest.raises(InvalidInput, match="guarded, sigma, off"):
         async with on(None, None, "sometimes"):
@@ -262,6 +331,27 @@ async def test_the_control_keeps_its_share_sticky_and_observed_as_it_spoke(tmp_p
         await book.work()
         branch = (await book.prompts.family(SLUG)).branch("main")
         assert (branch.active, branch.rolled_back, len(await rollbacks(book))) == (1, (2,), 2)
+
+
+async def test_conversations_of_a_minute_are_enough(tmp_path, clock):
+    furnish(tmp_path)
+    async with on(tmp_path, clock) as book:
+        await write(book, "one")
+        for n in range(25):
+            await round_of(book, f"b{n}")
+            await book.prompts.observe(SLUG, sentiment=0.9, conversation=f"b{n}")
+        clock.advance(1)
+        await write(book, "two")
+        taken = 0
+        for n in range(150):
+            text, _ = await round_of(book, f"c{n}")
+            if (await book.prompts.observe(SLUG, sentiment=heard(text, n), conversation=f"c{n}")).rolled_back:
+                taken = n
+                break
+            clock.advance(0.3)
+        assert taken >= 20
+        assert await active(book) == 1
+        assert (await rollbacks(book))[0].evidence["method"] == "betting"
 
 
 async def test_an_edit_of_what_nobody_observes_is_for_all(tmp_path, clock):

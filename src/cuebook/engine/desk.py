@@ -99,7 +99,7 @@ class Desk(Struct, kw_only=True):
     epsilon: float = 0.2
     rollback: str = "off"  # guarded | sigma | off
     trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
-    folded: dict[tuple[str, str], Folded] = field(default_factory=dict)  # likewise
+    folded: dict[tuple[str, str, str], Folded] = field(default_factory=dict)  # likewise
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools

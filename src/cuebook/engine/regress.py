@@ -18,7 +18,7 @@ from cuebook.engine.receipts import receipt
 from cuebook.engine.trials import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.errors import Conflict, CuebookError
 from cuebook.ports.prompts import Event, Once
-from cuebook.prompts.rollback import SigmaSettings, Verdict, allowed, sigma, units
+from cuebook.prompts.rollback import UNAIDED, SigmaSettings, Verdict, allowed, sigma, talks, units
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
 
@@ -77,7 +77,7 @@ async def _review(desk: Desk, slug: str, branch: Branch) -> str:
         await look(desk, branch, contest, slug=slug)
     if contest is None:
         return "keep"
-    verdict = contest.verdict(desk) if desk.rollback == "guarded" else await _by_the_past(desk, contest)
+    verdict = await _verdict(desk, contest)
     if verdict.decision != "rollback":
         return verdict.decision
     permission = allowed(contest.history, desk.clock.now(), number=contest.new, target=contest.control)
@@ -113,6 +113,12 @@ async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
     await desk.prompts.activate(Scope(), contest.slug, event, audit=told)
 
 
+async def _verdict(desk: Desk, contest: Contest) -> Verdict:
+    if desk.rollback == "sigma":
+        return await _by_the_past(desk, contest)
+    return contest.verdict(desk) if contest.by_lot else await _unaided(desk, contest)
+
+
 # ---- sigma ----------------------------------------------------------------------------------------------------------
 
 
@@ -127,13 +133,35 @@ async def _by_the_past(desk: Desk, contest: Contest) -> Verdict:
     verdict = sigma(before, recent, _SIGMA)
     if verdict.decision != "rollback":
         return verdict
-    others = await _others(desk, contest, now[-_SIGMA.window :][0].began)
+    others = await _others(desk, contest, (contest.since, now[-_SIGMA.window :][0].began), _SIGMA)
     return sigma(before, recent, _SIGMA, others=others)
 
 
-async def _others(desk: Desk, contest: Contest, began: float) -> list[Means]:
-    """Give how other prompts did before and since, by branch, in conversations this one had no part in."""
-    ours = {each.conversation for each in await desk.prompts.observations(Scope(), contest.slug, limit=OBSERVATIONS)}
+async def _unaided(desk: Desk, contest: Contest) -> Verdict:
+    """Judge where no control was drawn beside it: by the version before, or by its own first conversations."""
+    before = [each for each in contest.talks if each.number == contest.control and each.began < contest.since]
+    now = [each for each in contest.talks if each.number == contest.new and each.began >= contest.since]
+    if len(before) < UNAIDED.baseline:
+        before, now = now[: UNAIDED.baseline], now[UNAIDED.baseline :]
+    means, recent = [each.mean for each in before], [each.mean for each in now] if contest.speaks else []
+    verdict = sigma(means, recent, UNAIDED)
+    if verdict.decision != "rollback":
+        return verdict
+    until, began = now[0].began, now[-UNAIDED.window :][0].began
+    beside = [each.mean for each in contest.talks if each.number == contest.control and each.began >= began]
+    others = [(means, beside), *await _others(desk, contest, (until, began), UNAIDED)]
+    return sigma(means, recent, UNAIDED, others=others)
+
+
+async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
+    """Give how other prompts and branches did in conversations this one had no part in.
+
+    `times` are the end of this one's baseline and the beginning of its window.
+    """
+    until, began = times
+    place = (contest.slug, contest.branch)
+    own = await desk.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
+    ours = {each.conversation for each in own} - {""}
     found: list[Means] = []
     after = ""
     while True:
@@ -142,9 +170,12 @@ async def _others(desk: Desk, contest: Contest, began: float) -> list[Means]:
             seen = await desk.prompts.observations(Scope(), family.slug)
             apart = [each for each in seen if each.conversation not in ours]
             for branch in family.branches:
-                talks = units((each for each in apart if each.branch == branch.name), desk.clock.now())
-                before = [each.mean for each in talks if each.began < began]
-                found.append((before[-_SIGMA.baseline :], [each.mean for each in talks if each.began >= began]))
+                if (family.slug, branch.name) == place:
+                    continue
+                heard = [each for each in apart if each.branch == branch.name]
+                said = talks(heard) if settings is UNAIDED else units(heard, desk.clock.now())
+                before = [each.mean for each in said if each.began < until]
+                found.append((before[-settings.baseline :], [each.mean for each in said if each.began >= began]))
         if page.next is None:
             return found
         after = page.next

@@ -10,6 +10,9 @@ none. A version is on no trial
 - that was rolled back, until it is cleared: from then on it speaks in its share again, on new evidence alone;
 - as somebody's ancestor: children take the active version of what they inherit from.
 
+Where no turn drew a lot, because a program shows the versions of a prompt itself, a version is judged by the past, and
+for a gross fall only (`rollback.UNAIDED`).
+
 Of a branch the newest 50,000 observations are read.
 """
 
@@ -24,7 +27,7 @@ from msgspec import Struct, structs
 from cuebook.engine.desk import Desk, Folded, Looked, OnTrial
 from cuebook.errors import NotFound
 from cuebook.ports.prompts import Event, Family
-from cuebook.prompts.rollback import Rollback, Unit, Verdict, judged, units
+from cuebook.prompts.rollback import Rollback, Unit, Verdict, either, halved, judged, openings, talks, units
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
@@ -32,6 +35,7 @@ from cuebook.records.prompt import Branch, Observation, Version
 #: Who rolls back by itself, in events and the audit.
 ITSELF = "cuebook"
 GUARD = GuardSettings()
+_HALF = halved(GUARD)
 EVENTS = 1_000
 OBSERVATIONS = 50_000
 #: Seconds a turn goes by a share it knows; the work behind refreshes it.
@@ -46,7 +50,9 @@ class Contest(Struct, frozen=True, kw_only=True):
     new: int
     control: int
     since: float  # when the new one was written, or cleared
-    units: tuple[Unit, ...]
+    units: tuple[Unit, ...]  # conversations of the two that have ended
+    openings: tuple[Unit, ...]  # those that have begun, by their first observations
+    talks: tuple[Unit, ...]  # those that have begun, by what was said so far
     history: tuple[Rollback, ...]
     watched: int  # conversations in which the control was observed before
     speaks: bool  # the new version is the active one
@@ -56,13 +62,22 @@ class Contest(Struct, frozen=True, kw_only=True):
         """How turns name the trial; one that begins anew has another name."""
         return f"{self.new}:{self.control}:{self.since}"
 
-    def verdict(self, desk: Desk) -> Verdict:
-        """Judge by the control; conversations that were not drawn by lot say nothing.
+    @property
+    def by_lot(self) -> bool:
+        """Whether any conversation of the trial was drawn."""
+        return any(_counts(each, self.since) for each in self.openings)
 
-        Conversations are added to what was folded before, which is not kept where they are others.
-        """
-        counted = [each for each in self.units if each.began >= self.since and 0.0 < each.propensity < 1.0]
-        place = (self.slug, self.branch)
+    def verdict(self, desk: Desk) -> Verdict:
+        """Judge by the control; conversations that were not drawn by lot say nothing."""
+        return either(
+            judged(self._fold(desk, "openings", self.openings), _HALF),
+            judged(self._fold(desk, "units", self.units), _HALF),
+        )
+
+    def _fold(self, desk: Desk, look: str, found: Sequence[Unit]) -> Trial:
+        """Add conversations to what was folded before, which is not kept where they are others."""
+        counted = [each for each in found if _counts(each, self.since)]
+        place = (self.slug, self.branch, look)
         known, done, trial = desk.folded.get(place), 0, Trial()
         if known and known.name == self.name and known.count <= len(counted):
             last = counted[known.count - 1].conversation if known.count else ""
@@ -70,10 +85,14 @@ class Contest(Struct, frozen=True, kw_only=True):
         for each in counted[done:]:
             new = each.number == self.new
             share = each.propensity if new else 1.0 - each.propensity
-            trial = tried(trial, Pair(new=new, share=share, mean=each.mean), GUARD)
+            trial = tried(trial, Pair(new=new, share=share, mean=each.mean), _HALF)
         last = counted[-1].conversation if counted else ""
         desk.folded[place] = Folded(name=self.name, count=len(counted), last=last, trial=trial)
-        return judged(trial, GUARD)
+        return trial
+
+
+def _counts(unit: Unit, since: float) -> bool:
+    return unit.began >= since and 0.0 < unit.propensity < 1.0
 
 
 class Lot(Struct, frozen=True, kw_only=True):
@@ -95,14 +114,16 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
         return None
     seen = await desk.prompts.observations(Scope(), slug, branch=branch.name, limit=OBSERVATIONS)
     ours = (branch.head, control)
-    talks = await asyncio.to_thread(units, map(_by_lot, seen), desk.clock.now())  # they may be many
+    ended, begun, heard = await asyncio.to_thread(_looks, seen, ours, desk.clock.now())  # they may be many
     return Contest(
         slug=slug,
         branch=branch.name,
         new=branch.head,
         control=control,
         since=since,
-        units=tuple(each for each in talks if each.number in ours),
+        units=ended,
+        openings=begun,
+        talks=heard,
         history=tuple(
             Rollback(number=each.number, restored=each.to, at=each.at, automatic=each.by == ITSELF)
             for each in events
@@ -111,6 +132,12 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
         watched=len({each.conversation for each in seen if each.number == control and each.at < since}),
         speaks=branch.active == branch.head,
     )
+
+
+def _looks(seen: Sequence[Observation], ours: tuple[int, int], now: float) -> tuple[tuple[Unit, ...], ...]:
+    drawn = [_by_lot(each) for each in seen]
+    looks = (units(drawn, now), openings(drawn), talks(drawn))
+    return tuple(tuple(each for each in look if each.number in ours) for look in looks)
 
 
 def _before(events: Sequence[Event], branch: Branch) -> tuple[int, float]:

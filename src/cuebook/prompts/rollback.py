@@ -11,7 +11,11 @@ worse week of the model provider, so it refuses when another prompt fell at the 
 the new one is taken back when betting that it is worse has turned a stake of 1 into 1/alpha. A version that is not
 worse is then taken back with probability alpha at most, however long it is watched and whatever its users or the
 provider do meanwhile. Once it is promoted a detector for late breaks is added, which may err once in 10,000
-conversations. The maths stands in `trial`.
+conversations. The maths stands in `trial`. Half of the stake is bet on how conversations began, which is known at once
+(`openings`), half on their means, which say more and come when they have ended (`units`): `either` is what both say.
+
+**unaided** is what is left where no lot was drawn, as by a program that shows versions its own way: by the past, for a
+fall that no chance and no bad hour explains (`UNAIDED`).
 
 Measured beside the notes' figures: bench/prompts.py.
 """
@@ -21,7 +25,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, margin, ratio_p, tried, wealth
 from cuebook.records.prompt import Observation
@@ -42,6 +46,11 @@ class SigmaSettings(Struct, frozen=True, kw_only=True):
     baseline: int = 50  # conversations, at least
     least_drop: float = 0.03
     others_share: float = 1 / 3  # another prompt fell with ours: by this much of our drop, and beyond a standard error
+
+
+#: Where there is no control beside a version. Of 600 runs of 2,000 observations of an unchanged one, without their
+#: conversations' names and without another prompt to look at, 0 / 0 / 0.3 % fire by chance / in sessions / in a dip.
+UNAIDED = SigmaSettings(sigma=2.5, window=20, baseline=30, least_drop=0.15)
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -104,31 +113,56 @@ def units(
     makes people talk decides nothing. One in which several versions spoke says nothing of either, observations
     without a conversation neither.
     """
-    talks: dict[str, list[Observation]] = {}
+    held: dict[str, list[Observation]] = {}
     for each in sorted(observations, key=lambda each: each.at):
         if each.conversation:
-            talks.setdefault(each.conversation, []).append(each)
+            held.setdefault(each.conversation, []).append(each)
     found: list[Unit] = []
-    for talk in talks.values():  # in the order of their first observations
+    for talk in held.values():  # in the order of their first observations
         gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= idle_s)
         counted = talk[: min(next(gaps, len(talk)), rounds)]
         if len(counted) == len(talk) < rounds and now - talk[-1].at < idle_s:
             break
         if len({(each.slug, each.branch, each.number) for each in counted}) > 1:
             continue
-        first = counted[0]
-        found.append(
-            Unit(
-                conversation=first.conversation,
-                slug=first.slug,
-                branch=first.branch,
-                number=first.number,
-                mean=statistics.fmean(each.score for each in counted),
-                propensity=first.propensity,
-                began=first.at,
-            )
-        )
+        found.append(_unit(counted[0], statistics.fmean(each.score for each in counted)))
     return tuple(found)
+
+
+def openings(observations: Iterable[Observation]) -> tuple[Unit, ...]:
+    """Make conversations of observations, each by its first one alone, in their order: what is known at once."""
+    found: dict[str, Unit] = {}
+    for each in sorted(observations, key=lambda each: each.at):
+        if each.conversation and each.conversation not in found:
+            found[each.conversation] = _unit(each, each.score)
+    return tuple(found.values())
+
+
+def talks(observations: Iterable[Observation]) -> tuple[Unit, ...]:
+    """Make conversations of observations by what was said so far, in the order they began.
+
+    One without a name is a conversation of its own; one in which several versions spoke says nothing of either.
+    """
+    found: dict[tuple[str, int], list[Observation]] = {}
+    for at, each in enumerate(sorted(observations, key=lambda each: each.at)):
+        found.setdefault((each.conversation, 0 if each.conversation else at), []).append(each)
+    return tuple(
+        _unit(talk[0], statistics.fmean(each.score for each in talk))
+        for talk in found.values()
+        if len({(each.slug, each.branch, each.number) for each in talk}) == 1
+    )
+
+
+def _unit(first: Observation, mean: float) -> Unit:
+    return Unit(
+        conversation=first.conversation,
+        slug=first.slug,
+        branch=first.branch,
+        number=first.number,
+        mean=mean,
+        propensity=first.propensity,
+        began=first.at,
+    )
 
 
 def sigma(
@@ -175,6 +209,17 @@ def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> Ver
     for pair in pairs:
         trial = tried(trial, pair, chosen)
     return judged(trial, chosen)
+
+
+def halved(settings: GuardSettings) -> GuardSettings:
+    """Give what each of two looks at one trial may risk, so that both together risk what one may."""
+    return structs.replace(settings, alpha=settings.alpha / 2.0, arl=settings.arl * 2.0)
+
+
+def either(*verdicts: Verdict) -> Verdict:
+    """Give what several looks at one trial come to: the first that would take back, then hold, then wait."""
+    order: tuple[Decision, ...] = ("rollback", "hold", "wait", "keep")
+    return min(verdicts, key=lambda each: order.index(each.decision))
 
 
 def judged(trial: Trial, settings: GuardSettings) -> Verdict:

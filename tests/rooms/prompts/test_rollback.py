@@ -9,12 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.rollback import DAY, Rollback, SigmaSettings, Verdict, allowed, guarded, judged, sigma, units
+from cuebook.prompts.rollback import (
+    DAY,
+    UNAIDED,
+    Rollback,
+    SigmaSettings,
+    Verdict,
+    allowed,
+    either,
+    guarded,
+    halved,
+    judged,
+    openings,
+    sigma,
+    talks,
+    units,
+)
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, ratio_p, tried, wealth
 from cuebook.records.prompt import Observation
 
 
-def talks(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> list[float]:
+def drawn(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> list[float]:
     """Draw the means of conversations of eight rounds (notes: sd of a score .132, shared .07)."""
     dice = random.Random(seed)
     return [min(max(dice.gauss(0.704 - drop, noise), 0.0), 1.0) for _ in range(count)]
@@ -24,7 +39,7 @@ def talks(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> 
 
 
 def test_a_sustained_drop_beyond_one_sigma_is_taken_back() -> None:
-    verdict = sigma(talks(1, 50), talks(2, 30, drop=0.2))
+    verdict = sigma(drawn(1, 50), drawn(2, 30, drop=0.2))
     assert verdict.decision == "rollback"
     assert verdict.share == 0.0
     evidence = verdict.evidence
@@ -35,7 +50,7 @@ def test_a_sustained_drop_beyond_one_sigma_is_taken_back() -> None:
 
 @pytest.mark.parametrize(("baseline", "recent"), [(49, 30), (50, 29), (0, 0)])
 def test_too_few_conversations_decide_nothing(baseline, recent) -> None:
-    assert sigma(talks(1, baseline), talks(2, recent, drop=0.4)).decision == "wait"
+    assert sigma(drawn(1, baseline), drawn(2, recent, drop=0.4)).decision == "wait"
 
 
 def test_a_baseline_that_does_not_vary_never_fires() -> None:
@@ -45,20 +60,20 @@ def test_a_baseline_that_does_not_vary_never_fires() -> None:
 
 
 def test_only_the_newest_window_counts() -> None:
-    assert sigma(talks(1, 50), [*talks(2, 30, drop=0.3), *talks(3, 30)]).decision == "keep"
+    assert sigma(drawn(1, 50), [*drawn(2, 30, drop=0.3), *drawn(3, 30)]).decision == "keep"
 
 
 def test_a_small_drop_is_kept_however_still_the_baseline() -> None:
-    assert sigma(talks(1, 50, noise=0.001), talks(2, 30, drop=0.025, noise=0.001)).decision == "keep"
-    assert sigma(talks(1, 50, noise=0.001), talks(2, 30, drop=0.035, noise=0.001)).decision == "rollback"
+    assert sigma(drawn(1, 50, noise=0.001), drawn(2, 30, drop=0.025, noise=0.001)).decision == "keep"
+    assert sigma(drawn(1, 50, noise=0.001), drawn(2, 30, drop=0.035, noise=0.001)).decision == "rollback"
 
 
 def test_a_prompt_that_fell_with_another_is_not_taken_back() -> None:
-    before, now = talks(1, 50), talks(2, 30, drop=0.15)
-    fell, steady = (talks(3, 50), talks(4, 30, drop=0.12)), (talks(5, 50), talks(6, 30))
+    before, now = drawn(1, 50), drawn(2, 30, drop=0.15)
+    fell, steady = (drawn(3, 50), drawn(4, 30, drop=0.12)), (drawn(5, 50), drawn(6, 30))
     assert sigma(before, now, others=[steady]).decision == "rollback"
     assert sigma(before, now, others=[steady, fell]).decision == "hold"
-    little = [(talks(seed, 50), talks(seed + 1, 4, drop=0.1)) for seed in range(10, 30, 2)]  # each too few to tell
+    little = [(drawn(seed, 50), drawn(seed + 1, 4, drop=0.1)) for seed in range(10, 30, 2)]  # each too few to tell
     assert sigma(before, now, others=little).decision == "hold"
     assert sigma(before, now, others=[([], []), ([0.5], [0.1])]).decision == "rollback"
 
@@ -256,6 +271,38 @@ def test_what_counted_once_does_not_change() -> None:
 def test_mixed_and_nameless_conversations_say_nothing() -> None:
     heard = [said("mixed", 0.0), said("mixed", 1.0, number=2), said("", 2.0), said("a", 3.0, number=2)]
     assert [each.conversation for each in units(heard, 1e6)] == ["a"]
+
+
+def test_a_conversation_opens_with_its_first_observation() -> None:
+    heard = [said("b", 2.0, 0.4), said("a", 1.0, 0.2), said("a", 3.0, 0.9, number=2), said("", 4.0)]
+    found = openings(heard)
+    assert [(each.conversation, each.number, each.mean) for each in found] == [("a", 1, 0.2), ("b", 1, 0.4)]
+    assert openings([*heard, said("b", 5.0, 1.0)]) == found, "what counted once does not change"
+
+
+def test_what_was_said_so_far_counts_open_and_nameless_conversations() -> None:
+    heard = [said("a", 1.0, 0.2), said("", 2.0, 0.5), said("a", 3.0, 0.4), said("", 4.0, 0.7), said("b", 5.0)]
+    found = talks([*heard, said("b", 6.0, number=2)])
+    assert [(each.conversation, each.mean) for each in found] == [("a", pytest.approx(0.3)), ("", 0.5), ("", 0.7)]
+
+
+def test_two_looks_risk_together_what_one_may() -> None:
+    settings = GuardSettings()
+    half = halved(settings)
+    assert (half.alpha, half.arl) == (settings.alpha / 2, settings.arl * 2)
+    good = guarded([Pair(new=at % 2 == 0, share=0.5, mean=0.5 + at % 3 / 10) for at in range(300)], half)
+    bad = guarded([Pair(new=at % 2 == 0, share=0.5, mean=0.9 * (at % 2) + at % 3 / 30) for at in range(300)], half)
+    early = judged(Trial(), half)
+    assert [each.decision for each in (good, early, bad)] == ["keep", "wait", "rollback"]
+    assert either(good, early) == either(early, good) == early
+    assert either(good, bad) == either(bad, early) == bad
+
+
+def test_without_a_control_only_a_gross_fall_counts() -> None:
+    before = [0.8 + at % 3 / 30 for at in range(40)]
+    assert sigma(before, [each - 0.12 for each in before], UNAIDED).decision == "keep"
+    assert sigma(before, [each - 0.3 for each in before], UNAIDED).decision == "rollback"
+    assert sigma(before, [each - 0.3 for each in before], UNAIDED, others=[(before, [0.5, 0.6])]).decision == "hold"
 
 
 def test_at_most_one_automatic_rollback_a_day() -> None:
