@@ -73,14 +73,14 @@ def _by_conversation(run: Run) -> Iterator[Figure]:
     still, broken = nulls(8, _OBSERVATIONS // 8), breaks(8, 1000, 300)
     told = {"betting": ("", ""), "detector": ("", ""), "asymptotic": ("0 / - / 0 %", "295 / 41 / 20 / 362")}
     yield from _table("conversations, half and half: {}", bets, told, Worlds(nulls(8, 1000), broken, times, times))
-    for name, around, settings, said in (
+    for name, around, by, said in (
         ("sigma, baseline 12, looks at no other", False, SigmaSettings(baseline=12), "- / 4.8 / 74 to 98 %"),
         ("sigma, looks at no other", False, SigmaSettings(), "- / 0.3 / 74 to 98 %"),
         ("sigma", True, SigmaSettings(), "- / 0.3 / - %"),
         ("unaided, looks at no other", False, UNAIDED, ""),
     ):
-        worlds = Worlds(still, broken if around else [], many, times)
-        by_past = past(settings, name, looks_around=around)
+        worlds = Worlds(still, broken if around or by is UNAIDED else [], many, times)
+        by_past = past(by, name, looks_around=around)
         yield from _table("conversations: {}", by_past, {name: (said, "")}, worlds)
     for name, settings in (
         ("guarded", GuardSettings()),
