@@ -164,7 +164,7 @@ def test_the_first_minute_in_a_pipe(tmp_path: Path) -> None:
     talk = cuebook("chat", cwd=book, said=lines, COLUMNS="140")
     assert (talk.returncode, talk.stderr) == (0, "")
     assert "no model configured" in talk.stdout
-    assert "persona:helper@1.0.0" in talk.stdout
+    assert "prompt:default/persona/helper@main:1" in talk.stdout
     assert "\x1b" not in talk.stdout
     assert "never said" not in cuebook("conversation", "show", "chat", cwd=book).stdout
     again = cuebook("chat", "--json", "--mode", "relay", cwd=book, said="What is my cat called?\n")
@@ -227,11 +227,12 @@ def test_turns_are_listed_shown_and_replayed(here: Here, monkeypatch: pytest.Mon
     assert "finished" in here("turn", "list", "chat", "--last", "1")
     shown = here.json("turn", "show", "chat", "2")
     assert shown["query"] == "And my dog Rex."
-    assert [block["kind"] for block in shown["window"]["blocks"]] == ["persona", "addon", "post", "post", "query"]
+    kinds = ["section", "persona", "section", "addon", "post", "post", "query"]
+    assert [block["kind"] for block in shown["window"]["blocks"]] == kinds
     monkeypatch.setenv("COLUMNS", "80")
     drawn = here("turn", "show", "chat", "2", "--full")
     for part in (
-        "persona:helper",
+        "prompt:default/persona/helper",
         "post:",
         "share",
         "left out: nothing",
@@ -549,7 +550,7 @@ def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     (project / ".gitignore").write_text("mine\nlogs/\n")
     assert f"'{project}/cuebook.toml' is there already" in here("init", str(project), code=1)
     assert (project / "cuebook.toml").read_text() == "[model]\n"
-    assert len(here.json("init", str(project), "--force")["files"]) == 10
+    assert len(here.json("init", str(project), "--force")["files"]) == 13
     assert "helper" in (project / "cuebook.toml").read_text()
     assert (project / ".gitignore").read_text().splitlines()[:2] == ["mine", "logs/"]
     assert (project / ".gitignore").read_text().count("logs/") == 1
@@ -790,7 +791,7 @@ def test_a_talk_in_a_terminal(project: Path) -> None:
     seen, code = in_terminal("chat", cwd=project, keys=keys)
     assert code == 0
     assert "chat (new) · helper · cuebook-recall" in seen
-    assert "persona:hel" in seen
+    assert "prompt:default/pe" in seen
     assert "\x1b[1m" in seen
     seen, code = in_terminal("conversation", "list", cwd=project, keys=[], NO_COLOR="1")
     assert code == 0

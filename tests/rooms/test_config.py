@@ -15,6 +15,8 @@ from cuebook.app.load import load_compaction, load_config, load_personas
 from cuebook.assembly.cache import RULES
 from cuebook.config import Config, Settings, build, has_path
 from cuebook.memory.profiles import SHIPPED
+from cuebook.prompts.names import candidates
+from cuebook.records.persona import CHAIN
 
 TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/project"
 
@@ -214,4 +216,7 @@ def test_the_presets_are_the_profiles_that_ship(tmp_path: Path) -> None:
 def test_the_persona_is_whole() -> None:
     [persona, *_] = [each for each in load_personas(Config(folder=str(TEMPLATES)))[0].values() if each.id == "helper"]
     assert (persona.name, persona.version) == ("Helper", "1.0.0")
-    assert 200 < len(persona.base_system_prompt) < 1200
+    assert persona.base_system_prompt
+    for slug in persona.chain.values():
+        assert any((TEMPLATES / f"prompts/{each}.md").is_file() for each in candidates(slug))
+    assert list(persona.chain) == list(CHAIN)

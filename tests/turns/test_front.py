@@ -5,7 +5,8 @@ import json
 import pytest
 from stage import NAME, Client, book_on
 
-from cuebook import Ask
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
 from cuebook.backends.system import SystemDice
 from cuebook.errors import InvalidInput
 from cuebook.testing import ScriptedModel
@@ -130,6 +131,52 @@ async def test_a_persona_in_the_book_stands_for_its_file(place):
         kind, source, text = front(window)[0]
         assert (kind, source) == ("persona", "prompt:persona/helper@main:1")
         assert text.startswith("I am Ada of 20")
+
+
+async def test_where_the_books_persona_cannot_be_said_its_file_says_it(place):
+    async with book_on(place) as book:
+        await fill(book)
+        await book.prompts.save("default/persona/helper", {"body": "I am $nobody_knows."}, params=["nobody_knows"])
+        _, window = await asked(book, "hello")
+        assert front(window)[0] == ("persona", "persona:helper@1.0.0", "You are Ada.")
+        [gone] = [each for each in window.dropped if each.kind == "persona"]
+        assert gone.source == "prompt:default/persona/helper"
+
+
+async def test_a_link_that_names_the_personas_own_text_says_it_once_in_its_place(place):
+    chain = {"init": "agent_init", "persona": "persona/helper"}
+    (place / "personas" / "helper.json").write_text(json.dumps({**HELPER, "prompts": chain}))
+    async with book_on(place) as book:
+        await fill(book)
+        _, window = await asked(book, "hello", user="ann")
+        assert [text for _, _, text in front(window)] == ["You are Ada.", "Begin with ann."], "the book has none yet"
+        await book.prompts.save("default/persona/helper", {"body": "I am Ada."})
+        _, window = await asked(book, "hello", user="ann")
+        assert front(window) == [
+            ("section", "prompt:default/agent_init@main:1", "Begin with ann."),
+            ("persona", "prompt:default/persona/helper@main:1", "I am Ada."),
+        ]
+
+
+async def test_a_persona_whose_name_is_no_id_has_its_file(place):
+    (place / "personas" / "helper.json").write_text(json.dumps({"id": "Ada Ü", "baseSystemPrompt": "You are Ada."}))
+    async with book_on(place) as book:
+        reply = await book.ask(Ask("hello", NAME, persona="Ada Ü"))
+        assert front(reply.window) == [("persona", "persona:Ada Ü@1.0.0", "You are Ada.")]
+
+
+async def test_a_new_projects_turns_are_told_prompts_of_its_book(tmp_path):
+    init_project(tmp_path)
+    async with Cuebook.open(tmp_path, model=ScriptedModel(default="Noted."), worker=False) as book:
+        reply = await book.ask(Ask("hello", NAME))
+        assert [source for _, source, _ in front(reply.window)] == [
+            "prompt:default/agent_init@main:1",
+            "prompt:default/persona/helper@main:1",
+            "prompt:default/agent_summary@main:1",
+            "prompt:_meta/concise@main:1",
+        ]
+        assert not reply.window.dropped
+        assert (await book.turns.replay(NAME, 1)).verdict == "identical"
 
 
 async def test_a_conversation_keeps_its_variant_and_assembling_twice_gives_the_same(place):

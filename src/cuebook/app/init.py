@@ -14,6 +14,8 @@ FILES = {
     "prompts/_meta/planner.md": "prompts/_meta/planner.md",
     "prompts/_meta/reviewer.md": "prompts/_meta/reviewer.md",
     "prompts/default/agent_init.md": "prompts/default/agent_init.md",
+    "prompts/default/agent_summary.md": "prompts/default/agent_summary.md",
+    "prompts/default/persona/helper.md": "prompts/default/persona/helper.md",
     "prompts/system/fallback_handler.md": "prompts/system/fallback_handler.md",
     "prompts/system/memory_compactor_v2_json.md": "prompts/system/memory_compactor_v2_json.md",
     ".gitignore": "gitignore",

@@ -2,7 +2,8 @@
 
 Chosen once per round: later steps of a round find the texts in the first one's manifest. A persona's own text comes
 first, in the graph's form where a prompt `persona/ID` is there; then the chain `init`, `persona`, `summary`; then the
-add-ons in the order of the preset. What a link cannot say, the chain's `fallback` says in its place.
+add-ons in the order of the preset. What a link cannot say, the chain's `fallback` says in its place. A link that names
+the persona's own text says it in the link's place; a persona's `baseSystemPrompt` holds where the graph has none.
 """
 
 import hashlib
@@ -52,12 +53,16 @@ async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
     persona = desk.persona(ask.persona or (known.persona if known else None))
     profile = _profile(desk, scene, ask, turn)
     addons = profile.addon_keys if profile else ()
-    own = own_prompt(persona)
-    if not (addons or persona.chain or own in scene.families):
+    own = _first(own_names(persona), scene.families)
+    if not (addons or persona.chain or own):
         return Front(texts=_base(persona), metadata=_told(profile, {}))
     fresh = profile is not None and profile.was_reviewed
     said = _Speaker(desk, scene, ask, persona, fresh=fresh)
-    texts = [await said.text("persona", own)] if own in scene.families else list(_base(persona))
+    links = {_first(candidates(slug), scene.families) for slug in persona.chain.values()}
+    texts: list[Text | None] = []
+    if own is None or own not in links:  # a link that names it says it in its place
+        own_text = await said.text("persona", own) if own else None
+        texts += [own_text] if own_text else _base(persona)
     texts += [await said.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
     texts += [await said.addon(key) for key in addons]
     kept = tuple(text for text in texts if text is not None)
@@ -87,12 +92,26 @@ def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
     keys = [key for preset in desk.presets.presets.values() for key in preset.addon_keys]
     addons = [name for key in keys for name in candidates(key)]
-    return tuple(dict.fromkeys([*map(own_prompt, personas), *links, *addons]))
+    own = [name for each in personas for name in own_names(each)]
+    return tuple(dict.fromkeys([*own, *links, *addons]))
 
 
 def own_prompt(persona: Persona) -> str:
     """Give the id a persona's own text has in the prompt book, if it is there."""
     return f"persona/{persona.id.lower()}"
+
+
+def own_names(persona: Persona) -> tuple[str, ...]:
+    """Give the ids a persona's own text may have in the prompt book; none for a persona no prompt can be named after."""
+    try:
+        return candidates(own_prompt(persona))
+    except InvalidInput:
+        return ()
+
+
+def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:
+    """Give the first of some names that is a prompt."""
+    return next((name for name in names if name in families), None)
 
 
 def _base(persona: Persona) -> tuple[Text, ...]:
@@ -128,17 +147,23 @@ def _told(profile: Profile | None, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return told | ({"promptVariants": dict(chosen)} if chosen else {})
 
 
-def _values(desk: Desk, scene: Scene, ask: Ask, persona: Persona) -> dict[str, str]:
-    """Give what a prompt of the turn may name. The day and no time of day: it stands in front of all that is cached."""
-    user = (scene.conversation.user if scene.conversation else ask.user) or "user"
+def values_of(persona: Persona, *, user: str | None, mode: str | None, now: float) -> dict[str, str]:
+    """Give what a prompt of a turn may name. The day and no time of day: it stands in front of all that is cached."""
     return {
         "agent_name": persona.name,
         "persona_id": persona.id,
-        "user_name": user,
-        "user_id": user,
-        "mode": ask.mode or "",
-        "date": datetime.fromtimestamp(desk.clock.now(), UTC).date().isoformat(),
+        "user_name": user or "user",
+        "user_id": user or "user",
+        "mode": mode or "",
+        "date": datetime.fromtimestamp(now, UTC).date().isoformat(),
     }
+
+
+def spoken(found: Resolved, values: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
+    """Give what a prompt takes of a turn's values, and what it says with them. Raises InvalidInput."""
+    declared = {param.name for param in found.params}
+    given = coerce(found.params, {key: values[key] for key in declared & set(values)})
+    return given, render(text_of(found), given, engine=found.engine, declared=declared)
 
 
 class _Speaker:
@@ -156,7 +181,8 @@ class _Speaker:
         self._desk = desk
         self._ask = ask
         self._families = scene.families
-        self._values = _values(desk, scene, ask, persona)
+        user = scene.conversation.user if scene.conversation else ask.user
+        self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now())
         told = scene.told.get("promptVariants")
         self._told: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
         self._kept: Mapping[str, Any] = told if isinstance(told, Mapping) and not fresh else {}
@@ -168,24 +194,22 @@ class _Speaker:
 
     async def link(self, persona: Persona, key: str) -> Text | None:
         """Say a link of the chain, or what the fallback says in its place."""
-        slug = self._known(candidates(persona.chain[key]))
+        slug = _first(candidates(persona.chain[key]), self._families)
         text = await self.text(_KINDS[key], slug or persona.chain[key])
         if text is None and "fallback" in persona.chain:
-            spare = self._known(candidates(persona.chain["fallback"]))
+            spare = _first(candidates(persona.chain["fallback"]), self._families)
             return await self.text(_KINDS["fallback"], spare or persona.chain["fallback"])
         return text
 
     async def addon(self, key: str) -> Text | None:
         """Say an add-on."""
-        return await self.text("addon", self._known(candidates(key)) or key)
+        return await self.text("addon", _first(candidates(key), self._families) or key)
 
     async def text(self, kind: BlockKind, slug: str) -> Text | None:
         """Say a prompt; one that cannot be said is left out, with the reason."""
         try:
             found = await self._resolved(slug)
-            declared = {param.name for param in found.params}
-            given = coerce(found.params, {key: self._values[key] for key in declared & set(self._values)})
-            text = render(text_of(found), given, engine=found.engine, declared=declared)
+            given, text = spoken(found, self._values)
         except CuebookError as error:
             self.dropped.append(Dropped(kind=kind, source=f"prompt:{slug}", tokens=0, reason=str(error)))
             return None
@@ -203,9 +227,6 @@ class _Speaker:
             )
         )
         return Text(kind=kind, source=found.source, text=text) if text.strip() else None
-
-    def _known(self, names: Sequence[str]) -> str | None:
-        return next((name for name in names if name in self._families), None)
 
     async def _resolved(self, slug: str) -> Resolved:
         family = self._families.get(slug)
