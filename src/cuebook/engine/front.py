@@ -102,7 +102,7 @@ def own_prompt(persona: Persona) -> str:
 
 
 def own_names(persona: Persona) -> tuple[str, ...]:
-    """Give the ids a persona's own text may have in the prompt book; none for a persona no prompt can be named after."""
+    """Give the ids a persona's own text may have in the prompt book; none where no prompt can be named after it."""
     try:
         return candidates(own_prompt(persona))
     except InvalidInput:
