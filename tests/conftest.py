@@ -1,6 +1,7 @@
 """What every test gets: Hypothesis profiles, asyncio as the only loop, and a network that ends at this machine."""
 
 import ipaddress
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -16,6 +17,10 @@ for module in ("contract_memory", "contract_posts", "contract_reading", "contrac
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile("ci")
+
+
+# A shell starts what runs in its background with interrupts ignored, and so would every program a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class NetworkIsOffError(RuntimeError):
