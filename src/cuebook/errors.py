@@ -6,11 +6,14 @@ CuebookError
 ├── NotFound         no such object in the caller's scope (another scope's object reads the same)
 ├── Conflict         the state moved on, or the id is taken by other content
 │   ├── Busy         a turn is running and its waiting line is full; `retry_after` says when to try
+│   ├── MergeConflict  two branches of a prompt changed the same section; `conflicts` has all texts
 │   └── LeaseLost    the turn's lease went to another; its late write was refused
 └── BackendError     a store, model or upstream failed; `retryable` says whether trying again can help
     ├── StoreFull    the disk or the database's size limit is reached; reading goes on
     └── UpstreamError  the upstream model's HTTP answer was not usable
 """
+
+from collections.abc import Mapping, Sequence
 
 __all__ = [
     "BackendError",
@@ -20,6 +23,7 @@ __all__ = [
     "InvalidInput",
     "KeyReused",
     "LeaseLost",
+    "MergeConflict",
     "NotFound",
     "StoreFull",
     "TooLarge",
@@ -57,6 +61,15 @@ class NotFound(CuebookError):
 
 class Conflict(CuebookError):
     """The state has moved on since it was read."""
+
+
+class MergeConflict(Conflict):
+    """Two branches changed the same section."""
+
+    def __init__(self, message: str = "", *, conflicts: Sequence[Mapping[str, str | None]] = ()) -> None:
+        """`conflicts` has for each `section` its `base` and both texts, `ours` and `theirs`, None for none."""
+        super().__init__(message)
+        self.conflicts = tuple(conflicts)
 
 
 class Busy(Conflict):

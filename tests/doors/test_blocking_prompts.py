@@ -28,6 +28,11 @@ def test_a_prompt_is_written_read_compared_chosen_and_rolled_back() -> None:
         assert {each.name for each in prompts.family("a").branches} == {"main", "try"}
         assert len(prompts.versions("a", branch="main")) == 3
         assert prompts.events("a", limit=1)[0].kind == "clear"
+        assert prompts.get("a", label="production").number == 1
+        assert prompts.rating("a").parts[0].name == "lint"
+        assert isinstance(prompts.lint("a"), list)
+        logged = prompts.render("a", {"tone": "warm"}, log=True, by="ann", idempotency_key="k")
+        assert prompts.render("a", {"tone": "warm"}, log=True, by="ann", idempotency_key="k") == logged
         prompts.check([first])
         assert prompts.store([first], if_changed=True)[0].number == 4
         with pytest.raises(NotFound):

@@ -330,7 +330,12 @@ def test_a_version_that_cannot_be_names_its_field(firm: httpx.Client, body: byte
         ("rollback", {"reason": "worse", "to": 1}, "to"),
         ("rollback", {"reason": "worse", "version": 1}, "version"),
         ("labels", {"name": "7"}, "label"),
-        ("labels", {"label": "production"}, "label"),
+        ("labels", {"label": "production"}, "name"),
+        ("labels", {"name": "x", "label": "y", "version": 1}, "label"),
+        ("merge", {}, "branch"),
+        ("merge", {"branch": "try", "from": "main"}, "from"),
+        ("clear", {}, "version"),
+        ("clear", {"version": 2**70}, "version"),
     ],
 )
 def test_requests_are_refused_naming_the_field(

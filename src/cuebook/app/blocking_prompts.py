@@ -10,6 +10,8 @@ from cuebook.app.prompts import KEEP, Observed, Rendered
 from cuebook.ports.prompts import Event, Family, FamilyPage
 from cuebook.prompts.difference import Difference
 from cuebook.prompts.inherit import Merged
+from cuebook.prompts.lint import Finding
+from cuebook.prompts.rating import Rating
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.prompt import MAIN, Branch, Engine, Label, Resolved, TaskOutcome, Version
 
@@ -75,6 +77,16 @@ class BlockingPrompts:
                 idempotency_key=idempotency_key,
             )
         )
+
+    def lint(self, *slugs: str) -> list[Finding]:
+        """Give what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
+        return self._host.run(lambda book: book.prompts.lint(*slugs))
+
+    def rating(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Rating:
+        """Say how good a version is, from 0 to 100: the sum of parts, each with its name, points and reason."""
+        return self._host.run(lambda book: book.prompts.rating(slug, branch=branch, version=version, label=label))
 
     def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Tell what is other in version `b` (the active one unless named) than in `a`."""

@@ -12,7 +12,7 @@ from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, Finding, lint
 from cuebook.prompts.names import candidates
-from cuebook.prompts.rating import rate
+from cuebook.prompts.rating import Rating, rate
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
@@ -23,9 +23,9 @@ _OBSERVED = 1_000
 
 
 async def lint_prompts(
-    desk: Desk, shelf: PromptFolder, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
+    desk: Desk, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
 ) -> list[Finding]:
-    """Give what the rules find, the worst first; of all prompts, or of some beside all.
+    """Give what the rules find, the worst first; of all prompts, or of some beside all. Without `shelf` of the book's.
 
     A file that is none is an error of the rule `unreadable`, and the others are looked at all the same.
     """
@@ -45,14 +45,18 @@ def _known(slug: str, known: Collection[str]) -> str:
     raise NotFound(msg)
 
 
-async def rating_of(desk: Desk, shelf: PromptFolder, version: Version) -> Wire:
-    """Give how good a prompt is, from 0 to 100, and which parts that is made of."""
+async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> Rating:
+    """Say how good a version is, from 0 to 100, and which parts that is made of."""
     versions, _ = await _versions(desk, shelf)
     others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
     findings = await asyncio.to_thread(lint, [*others, version], count=desk.count)
     seen = await desk.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
     scores = [each.score for each in seen if each.number == version.number]
-    rating = rate(version, findings, scores=scores)
+    return rate(version, findings, scores=scores)
+
+
+def rating_to_wire(version: Version, rating: Rating) -> Wire:
+    """Give a rating as the doors show it."""
     parts = [
         {"name": each.name, "points": each.points, "most": each.most, "reason": each.reason} for each in rating.parts
     ]
@@ -70,11 +74,13 @@ def rules() -> list[Wire]:
     return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
 
 
-async def _versions(desk: Desk, shelf: PromptFolder) -> tuple[Sequence[Version], list[Finding]]:
+async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[Finding]]:
     """Give the version each branch would have after a push, and the files that are none."""
-    contents = await asyncio.to_thread(shelf.read, None, lenient=True)
     families = await families_of(desk, None)
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
+    if shelf is None:
+        return list(heads.values()), []
+    contents = await asyncio.to_thread(shelf.read, None, lenient=True)
     files = {
         each.place: version for each in contents.prompts if (version := wanted(each, heads.get(each.place))) is not None
     }

@@ -11,10 +11,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.prompt_once import bare, once
 from cuebook.app.prompts import Prompts
 from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
-from cuebook.ports.prompts import Write
+from cuebook.ports.prompts import Once, Write
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.migrate import Migration, Skip, Step, plan, slugs
 from cuebook.records.memory import Scope
@@ -29,11 +30,22 @@ class Migrated(Struct, frozen=True, kw_only=True):
     skipped: tuple[Skip, ...]
 
 
-async def migrate(desk: Desk, document: Any, *, dry_run: bool = False, by: str = "") -> Migrated:
+async def migrate(
+    desk: Desk, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
+) -> Migrated:
     """Write what a parsed document says, all of it or nothing; a second time nothing is left to write.
 
-    Raises InvalidInput naming the place of the first thing that is wrong, Conflict where one was written meanwhile.
+    Under a key that comes again the first answer is given, its versions without texts. Raises InvalidInput naming the
+    place of the first thing that is wrong, Conflict where one was written meanwhile.
     """
+
+    async def work(asking: Once | None) -> Migrated:
+        return await _migrate(desk, document, dry_run=dry_run, by=by, asking=asking)
+
+    return await once(desk, idempotency_key, ["migrate", document, dry_run], Migrated, work, user=by)
+
+
+async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking: Once | None) -> Migrated:
     existing = await _existing(desk, await asyncio.to_thread(slugs, document))
     found: Migration = await asyncio.to_thread(plan, document, existing)
     await Prompts(desk).check([replace(step.version, number=step.number) for step in found.steps])
@@ -49,7 +61,12 @@ async def migrate(desk: Desk, document: Any, *, dry_run: bool = False, by: str =
             )
             for step, begins in zip(found.steps, _begins(found.steps, existing), strict=True)
         ]
-        stored = await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now())
+        told = asking and asking.telling(lambda versions: _told(found, [bare(each) for each in versions]))
+        stored = await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now(), once=told)
+    return _told(found, stored, dry_run=dry_run)
+
+
+def _told(found: Migration, stored: Sequence[Version], *, dry_run: bool = False) -> Migrated:
     told = zip(found.steps, stored, strict=True)
     return Migrated(
         dry_run=dry_run,

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.prompt_lint import lint_prompts, rate_version
 from cuebook.app.prompt_once import once
 from cuebook.engine.desk import Desk
 from cuebook.engine.prompting import resolved_of
@@ -16,8 +17,10 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import Event, Family, FamilyPage, Once
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
+from cuebook.prompts.lint import Finding
 from cuebook.prompts.names import candidates, check_slug
 from cuebook.prompts.params import coerce
+from cuebook.prompts.rating import Rating
 from cuebook.prompts.template import render
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Label, Resolved, Version
@@ -161,6 +164,17 @@ class Reading:
         found = await self._desk.audit.records(Scope(), after=(made.audit_seq or 0) - 1, limit=1)
         text = found[0].texts.get("interpolated_text") if found else None
         return replace(made, text=text.text) if text else made
+
+    async def lint(self, *slugs: str) -> list[Finding]:
+        """Give what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
+        return await lint_prompts(self._desk, None, slugs)
+
+    async def rating(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Rating:
+        """Say how good a version is, from 0 to 100: the sum of parts, each with its name, points and reason."""
+        found = await self.get(slug, branch=branch, version=version, label=label)
+        return await rate_version(self._desk, None, found)
 
     async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Give what is other in version `b` (the active one unless named) than in `a`."""

@@ -9,6 +9,7 @@ from cuebook.app.prompts import Observed, Rendered
 from cuebook.app.shapes import Wire, iso
 from cuebook.ports.prompts import Event, Family
 from cuebook.prompts.difference import Difference, bump
+from cuebook.prompts.inherit import Clash
 from cuebook.prompts.select import Choice, Selection
 from cuebook.records.prompt import Branch, Label, Param, Resolved, Version
 
@@ -141,6 +142,11 @@ def difference(value: Difference) -> Wire:
         ],
         "fields": [{"name": each.name, "before": each.before, "after": each.after} for each in value.fields],
     }
+
+
+def conflict(value: Clash) -> dict[str, str | None]:
+    """Give a section both sides of a merge changed, with what it was."""
+    return {"section": value.section, "base": value.base, "ours": value.ours, "theirs": value.theirs}
 
 
 def rendered(value: Rendered) -> Wire:

@@ -7,10 +7,14 @@ meanwhile moves no page.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
+from cuebook.app import prompt_lint as linting
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.prompts import Prompts
 from cuebook.app.shapes import Wire
+from cuebook.errors import MergeConflict
 from cuebook.records.prompt import MAIN
 
 T = TypeVar("T")
@@ -53,13 +57,19 @@ async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT
 
 
 async def show(
-    prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, resolve: bool = False
+    prompts: Prompts,
+    slug: str,
+    *,
+    branch: str | None = None,
+    version: int | None = None,
+    label: str | None = None,
+    resolve: bool = False,
 ) -> Wire:
     """Give a version, the active one unless named; with `resolve` what it says with its ancestors."""
     family = await prompts.family(slug)
     found = family.version(branch or MAIN)
-    if found is None or version not in (None, found.number):
-        found = await prompts.get(family.slug, branch=branch, version=version)
+    if found is None or version not in (None, found.number) or label is not None:
+        found = await prompts.get(family.slug, branch=branch, version=version, label=label)
     if not resolve:
         return shapes.version(found, family)
     resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
@@ -113,6 +123,33 @@ async def compare(prompts: Prompts, slug: str, a: int, b: int | None = None, *, 
     after = await prompts.get(slug, branch=branch, version=b)
     change = await prompts.diff(after.slug, a, after.number, branch=after.branch)
     return {"slug": after.slug, "branch": after.branch, "a": a, "b": after.number} | shapes.difference(change)
+
+
+async def rating(
+    prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+) -> Wire:
+    """Say how good a version is, the active one unless named."""
+    found = await prompts.get(slug, branch=branch, version=version, label=label)
+    made = await prompts.rating(found.slug, branch=found.branch, version=found.number)
+    return linting.rating_to_wire(found, made)
+
+
+async def findings(prompts: Prompts, slug: str) -> list[Wire]:
+    """Give what is wrong about a prompt."""
+    return [msgspec.to_builtins(each) for each in await prompts.lint(slug)]
+
+
+async def merge(
+    prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
+) -> Wire:
+    """Merge a branch's sections into another: the version that was written. Raises MergeConflict with what clashes."""
+    made, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
+    if made is not None:
+        return shapes.written(made)
+    clashes = [shapes.conflict(each) for each in merged.conflicts]
+    names = ", ".join(repr(each.section) for each in merged.conflicts)
+    msg = f"{branch!r} and {into!r} both changed {names}; make them the same in one of the two, then merge again"
+    raise MergeConflict(msg, conflicts=clashes)
 
 
 def _page(

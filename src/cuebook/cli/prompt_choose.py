@@ -114,7 +114,7 @@ def observe(
             corrections=corrections,
             outcome=outcome,
             branch=found.branch if found else MAIN,
-            version=found.number if found and place.version else None,
+            version=found.number if found and (place.version or place.branch != found.branch) else None,  # a label
             signals=signals,
             propensity=propensity,
             conversation=conversation,

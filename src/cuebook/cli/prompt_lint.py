@@ -80,7 +80,8 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
 
     async def run(book: Cuebook) -> Wire:
         found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
-        return await linting.rating_of(book.desk, PromptFolder(book.prompt_files.root), found)
+        rating = await linting.rate_version(book.desk, PromptFolder(book.prompt_files.root), found)
+        return linting.rating_to_wire(found, rating)
 
     shown = wait(state, run)
     if state.json:

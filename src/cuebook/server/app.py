@@ -24,7 +24,7 @@ from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.server import audit, chat, conversations, learning, memories, pages, prompts, sessions, v1
+from cuebook.server import audit, chat, conversations, learning, memories, pages, prompt_changes, prompts, sessions, v1
 from cuebook.server.caller import AnyRequest
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
@@ -42,8 +42,9 @@ BACKLOG = 2048
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
 In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
-`/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores posts or answers;
-who writes a prompt names its `base`."""
+`/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores, for
+48 hours: the same request again does nothing and gets the first answer, another one under the same key is 422. POST
+that makes something is 201, that computes or moves something 200."""
 
 
 def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
@@ -58,6 +59,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *learning.ROUTES,
             *audit.ROUTES,
             *prompts.ROUTES,
+            *prompt_changes.ROUTES,
             *pages.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],

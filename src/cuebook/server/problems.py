@@ -20,6 +20,7 @@ from cuebook.errors import (
     CuebookError,
     InvalidInput,
     KeyReused,
+    MergeConflict,
     NotFound,
     StoreFull,
     TooLarge,
@@ -34,6 +35,7 @@ TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
     (InvalidInput, 400, "invalid-input"),
     (NotFound, 404, "not-found"),
     (Busy, 429, "busy"),
+    (MergeConflict, 409, "merge-conflict"),
     (Conflict, 409, "conflict"),
     (StoreFull, 507, "store-full"),
     (UpstreamError, 502, "upstream"),
@@ -69,8 +71,20 @@ class FieldError(Struct, frozen=True):
     detail: str
 
 
+class SectionConflict(Struct, frozen=True):
+    """A section two branches changed: what it was where they parted, and both texts; null where it is not there."""
+
+    section: str
+    base: str | None
+    ours: str | None
+    theirs: str | None
+
+
 class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A problem document (RFC 9457). `where` names the field at fault, `errors` each of several."""
+    """A problem document (RFC 9457). `where` names the field at fault, `errors` each of several.
+
+    `conflicts` are those of a merge.
+    """
 
     type: str
     title: str
@@ -79,6 +93,7 @@ class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
     instance: str | None = None
     where: str | None = None
     errors: list[FieldError] | None = None
+    conflicts: list[SectionConflict] | None = None
 
 
 class OpenAIErrorBody(Struct, frozen=True, kw_only=True):
@@ -104,6 +119,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     detail: str
     where: str | None = None
     errors: tuple[FieldError, ...] = ()
+    conflicts: tuple[SectionConflict, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
 
     def problem(self, instance: str | None = None) -> Problem:
@@ -116,6 +132,7 @@ class Failure(Struct, frozen=True, kw_only=True):
             instance=instance,
             where=self.where,
             errors=list(self.errors) or None,
+            conflicts=list(self.conflicts) or None,
         )
 
     def openai(self) -> OpenAIError:
@@ -158,7 +175,15 @@ def _of_family(error: CuebookError) -> Failure:
         status = error.status if error.status is not None and 400 <= error.status < 600 else status
     elif isinstance(error, BackendError) and error.retryable and status == 500:
         status, headers = 503, (("retry-after", "1"),)
-    return Failure(status=status, name=name, detail=str(error), where=getattr(error, "where", None), headers=headers)
+    clashes = error.conflicts if isinstance(error, MergeConflict) else ()
+    return Failure(
+        status=status,
+        name=name,
+        detail=str(error),
+        where=getattr(error, "where", None),
+        conflicts=msgspec.convert(clashes, tuple[SectionConflict, ...]),
+        headers=headers,
+    )
 
 
 def _of_litestar(error: HTTPException) -> Failure:

@@ -1,121 +1,12 @@
-"""What comes in and goes out under `/api/prompts`, as types: they are read, refused and documented by these."""
+"""What goes out under `/api/prompts`, as types: for the document at /schema."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import Struct
 
-from cuebook.records.prompt import Engine, ParamType, Strategy, TaskOutcome
-from cuebook.server.wire import In, Text
-
-#: No version has a higher number.
-HIGHEST = 2**31
+from cuebook.records.prompt import ParamType
 
 Bump = Literal["major", "minor", "patch", "none"]
-Number = Annotated[int, Meta(ge=1, le=HIGHEST)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-User = Annotated[str | None, Meta(description="Who asks")]
-
-
-# ---- requests -------------------------------------------------------------------------------------------------------
-
-
-class SaveBody(In, frozen=True, kw_only=True):
-    """A version to write. What is left out stays what it was; `inherits: null` removes the parent.
-
-    `base` is the version its writer saw, 0 for none: 409 where the head has moved on.
-    """
-
-    slug: str
-    sections: dict[str, str]
-    branch: Text | None = None
-    type: Text | None = None
-    override_sections: dict[str, str] | None = None
-    inherits: str | UnsetType | None = UNSET
-    metadata: dict[str, Any] | None = None
-    params: Any = None
-    engine: Engine | None = None
-    semver: str | None = None
-    base: Annotated[int, Meta(ge=0, le=HIGHEST)] | None = None
-    tags: list[str] | None = None
-    author: str | None = None
-    description: str | None = None
-    sync: bool | None = None
-    user_id: User = None
-
-
-class Origin(In, frozen=True, kw_only=True):
-    """A version by its place: the active one of `main` unless named."""
-
-    branch: Text | None = None
-    version: Number | None = None
-
-
-class ForkBody(In, frozen=True, kw_only=True):
-    """A branch to begin, and with which version."""
-
-    name: str
-    origin: Origin | None = field(default=None, name="from")
-    user_id: User = None
-
-
-class RenderBody(In, frozen=True, kw_only=True):
-    """Values of the declared parameters, with or without `$`. `log` puts the render into the audit."""
-
-    params: dict[str, Any] = field(default_factory=dict)
-    branch: Text | None = None
-    version: Number | None = None
-    log: bool = False
-    user_id: User = None
-
-
-class SelectBody(In, frozen=True, kw_only=True):
-    """The signals of the moment, and how to choose. The same seed chooses the same."""
-
-    signals: dict[str, float | bool] = field(default_factory=dict)
-    strategy: Strategy | None = None
-    epsilon: Share | None = None
-    seed: Seed | None = None
-
-
-class ObserveBody(In, frozen=True, kw_only=True):
-    """What a round says about the version that spoke, the active one unless named."""
-
-    sentiment: Share
-    correction_count: Annotated[int, Meta(ge=0, le=HIGHEST)] = 0
-    task_outcome: TaskOutcome | None = None
-    branch: Text | None = None
-    version: Number | None = None
-    conversation_id: Text | None = None
-    signals: dict[str, Share | bool] = field(default_factory=dict)
-    propensity: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    user_id: User = None
-
-
-class RollbackBody(In, frozen=True, kw_only=True):
-    """Why, and to which version: the one before the active one unless named."""
-
-    reason: Text
-    branch: Text | None = None
-    to: Number | None = None
-    user_id: User = None
-
-
-class LabelBody(In, frozen=True, kw_only=True):
-    """A label, and where it is to point: at the active version of `main` unless named."""
-
-    name: str
-    branch: Text | None = None
-    version: Number | None = None
-    user_id: User = None
-
-
-class MigrateBody(In, frozen=True, kw_only=True):
-    """The content of a migration file: an array of versions, or `{"prompts", "versions", "inheritance"}`."""
-
-    document: Any
-    dry_run: bool = False
-    user_id: User = None
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------
@@ -341,6 +232,41 @@ class RollbackAnswer(Written, frozen=True, kw_only=True):
 
     head: bool
     rolled_back_versions: list[int]
+
+
+class RatingPart(_Out, frozen=True, kw_only=True):
+    """One part of a rating: its points of how many, and why."""
+
+    name: str
+    points: float
+    most: int
+    reason: str
+
+
+class RatingAnswer(_Out, frozen=True, kw_only=True):
+    """How good a version is, from 0 to 100: the sum of its parts."""
+
+    slug: str
+    branch: str
+    version: int
+    score: float
+    parts: list[RatingPart]
+
+
+class FindingAnswer(_Out, frozen=True, kw_only=True):
+    """What is wrong about a prompt: by which rule, how bad, and where in it."""
+
+    rule: str
+    severity: Literal["error", "warning", "info"]
+    slug: str
+    where: str
+    message: str
+
+
+class LintAnswer(_Out, frozen=True, kw_only=True):
+    """What the rules found, the worst first."""
+
+    items: list[FindingAnswer]
 
 
 class MigratedVersion(Written, frozen=True, kw_only=True):

@@ -1,18 +1,15 @@
-"""`/api/prompts`: prompts written, read, compared, rendered, chosen, observed, labelled and rolled back."""
+"""`/api/prompts`: prompts read, compared, rated, rendered, chosen and observed."""
 
 from typing import Annotated, Any
 
-from litestar import Response, get, post, put
+from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
-from msgspec import UNSET
 
-from cuebook.app import prompt_log, prompt_migration
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app import prompt_views as views
-from cuebook.app.prompts import KEEP
-from cuebook.records.prompt import MAIN
+from cuebook.server import prompt_bodies as bodies
 from cuebook.server import prompt_wire as wire
-from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import Limit, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -25,12 +22,16 @@ MIGRATE = ALL + "/migrate"
 Name = FromPath[str]
 Branch = Annotated[str | None, QueryParameter(name="branch", description="`main` unless named")]
 Version = Annotated[
-    int | None, QueryParameter(name="version", ge=1, le=wire.HIGHEST, description="The active one unless named")
+    int | None, QueryParameter(name="version", ge=1, le=bodies.HIGHEST, description="The active one unless named")
+]
+Label = Annotated[
+    str | None,
+    QueryParameter(name="label", description="The version it points at, in the place of branch and version"),
 ]
 Resolve = Annotated[bool, QueryParameter(name="resolve", description="Merge in what it inherits")]
-Number = Annotated[int, QueryParameter(ge=1, le=wire.HIGHEST, description="The version before")]
+Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version before")]
 Other = Annotated[
-    int | None, QueryParameter(ge=1, le=wire.HIGHEST, description="The version after, the active one unless named")
+    int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version after, the active one unless named")
 ]
 
 
@@ -47,11 +48,17 @@ async def list_prompts(
 
 @get(ONE, responses=answers(wire.VersionAnswer))
 async def get_prompt(
-    request: AnyRequest, prompt: Name, *, branch: Branch = None, version: Version = None, resolve: Resolve = False
+    request: AnyRequest,
+    prompt: Name,
+    *,
+    branch: Branch = None,
+    version: Version = None,
+    label: Label = None,
+    resolve: Resolve = False,
 ) -> Response[bytes]:
     """Give a prompt: the active version of a branch unless one is named. A `/` in the id is written `~` or `%2F`."""
-    found = await views.show(book_of(request).prompts, name_in(prompt), branch=branch, version=version, resolve=resolve)
-    return json_of(found)
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+    return json_of(await views.show(book_of(request).prompts, name_in(prompt), **at, resolve=resolve))
 
 
 @get(f"{ONE}/versions", responses=answers(wire.VersionPage))
@@ -108,112 +115,61 @@ async def get_history(
     return listed(*await views.history_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
 
 
-# ---- writing --------------------------------------------------------------------------------------------------------
-
-
-@post(ALL, dto=JsonBody[wire.SaveBody], responses=answers(wire.Written, 201))
-async def save(request: AnyRequest, data: JSONBody[wire.SaveBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Write a new version of a prompt, or a prompt that is new. Who asks is its author unless one is named."""
-    fields: dict[str, Any] = {
-        name: getattr(data, name)
-        for name in data.__struct_fields__
-        if name not in ("slug", "sections", "branch", "inherits", "author", "user_id")
-    }
-    made = await book_of(request).prompts.save(
-        data.slug,
-        data.sections,
-        branch=data.branch or MAIN,
-        inherits=KEEP if data.inherits is UNSET else data.inherits,
-        author=data.author or user_of(request, data.user_id, user_id) or "",
-        **fields,
-    )
-    return json_of(shapes.written(made), 201)
-
-
-@post(f"{ONE}/branches", dto=JsonBody[wire.ForkBody], responses=answers(wire.Written, 201))
-async def fork(
-    request: AnyRequest, prompt: Name, data: JSONBody[wire.ForkBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Begin a branch with a copy of a version; nothing is shared afterwards. 409 where there is one of that name."""
-    origin = data.origin or wire.Origin()
-    made = await book_of(request).prompts.fork(
-        name_in(prompt),
-        data.name,
-        branch=origin.branch or MAIN,
-        version=origin.version,
-        by=user_of(request, data.user_id, user_id) or "",
-    )
-    return json_of(shapes.written(made), 201)
-
-
-@put(f"{ONE}/labels", dto=JsonBody[wire.LabelBody], responses=answers(wire.LabelAnswer))
-async def put_label(
-    request: AnyRequest, prompt: Name, data: JSONBody[wire.LabelBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Point a label such as `production` at a version; its moves are kept in the history."""
-    moved = await book_of(request).prompts.label(
-        name_in(prompt),
-        data.name,
-        branch=data.branch or MAIN,
-        version=data.version,
-        by=user_of(request, data.user_id, user_id) or "",
-    )
-    return json_of(shapes.label(moved))
-
-
-@post(f"{ONE}/rollback", dto=JsonBody[wire.RollbackBody], status_code=200, responses=answers(wire.RollbackAnswer))
-async def roll_back(
-    request: AnyRequest, prompt: Name, data: JSONBody[wire.RollbackBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Make an earlier version active again, the one before unless named; the other is not explored from then on."""
-    prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
-    by = user_of(request, data.user_id, user_id) or ""
-    stands = await prompts.roll_back(slug, branch=branch, to=data.to, reason=data.reason, by=by)
-    active = await prompts.get(slug, branch=branch, version=stands.active)
-    return json_of(shapes.rolled_back(active, stands))
-
-
-@post(
-    MIGRATE,
-    dto=JsonBody[wire.MigrateBody],
-    status_code=200,
-    responses=answers(wire.MigrateAnswer) | answers(wire.MigrateAnswer, 201),
-)
-async def migrate(request: AnyRequest, data: JSONBody[wire.MigrateBody], user_id: UserQuery = None) -> Response[bytes]:
-    """Write all prompts of a migration file or none: 201 where something was new, else 200. Repeatable."""
-    by = user_of(request, data.user_id, user_id) or ""
-    done = await prompt_migration.migrate(book_of(request).desk, data.document, dry_run=data.dry_run, by=by)
-    return json_of(shapes.migrated(done), 201 if done.written and not done.dry_run else 200)
-
-
 @get(MIGRATE, include_in_schema=False)
 async def get_prompt_of_that_name(
-    request: AnyRequest, *, branch: Branch = None, version: Version = None, resolve: Resolve = False
+    request: AnyRequest,
+    *,
+    branch: Branch = None,
+    version: Version = None,
+    label: Label = None,
+    resolve: Resolve = False,
 ) -> Response[bytes]:
     """Give the prompt `migrate`, which is one like any other."""
-    prompts = book_of(request).prompts
-    return json_of(await views.show(prompts, "migrate", branch=branch, version=version, resolve=resolve))
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+    return json_of(await views.show(book_of(request).prompts, "migrate", **at, resolve=resolve))
+
+
+@get(f"{ONE}/rating", responses=answers(wire.RatingAnswer))
+async def get_rating(
+    request: AnyRequest, prompt: Name, *, branch: Branch = None, version: Version = None, label: Label = None
+) -> Response[bytes]:
+    """Say how good a version is, from 0 to 100, by what lint finds, and what is described, tested and observed."""
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+    return json_of(await views.rating(book_of(request).prompts, name_in(prompt), **at))
+
+
+@get(f"{ONE}/lint", responses=answers(wire.LintAnswer))
+async def get_lint(request: AnyRequest, prompt: Name) -> Response[bytes]:
+    """Look at the active versions of a prompt, beside all others of the book: secrets, injections, lost parameters."""
+    return listed(await views.findings(book_of(request).prompts, name_in(prompt)), None)
 
 
 # ---- using ----------------------------------------------------------------------------------------------------------
 
 
-@post(f"{ONE}/render", dto=JsonBody[wire.RenderBody], status_code=200, responses=answers(wire.RenderAnswer))
+@post(f"{ONE}/render", dto=JsonBody[bodies.RenderBody], status_code=200, responses=answers(wire.RenderAnswer))
 async def render(
-    request: AnyRequest, prompt: Name, data: JSONBody[wire.RenderBody], user_id: UserQuery = None
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.RenderBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Render a prompt with its ancestors' sections. A missing parameter is an error that names it."""
-    book = book_of(request)
-    made = await book.prompts.render(name_in(prompt), data.params, branch=data.branch, version=data.version)
-    shown = shapes.rendered(made)
-    if data.log:
-        by = user_of(request, data.user_id, user_id) or ""
-        shown["auditSeq"] = await prompt_log.log_render(book.desk, made, data.params, by=by)
-    return json_of(shown)
+    """Render a prompt with its ancestors' sections. A missing parameter is an error that names it.
+
+    200: with `log` a record joins the audit, and is named.
+    """
+    made = await book_of(request).prompts.render(
+        name_in(prompt),
+        data.params,
+        branch=data.branch,
+        version=data.version,
+        label=data.label,
+        log=data.log,
+        by=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(shapes.rendered(made))
 
 
-@post(f"{ONE}/select", dto=JsonBody[wire.SelectBody], status_code=200, responses=answers(wire.SelectAnswer))
-async def select(request: AnyRequest, prompt: Name, data: JSONBody[wire.SelectBody]) -> Response[bytes]:
+@post(f"{ONE}/select", dto=JsonBody[bodies.SelectBody], status_code=200, responses=answers(wire.SelectAnswer))
+async def select(request: AnyRequest, prompt: Name, data: JSONBody[bodies.SelectBody]) -> Response[bytes]:
     """Choose among a prompt's variants, the active versions of its branches. Nothing is stored."""
     given: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
     picked = await book_of(request).prompts.select(
@@ -222,22 +178,27 @@ async def select(request: AnyRequest, prompt: Name, data: JSONBody[wire.SelectBo
     return json_of(shapes.selection(picked))
 
 
-@post(f"{ONE}/observations", dto=JsonBody[wire.ObserveBody], responses=answers(wire.ObserveAnswer, 201))
+@post(f"{ONE}/observations", dto=JsonBody[bodies.ObserveBody], responses=answers(wire.ObserveAnswer, 201))
 async def observe(
-    request: AnyRequest, prompt: Name, data: JSONBody[wire.ObserveBody], user_id: UserQuery = None
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.ObserveBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Keep what a round says about the version that spoke, the active one unless named."""
+    """Keep what a round says about the version that spoke, the active one unless named. 201: each is a row of its own.
+
+    A client that may have to send it again gives an Idempotency-Key, or it counts twice.
+    """
     seen = await book_of(request).prompts.observe(
         name_in(prompt),
         sentiment=data.sentiment,
         corrections=data.correction_count,
         outcome=data.task_outcome,
-        branch=data.branch or MAIN,
+        branch=data.branch,
         version=data.version,
+        label=data.label,
         signals=data.signals,
         propensity=data.propensity,
         conversation=data.conversation_id or "",
         user=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
     )
     return json_of(shapes.observed(seen), 201)
 
@@ -251,11 +212,8 @@ ROUTES = [
     list_branches,
     list_labels,
     get_history,
-    save,
-    fork,
-    put_label,
-    roll_back,
-    migrate,
+    get_rating,
+    get_lint,
     get_prompt_of_that_name,
     render,
     select,
