@@ -9,6 +9,7 @@ from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
 from cuebook.backends.system import SystemDice
 from cuebook.errors import InvalidInput
+from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
 
@@ -198,6 +199,26 @@ async def test_a_conversation_keeps_its_variant_and_assembling_twice_gives_the_s
             variant = replies[0].metadata["promptVariants"]["persona/kind"]
             assert 0 < variant["propensity"] <= 1
         assert len(texts) == 2, "both are tried"
+
+
+@pytest.mark.parametrize("mode", ["off", "sigma", "guarded"])
+async def test_an_observation_is_about_the_variant_that_spoke_in_its_conversation(place, mode):
+    await prepare(place)
+    async with book_on(place, prompts__rollback=mode) as book:
+        slug = "persona/kind"
+        await book.prompts.fork(slug, "warm")
+        await book.prompts.save(slug, {"body": "Be warm."}, branch="warm")
+        spoke = set()
+        for n in range(40):
+            told = (await book.ask(Ask("hello", f"c{n}", persona="helper"))).metadata["promptVariants"][slug]
+            await book.prompts.observe(slug, sentiment=1.0, conversation=f"c{n}")
+            spoke.add((f"c{n}", told["branch"], told["version"]))
+        await book.prompts.observe(slug, sentiment=1.0, conversation="c0", branch="main")
+        await book.prompts.observe(slug, sentiment=1.0, conversation="nobody's")
+        seen = await book.desk.prompts.observations(Scope(), slug)
+        assert {(each.conversation, each.branch, each.number) for each in seen[:40]} == spoke
+        assert {each.branch for each in seen[:40]} == {"main", "warm"}
+        assert [each.branch for each in seen[40:]] == ["main", "main"], "as named; nobody knows"
 
 
 async def test_a_prompt_changed_in_an_open_round_waits_for_the_next(place):

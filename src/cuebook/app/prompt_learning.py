@@ -80,7 +80,8 @@ class Learning(Reading):
             )
             asking = asking and asking.telling(lambda stands: Observed(score=seen.score, edge_weight=stands.weight))
             named = version is not None or label is not None
-            stands, taken_back = await learn(desk, seen, found, named=named, once=asking)
+            placed = named or branch is not None
+            stands, taken_back = await learn(desk, seen, found, named=named, placed=placed, once=asking)
             made = Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
             if asking and taken_back:
                 await desk.prompts.tell(Scope(), asking.telling(lambda result: result), made)

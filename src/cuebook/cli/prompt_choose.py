@@ -12,7 +12,7 @@ from cuebook.cli import screen
 from cuebook.cli.group import command
 from cuebook.cli.prompt_group import Branch, Number, Prompt, app, numbers, wait
 from cuebook.cli.state import State
-from cuebook.records.prompt import MAIN, Strategy, TaskOutcome
+from cuebook.records.prompt import Strategy, TaskOutcome
 
 Signals = Annotated[
     list[str] | None, typer.Option("--signal", metavar="NAME[=0..1]", help="A signal, 1 unless given; may come again.")
@@ -113,7 +113,7 @@ def observe(
             sentiment=sentiment,
             corrections=corrections,
             outcome=outcome,
-            branch=found.branch if found else MAIN,
+            branch=found.branch if found else None,
             version=found.number if found and (place.version or place.branch != found.branch) else None,  # a label
             signals=signals,
             propensity=propensity,

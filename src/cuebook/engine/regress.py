@@ -185,13 +185,19 @@ async def _others(desk: Desk, contest: Contest, times: tuple[float, float], sett
 
 
 async def learn(
-    desk: Desk, seen: Observation, version: Version, *, named: bool, once: Once | None = None
+    desk: Desk,
+    seen: Observation,
+    version: Version,
+    *,
+    named: bool,
+    placed: bool = True,
+    once: Once | None = None,
 ) -> tuple[Branch, bool]:
     """Keep an observation; answers with its branch, and whether its newest version was taken back for it.
 
-    Where nobody `named` the version it is about the one that spoke in its conversation.
+    Where nobody `named` the version, or `placed` it on a branch, it is about the one that spoke in its conversation.
     """
-    seen, version = await spoken(desk, seen, version, named=named)
+    seen, version = await spoken(desk, seen, version, named=named, placed=placed)
     context = {
         "score": seen.score,
         "sentiment": seen.sentiment,

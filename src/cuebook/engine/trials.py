@@ -64,8 +64,8 @@ class Contest(Struct, frozen=True, kw_only=True):
 
     @property
     def by_lot(self) -> bool:
-        """Whether any conversation of the trial was drawn."""
-        return any(_counts(each, self.since) for each in self.openings)
+        """Whether lots are drawn between the two: the control had one."""
+        return any(each.number == self.control and _counts(each, self.since) for each in self.openings)
 
     def verdict(self, desk: Desk) -> Verdict:
         """Judge by the control; conversations that were not drawn by lot say nothing."""
@@ -217,12 +217,15 @@ def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
 # ---- in what is heard of it -----------------------------------------------------------------------------------------
 
 
-async def spoken(desk: Desk, seen: Observation, version: Version, *, named: bool) -> tuple[Observation, Version]:
+async def spoken(
+    desk: Desk, seen: Observation, version: Version, *, named: bool, placed: bool = True
+) -> tuple[Observation, Version]:
     """Say which version an observation is about and with what probability it spoke, by its conversation's newest turn.
 
-    What the caller names (the version, or a propensity below 1) stands; a conversation nobody knows tells nothing.
+    What the caller names (`named`: the version, `placed`: the branch, or a propensity below 1) stands; a conversation
+    nobody knows tells nothing.
     """
-    if desk.rollback != "guarded" or not seen.conversation or seen.propensity < 1.0:
+    if not seen.conversation or seen.propensity < 1.0:
         return seen, version
     try:
         turns = await desk.store.turns(Scope(user=seen.user or None), seen.conversation, last=1)
@@ -230,12 +233,15 @@ async def spoken(desk: Desk, seen: Observation, version: Version, *, named: bool
         return seen, version
     variants = turns[-1].metadata.get("promptVariants") if turns else None
     told = variants.get(version.slug) if isinstance(variants, Mapping) else None
-    if not isinstance(told, Mapping) or told.get("branch") != version.branch or "share" not in told:
+    if not isinstance(told, Mapping):
         return seen, version
-    if told["version"] != version.number:
-        if named:
+    branch, number = told["branch"], told["version"]
+    if (placed and branch != version.branch) or (named and number != version.number):
+        return seen, version
+    if (branch, number) != (version.branch, version.number):
+        found = await desk.prompts.versions(Scope(), version.slug, branch=branch, numbers=[number])
+        if not found:
             return seen, version
-        numbers = [told["version"]]
-        [version] = await desk.prompts.versions(Scope(), version.slug, branch=version.branch, numbers=numbers)
-    drawn_as = {"number": version.number, "propensity": told["propensity"], "share": told["share"]}
-    return structs.replace(seen, **drawn_as), version
+        version = found[0]
+    lot = {"propensity": told["propensity"], "share": told["share"]} if "share" in told else {}
+    return structs.replace(seen, branch=branch, number=number, **lot), version
