@@ -25,7 +25,7 @@ from cuebook.config import Config, build
 from cuebook.engine import relay as relaying
 from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.drafts import Posted
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.regress import Watch
@@ -127,7 +127,10 @@ class Cuebook:
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
         watch = Watch()
-        desk.chores += [lambda: watch.keep(desk), lambda: mirror.keep_up(desk)]
+        desk.chores += [
+            Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
+            Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
+        ]
         if self._works:
             self._worker.start()
         return self
@@ -256,7 +259,10 @@ class Cuebook:
         )
 
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
-        """Wait until nothing is due; answers with what is still due by kind, empty when settled."""
+        """Wait until nothing is due; answers with what is still due by kind, empty when settled.
+
+        Kinds: `compaction` (conversations), `rollback` (prompts to judge), `audit` (records its mirror lacks).
+        """
         check_settle(conversation, timeout)
         if self._worker is None:
             return {}

@@ -24,7 +24,9 @@ def settle(
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
     timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait at most.")] = 60.0,
 ) -> None:
-    """Do the work that is due behind the replies: summaries and items of what was said. Exits 1 if some is left."""
+    """Do the work that is due behind the replies: summaries and items of what was said, prompts judged, the audit
+    mirrored. Exits 1 if some is left.
+    """
     with state.open() as book, screen.progress("settling", None):
         before = _marks(book, conversation)
         due = book.settle(conversation=conversation, timeout=timeout)

@@ -69,6 +69,14 @@ class Looked(Struct, frozen=True, kw_only=True):
     trial: OnTrial | None
 
 
+class Chore(Struct, frozen=True, kw_only=True):
+    """A part of the work behind: what does it, and what says how much of it is due."""
+
+    name: str
+    run: Callable[[], Awaitable[None]]
+    due: Callable[[], Awaitable[int]]
+
+
 #: An Idempotency-Key and the digest of its request.
 Key = tuple[str, bytes]
 #: What is known of a client's message by its bytes: role, digest, and whether secrets are in it.
@@ -109,7 +117,7 @@ class Desk(Struct, kw_only=True):
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
-    chores: list[Callable[[], Awaitable[None]]] = field(default_factory=list)  # more of the work behind
+    chores: list[Chore] = field(default_factory=list)  # more of the work behind
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)

@@ -43,25 +43,47 @@ class Mirror:
         self._written: int | None = None  # seq of the file's last whole line
         self._signed: tuple[int, float] | None = None
         self._lock = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
 
     async def keep_up(self, desk: Desk, *, closing: bool = False) -> None:
         """Sign what is due and write what is missing; `closing` signs whatever is not signed yet, and never fails.
 
         Raises BackendError where the file cannot be written: the table has it all, and the next time it is tried again.
         """
+        # Who waits may be cancelled in the middle of a line: it is written to its end all the same, and known of.
+        task = asyncio.create_task(self._keep_up(desk, Scope(), closing=closing))
+        self._writing.add(task)
+        task.add_done_callback(self._written_out)
         try:
-            async with self._lock:
-                await self._keep_up(desk, Scope(), closing=closing)
+            await asyncio.shield(task)
         except BackendError as error:
             if not closing:
                 raise
             log.warning("%s", error)
 
+    async def due(self, desk: Desk) -> int:
+        """Count the records the file lacks; all of them where it cannot be read."""
+        async with self._lock:
+            last, _ = await desk.audit.last(Scope())
+            if self._file is None or not last:
+                return 0
+            try:
+                written = await asyncio.to_thread(_mended, self._file) if self._written is None else self._written
+            except OSError:
+                written = 0
+            return max(0, last - written)
+
+    def _written_out(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited was told
+
     async def _keep_up(self, desk: Desk, scope: Scope, *, closing: bool) -> None:
-        last, root = await desk.audit.last(scope)
-        if last:
-            await self._sign(desk, scope, last, root, closing=closing)
-            await self._write(desk, scope, last)
+        async with self._lock:
+            last, root = await desk.audit.last(scope)
+            if last:
+                await self._sign(desk, scope, last, root, closing=closing)
+                await self._write(desk, scope, last)
 
     async def _write(self, desk: Desk, scope: Scope, last: int) -> None:
         if self._file is None or self._written == last:

@@ -59,6 +59,10 @@ class Watch:
                 self._again[slug] = now + IDLE_S
         self._after = after
 
+    async def due(self, desk: Desk) -> int:
+        """Count the prompts that were observed and not looked at since."""
+        return 0 if desk.rollback == "off" else len((await desk.prompts.observed(Scope(), after=self._after))[0])
+
 
 async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, str]:
     """Judge the newest version of each branch, or of one, and take it back where that is due.

@@ -3,12 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from cuebook.assembly.budget import allot
 from cuebook.engine.compact import FAILURES, Outcome, compact_once
-from cuebook.engine.desk import Desk
+from cuebook.engine.desk import Chore, Desk
 from cuebook.errors import CuebookError
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.rolling import backoff_s, least_backlog
@@ -83,10 +82,10 @@ class Worker:
                 await self._do(chore)
         return done
 
-    async def _do(self, chore: Callable[[], Awaitable[None]]) -> None:
+    async def _do(self, chore: Chore) -> None:
         """Do a chore; one that fails is done again next time, and holds up no other."""
         try:
-            await chore()
+            await chore.run()
         except CuebookError as error:
             log.warning("%s", self._desk.writer.clean(str(error)))
 
@@ -110,9 +109,12 @@ class Worker:
                         place = place_of(due)
                         tries[place] = 0 if outcome == "stored" else tries.get(place, 0) + 1
                         refused |= {place} if outcome == "refused" else set()
+                for chore in self._desk.chores:
+                    await self._do(chore)
         found = await self._due(hurry=True, conversation=conversation)
         left = [due for due, _ in found if place_of(due) not in refused]
-        return {"compaction": len(left)} if left else {}
+        counts = {"compaction": len(left)} | {chore.name: await chore.due() for chore in self._desk.chores}
+        return {kind: count for kind, count in counts.items() if count}
 
     async def _pass(self, due: Due, profile: CompactionProfile) -> Outcome:
         """Do one pass. Whatever it fails with puts this conversation off, and no other."""

@@ -174,7 +174,10 @@ class Hits(_Out, frozen=True, kw_only=True):
 
 
 class Due(_Out, frozen=True, kw_only=True):
-    """Work still due, by kind; empty when settled."""
+    """Work still due, by kind; empty when settled.
+
+    `compaction` counts conversations, `rollback` prompts to judge, `audit` records its mirror lacks.
+    """
 
     due: dict[str, int]
 
