@@ -122,3 +122,36 @@ async def test_a_mirror_that_cannot_be_written_holds_nothing_up(place, caplog):
         await book.work()
         assert (await book.audit.verify()).signed == 5
     assert len((place / FILE).read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize(
+    ("damage", "first"),
+    [
+        (lambda lines: [lines[0], lines[1].replace(b"zoe", b"bob"), *lines[2:]], 2),
+        (lambda lines: [*lines[:2], *lines[3:]], 3),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], 1),
+        (lambda lines: lines[:3], None),
+        (lambda lines: [], None),
+        (lambda lines: [*lines[:4], lines[4][:30]], None),
+    ],
+    ids=["edited", "left out", "swapped", "cut", "emptied", "torn"],
+)
+async def test_the_mirror_is_checked_too_and_its_end_written_anew(place, damage, first):
+    async with book_on(place) as book:
+        await told(book)
+    whole = (place / FILE).read_bytes()
+    (place / FILE).write_bytes(b"".join(damage(whole.splitlines(keepends=True))))
+    async with book_on(place, dice=SystemDice()) as book:
+        found = await book.audit.verify()
+        assert (found.ok, found.first_bad) == (first is None, first)
+        assert first is None or ("in prompts_audit.jsonl: " in found.reason and "the table is" in found.reason)
+    assert first is not None or (place / FILE).read_bytes() == whole
+
+
+async def test_without_its_mirror_the_table_is_checked_alone(place):
+    async with book_on(place) as book:
+        await told(book)
+    (place / FILE).unlink()
+    (place / FILE).mkdir()
+    async with book_on(place, dice=SystemDice()) as book:
+        assert (await book.audit.verify()).ok

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cuebook.engine.desk import Desk
-from cuebook.engine.mirror import verifying_key
+from cuebook.engine.mirror import Mirror, verifying_key
 from cuebook.engine.prompting import resolved_of
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.prompts.chain import read_mirror, verify
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
@@ -35,8 +35,9 @@ class ReplayedRender(Struct, frozen=True, kw_only=True):
 class Audit:
     """The audit of a book."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, mirror: Mirror | None = None) -> None:
         self._desk = desk
+        self._mirror = mirror
 
     async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
         """Give records behind a seq, the oldest first."""
@@ -71,7 +72,26 @@ class Audit:
         return await self._desk.audit.checkpoints(Scope())
 
     async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Check the chain against its hashes and its signed checkpoints, and those `kept` elsewhere."""
+        """Check the chain against its hashes and its signed checkpoints, those `kept` elsewhere too; then its mirror file.
+
+        The file is brought up to date first: what a crash tore off, or somebody cut off its end, is written anew.
+        """
+        kept = tuple(kept)
+        found = await self._verify(kept)
+        file = self._mirror.file if self._mirror else None
+        if not found.ok or file is None or self._mirror is None:
+            return found
+        try:
+            await self._mirror.keep_up(self._desk)
+            mirrored = await self.verify_mirror(file, kept=kept)
+        except (BackendError, FileNotFoundError):  # nothing is written yet, or can be: the table has it all
+            return found
+        if mirrored.ok:
+            return found
+        reason = f"in {file.name}: {mirrored.reason}; the table is as it was written: audit export writes the file anew"
+        return structs.replace(found, ok=False, first_bad=mirrored.first_bad, reason=reason)
+
+    async def _verify(self, kept: Iterable[Checkpoint]) -> Verdict:
         checkpoints = [*await self.checkpoints(), *kept]  # first: one signed meanwhile counts more than was read
         records = [record async for record in self.export()]
         return await asyncio.to_thread(verify, records, checkpoints, public_key=verifying_key(self._desk.key))

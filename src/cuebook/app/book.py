@@ -190,7 +190,7 @@ class Cuebook:
     @property
     def audit(self) -> Audit:
         """What was said to the model and why, that nobody changed it, and each render again."""
-        return Audit(self.desk)
+        return Audit(self.desk, self._mirror)
 
     @property
     def prompt_files(self) -> PromptFiles:

@@ -39,7 +39,7 @@ class Mirror:
     """Keeps a book's mirror file and checkpoints up; `file` None keeps checkpoints alone."""
 
     def __init__(self, file: Path | None) -> None:
-        self._file = file
+        self.file = file
         self._written: int | None = None  # seq of the file's last whole line
         self._signed: tuple[int, float] | None = None
         self._lock = asyncio.Lock()
@@ -65,10 +65,10 @@ class Mirror:
         """Count the records the file lacks; all of them where it cannot be read."""
         async with self._lock:
             last, _ = await desk.audit.last(Scope())
-            if self._file is None or not last:
+            if self.file is None or not last:
                 return 0
             try:
-                written = await asyncio.to_thread(_mended, self._file) if self._written is None else self._written
+                written = await asyncio.to_thread(_mended, self.file) if self._written is None else self._written
             except OSError:
                 written = 0
             return max(0, last - written)
@@ -86,16 +86,16 @@ class Mirror:
                 await self._write(desk, scope, last)
 
     async def _write(self, desk: Desk, scope: Scope, last: int) -> None:
-        if self._file is None or self._written == last:
+        if self.file is None or self._written == last:
             return
         try:
             if self._written is None:
-                self._written = await asyncio.to_thread(_mended, self._file)
+                self._written = await asyncio.to_thread(_mended, self.file)
             while records := await desk.audit.records(scope, after=self._written, limit=_PAGE):
-                await asyncio.to_thread(_append, self._file, records)
+                await asyncio.to_thread(_append, self.file, records)
                 self._written = records[-1].seq
         except OSError as error:
-            msg = f"the audit's mirror {self._file.name!r} cannot be written ({error.strerror}); the table has it all"
+            msg = f"the audit's mirror {self.file.name!r} cannot be written ({error.strerror}); the table has it all"
             raise BackendError(msg) from error
 
     async def _sign(self, desk: Desk, scope: Scope, last: int, root: str, *, closing: bool) -> None:

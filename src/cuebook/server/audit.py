@@ -81,7 +81,7 @@ async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 
 @post(ALL + "/verify", status_code=200, responses=answers(VerdictAnswer))
 async def verify(request: AnyRequest) -> Response[bytes]:
-    """Check that nobody changed a record: hashes, order, and the signed checkpoints over them."""
+    """Check that nobody changed a record, in the table or in its mirror file: hashes, order, the signed checkpoints."""
     return json_of(shapes.verdict(await book_of(request).audit.verify()))
 
 

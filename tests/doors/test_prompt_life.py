@@ -1,0 +1,97 @@
+"""A prompt's life by the command line alone: written, branched, shown in 200 conversations, taken back, and proven."""
+
+import io
+import json
+import random
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Here
+
+MIRROR = "logs/prompts_audit.jsonl"
+ID = "persona/kind"
+MOST = 200
+
+
+@pytest.fixture
+def life(here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
+    """A project whose persona speaks by a prompt of the book, and an editor that makes a text terse."""
+    persona = here.folder / "personas" / "helper.json"
+    persona.write_text(json.dumps(json.loads(persona.read_text()) | {"prompts": {"persona": ID}}))
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nsed -i "s/Answer fully/Answer in three words/" "$1"\n')
+    editor.chmod(0o755)
+    monkeypatch.setenv("EDITOR", str(editor))
+    return here
+
+
+@pytest.fixture
+def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Say what comes from the pipe."""
+
+    def say(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    return say
+
+
+class Users:
+    """Talk once each, are content or not with the version that spoke, and say so."""
+
+    def __init__(self, here: Here, said: Callable[[str], None]) -> None:
+        self.here, self.said, self.dice, self.count = here, said, random.Random(11), 0
+        self.spoke: list[tuple[str, int]] = []
+
+    def talk(self, quality: Callable[[str, int], float]) -> Any:
+        self.count += 1
+        name = f"c{self.count}"
+        self.said("How do I bake bread?\n")
+        reply = self.here.json("chat", "--conversation", name)
+        told = reply["metadata"]["promptVariants"][ID]
+        self.spoke.append((told["branch"], told["version"]))
+        mean = quality(told["branch"], told["version"])
+        pleased = min(max(self.dice.gauss(mean, 0.1), 0.0), 1.0)
+        outcome = "success" if pleased > 0.6 else "failure"
+        return self.here.json(
+            "prompt", "observe", ID, "--sentiment", f"{pleased:.3f}", "--outcome", outcome, "--conversation", name
+        )
+
+
+def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
+    here = life
+    here("prompt", "new", ID, "--text", "You are kind. Answer fully.")
+    here("prompt", "branch", ID, "warm")
+    here("prompt", "new", f"{ID}@warm", "--text", "You are warm. Answer fully.", "--weight", "task_casual=1")
+    users = Users(here, piped)
+    for _ in range(40):
+        assert users.talk(lambda branch, number: 0.85)["rolledBack"] is False
+    assert {branch for branch, _ in users.spoke} == {"main", "warm"}, "both variants are tried"
+    here("prompt", "edit", ID)
+    assert re.search(
+        r"^-You are kind. Answer fully.\n\+You are kind. Answer in three words.$",
+        here("prompt", "diff", ID),
+        re.MULTILINE,
+    )
+    for _ in range(MOST - 40):
+        if users.talk(lambda branch, number: 0.4 if (branch, number) == ("main", 2) else 0.85)["rolledBack"]:
+            break
+    late = users.spoke[40:]
+    assert {("main", 1), ("main", 2)} <= set(late), "the version before kept its share"
+    assert here.json("prompt", "show", ID)["version"] == 1
+    [event] = [each for each in here.json("prompt", "log", ID)["items"] if each["kind"] == "rollback"]
+    assert (event["by"], event["version"], event["to"]) == ("cuebook", 2, 1)
+    assert event["evidence"]["method"] == "betting"
+    assert {users.talk(lambda branch, number: 0.85) and users.spoke[-1] for _ in range(8)} <= {("main", 1), ("warm", 2)}
+    assert here.json("audit", "verify")["ok"] is True
+    mirror = here.folder / MIRROR
+    data = bytearray(mirror.read_bytes())
+    at = data.index(b"bake bread") if b"bake bread" in data else len(data) // 2
+    data[at] ^= 1
+    mirror.write_bytes(bytes(data))
+    found = here.json("audit", "verify", code=1)
+    assert found["ok"] is False
+    assert found["reason"]
