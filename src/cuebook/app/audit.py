@@ -72,7 +72,7 @@ class Audit:
         return await self._desk.audit.checkpoints(Scope())
 
     async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Check the chain against its hashes and its signed checkpoints, those `kept` elsewhere too; then its mirror file.
+        """Check the chain against its hashes and signed checkpoints, and those `kept` elsewhere; then its mirror file.
 
         The file is brought up to date first: what a crash tore off, or somebody cut off its end, is written anew.
         """
