@@ -1,5 +1,6 @@
 """The audit as an operator uses it: who was told what, that nobody changed it, and each render again."""
 
+import asyncio
 import json
 import sqlite3
 from contextlib import closing
@@ -124,6 +125,77 @@ async def test_a_mirror_that_cannot_be_written_holds_nothing_up(place, caplog):
     assert len((place / FILE).read_text().splitlines()) == 5
 
 
+<<<<<<< HEAD
+async def changes(book, count):
+    for n in range(count):
+        await book.prompts.save("p", {"body": f"text {n} {len(await book.audit.records())}"})
+
+
+async def test_two_books_on_one_file_write_each_record_into_the_mirror_once(place):
+    async with book_on(place, dice=SystemDice()) as one, book_on(place, dice=SystemDice()) as other:
+        for _ in range(5):
+            await asyncio.gather(changes(one, 2), changes(other, 2))
+            await asyncio.gather(one.work(), other.work())
+    async with book_on(place, dice=SystemDice()) as book:
+        verdict = await book.audit.verify_mirror(place / FILE)
+        assert (verdict.ok, verdict.records) == (True, 20)
+
+
+async def test_a_mirror_that_is_removed_while_a_book_is_open_is_written_anew(place):
+    async with book_on(place) as book:
+        await changes(book, 3)
+        await book.work()
+        (place / FILE).unlink()
+        await changes(book, 2)
+        await book.work()
+        verdict = await book.audit.verify_mirror(place / FILE)
+        assert (verdict.ok, verdict.records) == (True, 5)
+
+
+@pytest.mark.parametrize("torn", [b"x" * 3_000_000, b'{"timestamp": "20'])
+async def test_a_torn_line_of_any_length_goes(place, torn):
+    async with book_on(place) as book:
+        await changes(book, 3)
+    whole = (place / FILE).read_bytes()
+    (place / FILE).write_bytes(whole + torn)
+    async with book_on(place, dice=SystemDice()) as book:
+        await changes(book, 1)
+    lines = (place / FILE).read_bytes().splitlines(keepends=True)
+    assert (b"".join(lines[:3]), len(lines)) == (whole, 4)
+
+
+@pytest.mark.parametrize("damage", ["another book's", "a line that was made up"])
+async def test_a_mirror_that_ends_with_what_the_table_has_not_is_kept_aside(place, tmp_path_factory, damage):
+    async with book_on(place) as book:
+        await changes(book, 3)
+    whole = (place / FILE).read_bytes()
+    if damage == "another book's":
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        async with book_on(elsewhere, dice=SystemDice()) as book:
+            await book.prompts.save("other", {"body": "x"})
+        (place / FILE).write_bytes((elsewhere / FILE).read_bytes())
+    else:
+        made_up = json.loads(whole.splitlines()[-1]) | {"seq": 500}
+        (place / FILE).write_bytes(whole + json.dumps(made_up).encode() + b"\n")
+    damaged = (place / FILE).read_bytes()
+    async with book_on(place, dice=SystemDice()) as book:
+        await changes(book, 1)
+        await book.work()
+        assert (await book.audit.verify_mirror(place / FILE)).records == 4
+        assert (await book.audit.verify_mirror(place / FILE)).ok
+    assert (place / "logs" / "prompts_audit.1.jsonl").read_bytes() == damaged
+
+
+async def test_a_line_of_the_mirror_that_was_edited_stays_and_is_found(place):
+    async with book_on(place) as book:
+        await changes(book, 3)
+    (place / FILE).write_bytes((place / FILE).read_bytes().replace(b'"p"', b'"q"', 1))
+    async with book_on(place, dice=SystemDice()) as book:
+        await changes(book, 1)
+        await book.work()
+        verdict = await book.audit.verify_mirror(place / FILE)
+        assert (verdict.ok, verdict.records, verdict.first_bad) == (False, 4, 1)
+=======
 @pytest.mark.parametrize(
     ("damage", "first"),
     [
@@ -155,3 +227,4 @@ async def test_without_its_mirror_the_table_is_checked_alone(place):
     (place / FILE).mkdir()
     async with book_on(place, dice=SystemDice()) as book:
         assert (await book.audit.verify()).ok
+>>>>>>> origin/main

@@ -1,13 +1,19 @@
 """The audit kept up behind the reply: its mirror file, and signed checkpoints. Nobody waits for either.
 
-The table is the truth. The file is what it lacks, appended: a line that was torn by a crash is written again.
+The table is the truth. The file gets what it lacks, appended by one process at a time: a line that was torn by a crash
+is written again, and one that somebody removed with all before it is begun anew. A file that ends with what the table
+does not hold is kept aside and never written over: it may be the proof that the table was cut.
 """
 
 import asyncio
 import hashlib
 import logging
+import shutil
+import sys
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -17,12 +23,17 @@ from cuebook.prompts.chain import mirror_line, parse_mirror, public_key_of, sign
 from cuebook.records.audit import Checkpoint, Record
 from cuebook.records.memory import Scope
 
+if sys.platform != "win32":
+    import fcntl
+
 log = logging.getLogger("cuebook.audit")
 
 #: A checkpoint is signed once so many records have come since the last, or so many seconds have gone by.
 RECORDS, SECONDS = 1000, 60.0
 _PAGE = 1000
-_TAIL = 1 << 20
+_BLOCK = 1 << 20
+#: How often who closes asks for the file, 50 ms apart.
+_PATIENCE = 20
 
 
 def signing_key(key: bytes) -> bytes:
@@ -39,8 +50,13 @@ class Mirror:
     """Keeps a book's mirror file and checkpoints up; `file` None keeps checkpoints alone."""
 
     def __init__(self, file: Path | None) -> None:
+<<<<<<< HEAD
+        self._file = file
+        self._end: tuple[int, int] | None = None  # the file's last seq and its size, as this process left it
+=======
         self.file = file
         self._written: int | None = None  # seq of the file's last whole line
+>>>>>>> origin/main
         self._signed: tuple[int, float] | None = None
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
@@ -67,11 +83,18 @@ class Mirror:
             last, _ = await desk.audit.last(Scope())
             if self.file is None or not last:
                 return 0
+            if self._end and self._end == (last, _size(self._file)):
+                return 0
             try:
+<<<<<<< HEAD
+                with self._file.open("rb") as opened:
+                    told, _ = await asyncio.to_thread(_last, opened)
+=======
                 written = await asyncio.to_thread(_mended, self.file) if self._written is None else self._written
+>>>>>>> origin/main
             except OSError:
-                written = 0
-            return max(0, last - written)
+                return last
+            return max(0, last - (told.seq if told else 0))
 
     def _written_out(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
@@ -83,8 +106,15 @@ class Mirror:
             last, root = await desk.audit.last(scope)
             if last:
                 await self._sign(desk, scope, last, root, closing=closing)
-                await self._write(desk, scope, last)
+                await self._write(desk, scope, last, closing=closing)
 
+<<<<<<< HEAD
+    async def _write(self, desk: Desk, scope: Scope, last: int, *, closing: bool) -> None:
+        if self._file is None or (self._end and self._end == (last, _size(self._file))):
+            return
+        try:
+            self._end = await self._appended(desk, scope, self._file, closing=closing)
+=======
     async def _write(self, desk: Desk, scope: Scope, last: int) -> None:
         if self.file is None or self._written == last:
             return
@@ -94,9 +124,27 @@ class Mirror:
             while records := await desk.audit.records(scope, after=self._written, limit=_PAGE):
                 await asyncio.to_thread(_append, self.file, records)
                 self._written = records[-1].seq
+>>>>>>> origin/main
         except OSError as error:
             msg = f"the audit's mirror {self.file.name!r} cannot be written ({error.strerror}); the table has it all"
             raise BackendError(msg) from error
+
+    async def _appended(self, desk: Desk, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
+        """Append what the file lacks, alone among all processes; answers with its last seq and its size."""
+        opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
+        if opened is None:  # another process is at it; what it leaves out is written the next time
+            return self._end
+        with opened:
+            told = await asyncio.to_thread(_mended, opened)
+            seq = told.seq if told else 0
+            if told is not None and not await _is_ours(desk, scope, told):
+                aside = await asyncio.to_thread(_set_aside, file, opened)
+                log.warning("the audit's mirror %s ends with what the table has not; kept as %s", file.name, aside)
+                seq = 0
+            while records := await desk.audit.records(scope, after=seq, limit=_PAGE):
+                await asyncio.to_thread(_append, opened, records)
+                seq = records[-1].seq
+            return seq, opened.tell()
 
     async def _sign(self, desk: Desk, scope: Scope, last: int, root: str, *, closing: bool) -> None:
         now = desk.clock.now()
@@ -106,32 +154,87 @@ class Mirror:
         size, at = self._signed
         if last <= size or not (closing or last - size >= RECORDS or now - at >= SECONDS):
             return
-        time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        bare = Checkpoint(origin=verifying_key(desk.key).hex(), size=last, root=root, time=time)
+        at_time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        bare = Checkpoint(origin=verifying_key(desk.key).hex(), size=last, root=root, time=at_time)
         await desk.audit.keep_checkpoint(scope, sign(bare, signing_key(desk.key)))
         self._signed = (last, now)
 
 
-def _mended(file: Path) -> int:
-    """Cut a torn last line off a mirror; answers with the seq of the last whole line, 0 for none."""
-    if not file.exists():
-        return 0
-    with file.open("r+b") as opened:
-        size = opened.seek(0, 2)
-        start = max(0, size - _TAIL)
-        opened.seek(start)
-        tail = opened.read()
-        whole = tail.rfind(b"\n") + 1
-        if whole < len(tail):
-            opened.truncate(start + whole)
-        lines = tail[:whole].splitlines()
+async def _is_ours(desk: Desk, scope: Scope, told: Record) -> bool:
+    """Whether the table holds what a mirror ends with."""
+    found = await desk.audit.records(scope, after=told.seq - 1, limit=1)
+    return bool(found) and (found[0].seq, found[0].hash) == (told.seq, told.hash)
+
+
+def _size(file: Path) -> int:
     try:
-        return parse_mirror(lines[-1]).seq if lines else 0
-    except (InvalidInput, msgspec.MsgspecError):
-        return 0
+        return file.stat().st_size
+    except OSError:
+        return -1
 
 
-def _append(file: Path, records: list[Record]) -> None:
+def _locked(file: Path, tries: int) -> BinaryIO | None:
+    """Open a mirror and lock it; None where another process has it. Where files cannot be locked nobody waits."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("a", encoding="utf-8", newline="\n") as opened:
-        opened.writelines(map(mirror_line, records))
+    opened = file.open("a+b")
+    for again in range(tries - 1, -1, -1):
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05 if again else 0.0)
+        except OSError:
+            return opened
+        else:
+            return opened
+    opened.close()
+    return None
+
+
+def _mended(opened: BinaryIO) -> Record | None:
+    """Cut a torn last line off a mirror; answers with the last line that can be read, None for none."""
+    told, end = _last(opened)
+    opened.truncate(end)
+    return told
+
+
+def _last(opened: BinaryIO) -> tuple[Record | None, int]:
+    """Give the last line of a mirror that can be read, None for none, and where its last whole line ends."""
+    tail, start = b"", opened.seek(0, 2)
+    while start > 0:
+        step = min(_BLOCK, start)
+        start -= step
+        opened.seek(start)
+        tail = opened.read(step) + tail
+        whole = tail.rfind(b"\n") + 1
+        lines = tail[:whole].splitlines()
+        readable = (_read(line) for line in reversed(lines[1:] if start else lines))  # the first may lack its begin
+        told = next((each for each in readable if each is not None), None)
+        if told is not None or not start:
+            return told, start + whole
+    return None, 0
+
+
+def _read(line: bytes) -> Record | None:
+    try:
+        return parse_mirror(line)
+    except (InvalidInput, msgspec.MsgspecError):
+        return None
+
+
+def _set_aside(file: Path, opened: BinaryIO) -> str:
+    """Copy a mirror that is not the table's beside it, and empty it: it may be all that is left of what was there."""
+    number = 1
+    while (aside := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
+        number += 1
+    with aside.open("xb") as kept:
+        opened.seek(0)
+        shutil.copyfileobj(opened, kept)
+    opened.truncate(0)
+    return aside.name
+
+
+def _append(opened: BinaryIO, records: list[Record]) -> None:
+    opened.seek(0, 2)
+    opened.writelines(mirror_line(each).encode() for each in records)
+    opened.flush()
