@@ -48,6 +48,7 @@ async def fill(book):
 
 
 async def prepare(place):
+    (place / "book.db.key").write_text("07" * 32)  # it decides which variants speak
     async with book_on(place) as book:
         await fill(book)
     (place / "config" / "metaprompt-presets.json").write_text(json.dumps(PRESETS))

@@ -135,6 +135,31 @@ async def test_a_rollback_is_what_is_rendered_next_and_is_cleared(book):
     assert (await book.prompts.render("a")).text == "better"
 
 
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        ({"signals": {"task_coding": float("nan")}}, "task_coding"),
+        ({"signals": {"made_up": float("inf")}}, "made_up"),
+        ({"signals": {"task_coding": 2.0}}, "task_coding"),
+        ({"signals": {f"s{n}": 1.0 for n in range(101)}}, "at most 100"),
+        ({"propensity": float("nan")}, "propensity"),
+        ({"propensity": 0.0}, "propensity"),
+        ({"propensity": 1.5}, "propensity"),
+        ({"sentiment": float("nan")}, "sentiment"),
+    ],
+)
+async def test_an_observation_that_would_spoil_the_others_is_refused_and_changes_nothing(tmp_path, said, named):
+    async with book_on(tmp_path, prompts__rollback="guarded") as book:
+        await book.prompts.save("a", {"body": "one"})
+        await book.prompts.save("a", {"body": "two"})
+        with pytest.raises(InvalidInput, match=named):
+            await book.prompts.observe("a", **{"sentiment": 0.5, **said})
+        [branch] = (await book.prompts.family("a")).branches
+        assert (branch.observations, branch.weight) == (0, 0.5)
+        assert (await book.prompts.observe("a", sentiment=0.5, corrections=10**15)).score == 0.25
+        await book.work()
+
+
 async def test_a_version_is_named_by_its_label(book):
     await book.prompts.save("a", {"body": "one"})
     await book.prompts.save("a", {"body": "two"})

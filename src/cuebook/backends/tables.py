@@ -237,6 +237,7 @@ Table(
     _needed("observations", Integer),
     _needed("evidence", LargeBinary),
     Index("prompt_version_place", "tenant", "slug", "branch", "number", unique=True),
+    Index("prompt_version_marked", "tenant", "slug", "branch", "number", sqlite_where=text("rolled_back = 1")),
 )
 
 Table(
@@ -259,7 +260,10 @@ Table(
     _needed("tenant", Text),
     _needed("slug", Text),
     _needed("body", LargeBinary),
+    Column("branch", Text, nullable=False, server_default=""),
+    Column("kind", Text, nullable=False, server_default=""),
     Index("prompt_event_of", "tenant", "slug", "no"),
+    Index("prompt_event_on", "tenant", "slug", "branch", "no", sqlite_where=text("kind <> 'label'")),
     sqlite_autoincrement=True,
 )
 

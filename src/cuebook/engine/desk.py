@@ -20,9 +20,9 @@ from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model
 from cuebook.ports.prompts import PromptStore
 from cuebook.ports.store import Answered, Store
+from cuebook.prompts.docket import Docket
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
-from cuebook.prompts.trial import Trial
 from cuebook.records.digest import digest_of, keyed_digest
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
@@ -50,15 +50,6 @@ class OnTrial(Struct, frozen=True, kw_only=True):
     control: Version
     share: float
     name: str
-
-
-class Folded(Struct, frozen=True, kw_only=True):
-    """A trial's evidence so far: its first `count` conversations, up to the one named `last`."""
-
-    name: str
-    count: int
-    last: str
-    trial: Trial
 
 
 class Looked(Struct, frozen=True, kw_only=True):
@@ -107,7 +98,7 @@ class Desk(Struct, kw_only=True):
     epsilon: float = 0.2
     rollback: str = "off"  # guarded | sigma | off
     trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
-    folded: dict[tuple[str, str, str], Folded] = field(default_factory=dict)  # likewise
+    dockets: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools

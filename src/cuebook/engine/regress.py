@@ -9,16 +9,20 @@ Each prompt that was observed is looked at, and once more when its open conversa
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec import structs
 
 from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
 from cuebook.engine.trials import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
-from cuebook.errors import Conflict, CuebookError
+from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.ports.prompts import Event, Once
+from cuebook.prompts.docket import Talk
+from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import UNAIDED, SigmaSettings, Verdict, allowed, sigma, talks, units
+from cuebook.prompts.select import checked
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
 
@@ -26,7 +30,7 @@ log = logging.getLogger("cuebook.regress")
 
 #: Seconds after which a conversation's open rounds count (`rollback.units`), and a refused rollback is tried again.
 IDLE_S = 1_800.0
-#: Observations of a version after which only the work behind looks: it takes 10 ms for each thousand.
+#: Observations of a version after which only the work behind reads them first: it takes 10 ms for each thousand.
 EAGER = 2_000
 _PAGE = 200
 _SIGMA = SigmaSettings()
@@ -101,7 +105,7 @@ async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
     """Make the version before active, with the evidence."""
     numbers = [contest.new]
     [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
-    evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.since}
+    evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.docket.since}
     event = Event(
         kind="rollback",
         branch=contest.branch,
@@ -120,7 +124,7 @@ async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
 async def _verdict(desk: Desk, contest: Contest) -> Verdict:
     if desk.rollback == "sigma":
         return await _by_the_past(desk, contest)
-    return contest.verdict(desk) if contest.by_lot else await _unaided(desk, contest)
+    return contest.docket.verdict() if contest.docket.by_lot else await _unaided(desk, contest)
 
 
 # ---- sigma ----------------------------------------------------------------------------------------------------------
@@ -131,30 +135,34 @@ async def _by_the_past(desk: Desk, contest: Contest) -> Verdict:
 
     A version that was cleared and does not speak is judged when it is active again.
     """
-    before = [each.mean for each in contest.units if each.number == contest.control and each.began < contest.since]
-    now = [each for each in contest.units if each.number == contest.new and each.began >= contest.since]
-    recent = [each.mean for each in now] if contest.speaks else []
+    docket = contest.docket
+    before, recent = [each.mean for each in docket.before], [each.mean for each in docket.now if contest.speaks]
     verdict = sigma(before, recent, _SIGMA)
     if verdict.decision != "rollback":
         return verdict
-    others = await _others(desk, contest, (contest.since, now[-_SIGMA.window :][0].began), _SIGMA)
+    others = await _others(desk, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].began), _SIGMA)
     return sigma(before, recent, _SIGMA, others=others)
 
 
 async def _unaided(desk: Desk, contest: Contest) -> Verdict:
     """Judge where no control was drawn beside it: by the version before, or by its own first conversations."""
-    before = [each for each in contest.talks if each.number == contest.control and each.began < contest.since]
-    now = [each for each in contest.talks if each.number == contest.new and each.began >= contest.since]
-    if len(before) < UNAIDED.baseline:
-        before, now = now[: UNAIDED.baseline], now[UNAIDED.baseline :]
+    docket = contest.docket
+    before = _ones(docket.said_before)
+    first, now = _ones(docket.said_first), _ones(docket.said_now)
+    before, now = (first, now) if len(before) < UNAIDED.baseline else (before, [*first, *now])
     means, recent = [each.mean for each in before], [each.mean for each in now] if contest.speaks else []
     verdict = sigma(means, recent, UNAIDED)
     if verdict.decision != "rollback":
         return verdict
     until, began = now[0].began, now[-UNAIDED.window :][0].began
-    beside = [each.mean for each in contest.talks if each.number == contest.control and each.began >= began]
+    beside = [each.mean for each in _ones(docket.said_beside) if each.began >= began]
     others = [(means, beside), *await _others(desk, contest, (until, began), UNAIDED)]
     return sigma(means, recent, UNAIDED, others=others)
+
+
+def _ones(said: Iterable[Talk]) -> list[Talk]:
+    """Leave out conversations in which both versions spoke."""
+    return [each for each in said if each.is_one]
 
 
 async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
@@ -201,6 +209,11 @@ async def learn(
 
     Where nobody `named` the version, or `placed` it on a branch, it is about the one that spoke in its conversation.
     """
+    share = finite(seen.propensity, "propensity")
+    if not 0.0 < share <= 1.0:
+        msg = f"propensity: {share!r} is out of range; give the probability with which it spoke, above 0 and at most 1"
+        raise InvalidInput(msg, where="propensity")
+    seen = structs.replace(seen, signals=checked(seen.signals))
     seen, version = await spoken(desk, seen, version, named=named, placed=placed)
     context = {
         "score": seen.score,
@@ -211,7 +224,8 @@ async def learn(
     told = receipt(desk, version, "observe", agent=seen.user, context=context, conversation=seen.conversation)
     stands = await desk.prompts.observe(Scope(), seen, audit=told, once=once)
     done = stands.head == 1 or stands.head in stands.rolled_back
-    if desk.rollback == "off" or done or stands.observations > EAGER:
+    known = (seen.slug, seen.branch) in desk.dockets
+    if desk.rollback == "off" or done or (stands.observations > EAGER and not known):
         return stands, False
     found = await review(desk, seen.slug, branch=seen.branch)
     return stands, found.get(seen.branch) == "rollback"

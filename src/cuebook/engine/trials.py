@@ -13,7 +13,8 @@ none. A version is on no trial
 Where no turn drew a lot, because a program shows the versions of a prompt itself, a version is judged by the past, and
 for a gross fall only (`rollback.UNAIDED`).
 
-Of a branch the newest 50,000 observations are read.
+Each observation is read once in a process's life (`prompts.docket`): a turn and a judgement cost what has come since
+the last one. The first one reads the newest 50,000 of the two versions.
 """
 
 import asyncio
@@ -24,18 +25,18 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cuebook.engine.desk import Desk, Folded, Looked, OnTrial
+from cuebook.engine.desk import Desk, Looked, OnTrial
 from cuebook.errors import NotFound
 from cuebook.ports.prompts import Event, Family
-from cuebook.prompts.rollback import Rollback, Unit, Verdict, either, halved, judged, openings, talks, units
-from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried
+from cuebook.prompts.docket import Docket
+from cuebook.prompts.rollback import Rollback
+from cuebook.prompts.trial import GuardSettings
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, Version
 
 #: Who rolls back by itself, in events and the audit.
 ITSELF = "cuebook"
 GUARD = GuardSettings()
-_HALF = halved(GUARD)
 EVENTS = 1_000
 OBSERVATIONS = 50_000
 #: Seconds a turn goes by a share it knows; the work behind refreshes it.
@@ -47,52 +48,19 @@ class Contest(Struct, frozen=True, kw_only=True):
 
     slug: str
     branch: str
-    new: int
-    control: int
-    since: float  # when the new one was written, or cleared
-    units: tuple[Unit, ...]  # conversations of the two that have ended
-    openings: tuple[Unit, ...]  # those that have begun, by their first observations
-    talks: tuple[Unit, ...]  # those that have begun, by what was said so far
+    docket: Docket
     history: tuple[Rollback, ...]
-    watched: int  # conversations in which the control was observed before
     speaks: bool  # the new version is the active one
 
     @property
-    def name(self) -> str:
-        """How turns name the trial; one that begins anew has another name."""
-        return f"{self.new}:{self.control}:{self.since}"
+    def new(self) -> int:
+        """The newest version."""
+        return self.docket.new
 
     @property
-    def by_lot(self) -> bool:
-        """Whether lots are drawn between the two: the control had one."""
-        return any(each.number == self.control and _counts(each, self.since) for each in self.openings)
-
-    def verdict(self, desk: Desk) -> Verdict:
-        """Judge by the control; conversations that were not drawn by lot say nothing."""
-        return either(
-            judged(self._fold(desk, "openings", self.openings), _HALF),
-            judged(self._fold(desk, "units", self.units), _HALF),
-        )
-
-    def _fold(self, desk: Desk, look: str, found: Sequence[Unit]) -> Trial:
-        """Add conversations to what was folded before, which is not kept where they are others."""
-        counted = [each for each in found if _counts(each, self.since)]
-        place = (self.slug, self.branch, look)
-        known, done, trial = desk.folded.get(place), 0, Trial()
-        if known and known.name == self.name and known.count <= len(counted):
-            last = counted[known.count - 1].conversation if known.count else ""
-            done, trial = (known.count, known.trial) if last == known.last else (0, trial)
-        for each in counted[done:]:
-            new = each.number == self.new
-            share = each.propensity if new else 1.0 - each.propensity
-            trial = tried(trial, Pair(new=new, share=share, mean=each.mean), _HALF)
-        last = counted[-1].conversation if counted else ""
-        desk.folded[place] = Folded(name=self.name, count=len(counted), last=last, trial=trial)
-        return trial
-
-
-def _counts(unit: Unit, since: float) -> bool:
-    return unit.began >= since and 0.0 < unit.propensity < 1.0
+    def control(self) -> int:
+        """The version it is compared with."""
+        return self.docket.control
 
 
 class Lot(Struct, frozen=True, kw_only=True):
@@ -107,37 +75,40 @@ async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
     """Read a branch's contest; none where there is nothing to go back to, or no further."""
     if branch.head == 1 or branch.head in branch.rolled_back:
         return None
-    found = await desk.prompts.events(Scope(), slug, limit=EVENTS)
-    events = [each for each in reversed(found) if each.branch == branch.name]
+    events = (await desk.prompts.events(Scope(), slug, branch=branch.name, limit=EVENTS))[::-1]
     control, since = _before(events, branch)
     if not control or control in branch.rolled_back:
         return None
-    seen = await desk.prompts.observations(Scope(), slug, branch=branch.name, limit=OBSERVATIONS)
-    ours = (branch.head, control)
-    ended, begun, heard = await asyncio.to_thread(_looks, seen, ours, desk.clock.now())  # they may be many
     return Contest(
         slug=slug,
         branch=branch.name,
-        new=branch.head,
-        control=control,
-        since=since,
-        units=ended,
-        openings=begun,
-        talks=heard,
+        docket=await _docket(desk, (slug, branch.name), new=branch.head, control=control, since=since),
         history=tuple(
             Rollback(number=each.number, restored=each.to, at=each.at, automatic=each.by == ITSELF)
             for each in events
             if each.kind == "rollback"
         ),
-        watched=len({each.conversation for each in seen if each.number == control and each.at < since}),
         speaks=branch.active == branch.head,
     )
 
 
-def _looks(seen: Sequence[Observation], ours: tuple[int, int], now: float) -> tuple[tuple[Unit, ...], ...]:
-    drawn = [_by_lot(each) for each in seen]
-    looks = (units(drawn, now), openings(drawn), talks(drawn))
-    return tuple(tuple(each for each in look if each.number in ours) for look in looks)
+async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int, since: float) -> Docket:
+    """Give a contest's evidence, with what has come since somebody last asked for it."""
+    name = f"{new}:{control}:{since}"  # turns name the trial so; one that begins anew has another name
+    while True:
+        known = desk.dockets.get(place)
+        if known is None or known.name != name:
+            fresh = Docket(name, new, control, since, settings=GUARD)
+            seen, mark = await desk.prompts.heard(Scope(), *place, (new, control), after=0, limit=OBSERVATIONS)
+            cut = len(seen) == OBSERVATIONS
+            await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # they may be many
+            desk.dockets[place] = fresh
+            return fresh
+        before = known.mark
+        seen, mark = await desk.prompts.heard(Scope(), *place, (new, control), after=before, limit=OBSERVATIONS)
+        if known.mark == before:  # nobody else was faster
+            known.add(seen, mark, desk.clock.now())
+            return known
 
 
 def _before(events: Sequence[Event], branch: Branch) -> tuple[int, float]:
@@ -156,10 +127,6 @@ def _before(events: Sequence[Event], branch: Branch) -> tuple[int, float]:
     return (before if branch.active == branch.head else branch.active), since
 
 
-def _by_lot(seen: Observation) -> Observation:
-    return structs.replace(seen, propensity=seen.share) if seen.share else seen
-
-
 # ---- in the turn ----------------------------------------------------------------------------------------------------
 
 
@@ -176,16 +143,16 @@ async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
 async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str) -> OnTrial | None:
     """Keep what turns go by."""
     trial = None
-    if contest is not None and contest.watched >= GUARD.least:
+    if contest is not None and contest.docket.watched:
         numbers = (contest.new, contest.control)
         found = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
         pair = {each.number: each for each in found}
-        verdict = contest.verdict(desk)
+        verdict = contest.docket.verdict()
         trial = OnTrial(
             new=pair[contest.new],
             control=pair[contest.control],
             share=GUARD.canary if verdict.decision == "rollback" else verdict.share,
-            name=contest.name,
+            name=contest.docket.name,
         )
     desk.trials[slug, branch.name] = Looked(key=_key(branch), at=desk.clock.now(), trial=trial)
     return trial

@@ -124,8 +124,8 @@ class PromptStore(Protocol):
         """Make another version of a branch active: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         ...
 
-    async def events(self, scope: Scope, slug: str, *, limit: int = 100) -> list[Event]:
-        """Give what was done to a prompt, the newest first."""
+    async def events(self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100) -> list[Event]:
+        """Give what was done to a prompt, or to one branch but for its labels, the newest first."""
         ...
 
     async def observe(
@@ -144,6 +144,14 @@ class PromptStore(Protocol):
 
     async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
         """Name the prompts that were observed behind a mark, 0 for the beginning, and give the mark now."""
+        ...
+
+    async def heard(
+        self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
+    ) -> tuple[list[Observation], int]:
+        """Give observations of two versions behind a mark, 0 for the beginning: in the order they came, the newest
+        `limit` of them. Answers with the mark now, too.
+        """
         ...
 
     async def observations(

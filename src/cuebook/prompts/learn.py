@@ -56,7 +56,7 @@ def score(
     if outcome not in SUCCESS:
         msg = f"outcome: {outcome!r} is none; give one of success, partial, failure, unknown"
         raise InvalidInput(msg, where="outcome")
-    heard = 0.5 * sentiment + 0.3 * (1.0 - min(corrections * 0.1, 1.0))
+    heard = 0.5 * sentiment + 0.3 * (1.0 - min(corrections, 10) * 0.1)
     if missing == "renormalise" and outcome in (None, "unknown"):
         return heard / 0.8
     return heard + 0.2 * SUCCESS[outcome]

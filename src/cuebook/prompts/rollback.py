@@ -113,20 +113,41 @@ def units(
     makes people talk decides nothing. One in which several versions spoke says nothing of either, observations
     without a conversation neither.
     """
-    held: dict[str, list[Observation]] = {}
-    for each in sorted(observations, key=lambda each: each.at):
-        if each.conversation:
-            held.setdefault(each.conversation, []).append(each)
-    found: list[Unit] = []
-    for talk in held.values():  # in the order of their first observations
-        gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= idle_s)
-        counted = talk[: min(next(gaps, len(talk)), rounds)]
-        if len(counted) == len(talk) < rounds and now - talk[-1].at < idle_s:
-            break
-        if len({(each.slug, each.branch, each.number) for each in counted}) > 1:
-            continue
-        found.append(_unit(counted[0], statistics.fmean(each.score for each in counted)))
-    return tuple(found)
+    return Talks(rounds=rounds, idle_s=idle_s).heard(sorted(observations, key=lambda each: each.at), now)
+
+
+class Talks:
+    """Makes units of observations as they come, each read once: what was read need not be read again."""
+
+    def __init__(self, *, rounds: int = 8, idle_s: float = 1_800.0) -> None:
+        self._rounds = rounds
+        self._idle_s = idle_s
+        self._open: dict[str, list[Observation]] = {}  # in the order they began
+        self._counted: set[str] = set()
+
+    def heard(self, observations: Iterable[Observation], now: float) -> tuple[Unit, ...]:
+        """Add observations in the order they came, and give the conversations that count from here on."""
+        for each in observations:
+            if each.conversation and each.conversation not in self._counted:
+                self._open.setdefault(each.conversation, []).append(each)
+        found: list[Unit] = []
+        while self._open:
+            name, talk = next(iter(self._open.items()))
+            counted = self._whole(talk, now)
+            if not counted:
+                break
+            del self._open[name]
+            self._counted.add(name)
+            if len({(each.slug, each.branch, each.number) for each in counted}) == 1:
+                found.append(_unit(counted[0], statistics.fmean(each.score for each in counted)))
+        return tuple(found)
+
+    def _whole(self, talk: Sequence[Observation], now: float) -> Sequence[Observation]:
+        """Give what counts of a conversation, nothing while it is open."""
+        gaps = (at for at in range(1, len(talk)) if talk[at].at - talk[at - 1].at >= self._idle_s)
+        counted = talk[: min(next(gaps, len(talk)), self._rounds)]
+        is_open = len(counted) == len(talk) < self._rounds and now - talk[-1].at < self._idle_s
+        return () if is_open else counted
 
 
 def openings(observations: Iterable[Observation]) -> tuple[Unit, ...]:

@@ -17,7 +17,7 @@ them. Names that are no signals are ignored. Measured beside epsilon_greedy: ben
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
 from typing import Any, Protocol
 
@@ -45,6 +45,8 @@ SIGNALS = (
 ALIASES = {"sentiment_high": "user_pleased", "user_pleased": "sentiment_high"}
 _CANONICAL = {name: "user_pleased" if name in ALIASES else name for name in SIGNALS}
 
+#: Names a caller may give; those that are no signals are kept with an observation and teach nothing.
+MOST_SIGNALS = 100
 EPSILON = 0.2
 NOISE = 0.13  # sd of a score given the signals; .132 measured for the document's score (notes: 4a)
 PRIOR = 4.0  # observations the prior is worth, in each direction
@@ -136,7 +138,7 @@ def epsilon_greedy(
     if not 0.0 <= finite(epsilon, "epsilon") <= 1.0 or not 0.0 <= finite(roll, "roll") < 1.0:
         msg = f"epsilon {epsilon!r} belongs into [0, 1], a roll ({roll!r}) into [0, 1)"
         raise InvalidInput(msg, where="epsilon" if 0.0 <= roll < 1.0 else "roll")
-    heard = _checked(signals)
+    heard = checked(signals)
     choices = [_scored(each, heard) for each in _eligible(variants)]
     best = max(range(len(choices)), key=lambda at: (choices[at].total_score, -at))
     even = epsilon / len(choices)
@@ -163,13 +165,13 @@ def thompson(
     if not 0.0 <= finite(floor, "floor") <= 1.0:
         msg = f"floor: {floor!r} is out of range; give a number from 0 to 1"
         raise InvalidInput(msg, where="floor")
-    heard, offered = _checked(signals), _eligible(variants)
-    known = [posteriors.get(each.branch, Posterior()) for each in offered]
-    names = tuple(sorted({*declared(variants), *(name for each in known for name in each.signals)}))
+    heard, offered = checked(signals), _eligible(variants)
+    evidence = [posteriors.get(each.branch, Posterior()) for each in offered]
+    names = tuple(sorted({*declared(variants), *(name for each in evidence for name in each.signals)}))
     x = features(names, heard)
     beliefs = [
         _belief(aligned(each, names), _prior(names, one.context_weights), x)
-        for each, one in zip(known, offered, strict=True)
+        for each, one in zip(evidence, offered, strict=True)
     ]
     chances = [floor / len(offered) + (1.0 - floor) * chance for chance in win_chances(beliefs)]
     if rng.random() < floor:
@@ -186,7 +188,12 @@ def thompson(
 
 def declared(variants: Sequence[Variant]) -> tuple[str, ...]:
     """Name the known signals any of the variants has a weight for, sorted, `sentiment_high` under its first name."""
-    return tuple(sorted({_CANONICAL[name] for each in variants for name in each.context_weights if name in _CANONICAL}))
+    return known(name for each in variants for name in each.context_weights)
+
+
+def known(names: Iterable[str]) -> tuple[str, ...]:
+    """Name the signals among these, sorted, each once and under its first name; others teach nothing."""
+    return tuple(sorted({_CANONICAL[name] for name in names if name in _CANONICAL}))
 
 
 def features(names: Sequence[str], signals: Mapping[str, float]) -> tuple[float, ...]:
@@ -225,15 +232,21 @@ def _value(name: str, signals: Mapping[str, float]) -> float:
     return value or 0.0
 
 
-def _checked(signals: Mapping[str, Any]) -> dict[str, float]:
-    """Give the signals as numbers from 0 to 1 (B, "Context Signals"); True and False are 1 and 0."""
-    known: dict[str, float] = {}
+def checked(signals: Mapping[str, Any]) -> dict[str, float]:
+    """Give the signals as numbers from 0 to 1 (B, "Context Signals"); True and False are 1 and 0.
+
+    Raises InvalidInput naming one that is not, and for more names than `MOST_SIGNALS`.
+    """
+    if len(signals) > MOST_SIGNALS:
+        msg = f"signals: {len(signals)} are given; at most {MOST_SIGNALS} are read"
+        raise InvalidInput(msg, where="signals")
+    heard: dict[str, float] = {}
     for name, value in signals.items():
-        known[name] = float(value) if isinstance(value, bool) else finite(value, f"signals.{name}")
-        if not 0.0 <= known[name] <= 1.0:
+        heard[name] = float(value) if isinstance(value, bool) else finite(value, f"signals.{name}")
+        if not 0.0 <= heard[name] <= 1.0:
             msg = f"signals.{name}: {value!r} is out of range; give a number from 0 to 1"
             raise InvalidInput(msg, where=f"signals.{name}")
-    return known
+    return heard
 
 
 def _eligible(variants: Sequence[Variant]) -> list[Variant]:

@@ -154,6 +154,39 @@ class PromptContract:
         assert (third.number, third.supersedes) == (3, 2)
         assert (await store.prompts.families(HERE, ["a"]))["a"].branches[0].active == 3
 
+    async def test_a_branchs_own_events_are_found_behind_any_number_of_others(self, store: Store) -> None:
+        await write(store, text("a", "one"))
+        await store.prompts.save(HERE, [Write(version=text("a", branch="try"), begins=(MAIN, 1))], by="x", now=1.0)
+        for number in range(20):
+            label = Label(name="production", branch=MAIN, number=1, moved_at=BEGINNING + number)
+            await store.prompts.move_label(HERE, "a", label)
+        assert len(await store.prompts.events(HERE, "a", limit=5)) == 5
+        own = await store.prompts.events(HERE, "a", branch=MAIN, limit=5)
+        assert [(each.kind, each.branch) for each in own] == [("write", MAIN)]
+        [begun] = await store.prompts.events(HERE, "a", branch="try", limit=5)
+        assert begun.kind == "branch"
+
+    async def test_what_was_heard_of_two_versions_is_given_once_behind_a_mark(self, store: Store) -> None:
+        for n in range(3):
+            await write(store, text("a", f"text {n}"))
+        for n in range(1, 10):
+            await store.prompts.observe(HERE, seen("a", n / 10, number=n % 3 + 1))
+        found, mark = await store.prompts.heard(HERE, "a", MAIN, (3, 2), after=0, limit=100)
+        assert [each.score for each in found] == [0.1, 0.2, 0.4, 0.5, 0.7, 0.8]
+        assert await store.prompts.heard(HERE, "a", MAIN, (3, 2), after=mark, limit=100) == ([], mark)
+        await store.prompts.observe(HERE, seen("a", 1.0, number=3))
+        for after, limit, scores in ((mark, 9, [1.0]), (0, 2, [0.8, 1.0])):
+            found, _ = await store.prompts.heard(HERE, "a", MAIN, (3, 2), after=after, limit=limit)
+            assert [each.score for each in found] == scores
+        assert await store.prompts.heard(THERE, "a", MAIN, (3, 2), after=0, limit=9) == ([], 0)
+
+    async def test_names_that_are_no_signals_teach_nothing(self, store: Store) -> None:
+        await write(store, text("a"))
+        many = {f"made up {n}": 1.0 for n in range(90)} | {"sentiment_high": 0.5}
+        await store.prompts.observe(HERE, msgspec.structs.replace(seen("a", 1.0), signals=many))
+        evidence = (await store.prompts.families(HERE, ["a"]))["a"].evidence[MAIN]
+        assert (evidence.signals, evidence.b) == (("user_pleased",), (1.0, 0.5))
+
     async def test_concurrent_observations_all_count(self, store: Store) -> None:
         await write(store, text("a"))
         await asyncio.gather(*(store.prompts.observe(HERE, seen("a", 1.0)) for _ in range(16)))

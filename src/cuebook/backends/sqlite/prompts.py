@@ -15,7 +15,7 @@ from cuebook.ports.prompts import DEPTH, Event, EventKind, Family, FamilyPage, O
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, update
 from cuebook.prompts.names import parse_reference
-from cuebook.prompts.select import features
+from cuebook.prompts.select import features, known
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
@@ -110,11 +110,11 @@ class SqlitePrompts:
 
         return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
-    async def events(self, scope: Scope, slug: str, *, limit: int = 100) -> list[Event]:
+    async def events(self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100) -> list[Event]:
         """Give what was done, the newest first."""
-        return await self._read(
-            lambda c: [_event(b) for (b,) in run(c, "prompt_events", tenant=scope.tenant, slug=slug, limit=limit)]
-        )
+        name = "prompt_events" if branch is None else "prompt_events_on"
+        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+        return await self._read(lambda c: [_event(body) for (body,) in run(c, name, **values)])
 
     async def observe(
         self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
@@ -142,6 +142,19 @@ class SqlitePrompts:
         def read(connection: sqlite3.Connection) -> tuple[list[str], int]:
             found = rows(connection, "prompt_observed", tenant=scope.tenant, after=after)
             return [row["slug"] for row in found], max((row["last"] for row in found), default=after)
+
+        return await self._read(read)
+
+    async def heard(
+        self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
+    ) -> tuple[list[Observation], int]:
+        """Give observations behind a mark."""
+        one, other = numbers
+        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "one": one, "other": other}
+
+        def read(connection: sqlite3.Connection) -> tuple[list[Observation], int]:
+            found = run(connection, "prompt_observations_behind", **values, after=after, limit=limit).fetchall()
+            return [_observation(body) for _, body in reversed(found)], found[0][0] if found else after
 
         return await self._read(read)
 
@@ -178,7 +191,7 @@ def families_of(connection: sqlite3.Connection, tenant: str, slugs: Sequence[str
 
 
 def _family(connection: sqlite3.Connection, tenant: str, slug: str) -> Family | None:
-    found = rows(connection, "prompt_branches", tenant=tenant, slug=slug)
+    found = rows(connection, "prompt_branches", tenant=tenant, slug=slug, branch=None)
     if not found:
         return None
     labels = rows(connection, "prompt_labels", tenant=tenant, slug=slug)
@@ -228,7 +241,8 @@ def _numbered(
 
 
 def _note(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> None:
-    run(connection, "prompt_event_insert", tenant=tenant, slug=slug, body=_encode(event))
+    body = _encode(event)
+    run(connection, "prompt_event_insert", tenant=tenant, slug=slug, body=body, branch=event.branch, kind=event.kind)
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
@@ -299,12 +313,11 @@ def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Eve
 
 
 def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: str) -> Branch:
-    family = _family(connection, tenant, slug)
-    found = family.branch(branch) if family else None
-    if found is None:
+    row = one(connection, "prompt_branches", tenant=tenant, slug=slug, branch=branch)
+    if row is None:
         msg = f"no branch {branch!r} of prompt {slug!r}"
         raise NotFound(msg)
-    return found
+    return _branch(row)
 
 
 def _observe(connection: sqlite3.Connection, tenant: str, seen: Observation) -> Branch:
@@ -315,7 +328,7 @@ def _observe(connection: sqlite3.Connection, tenant: str, seen: Observation) -> 
     run(connection, "prompt_observation_insert", **place, user=seen.user, counted=counted, body=_encode(seen))
     weight, evidence = row["weight"], row["evidence"]
     if counted:
-        before = aligned(_posterior(evidence) if evidence else Posterior(), tuple(seen.signals))
+        before = aligned(_posterior(evidence) if evidence else Posterior(), known(seen.signals))
         evidence = _encode(update(before, features(before.signals, seen.signals), seen.score))
         weight = ema(weight, seen.score)
     run(connection, "prompt_version_learn", **place, weight=weight, evidence=evidence)

@@ -1,12 +1,12 @@
 -- Every statement of the prompt book has a name and a sentence. Read by named.py.
 
 -- name: prompt_branches
--- A prompt's branches with what its active versions have learnt, by name; the first written first.
+-- A prompt's branches, or one of them, with what its active versions have learnt, by name; the first written first.
 SELECT b.name, b.head, b.active, v.weight, v.observations, v.body, v.evidence,
     (SELECT json_group_array(r.number) FROM prompt_version r
         WHERE r.tenant = b.tenant AND r.slug = b.slug AND r.branch = b.name AND r.rolled_back = 1) AS rolled_back
 FROM prompt_branch b CROSS JOIN prompt_version v ON v.tenant = b.tenant AND v.slug = b.slug AND v.branch = b.name AND v.number = b.active
-WHERE b.tenant = :tenant AND b.slug = :slug ORDER BY b.name <> 'main', b.name;
+WHERE b.tenant = :tenant AND b.slug = :slug AND (:branch IS NULL OR b.name = :branch) ORDER BY b.name <> 'main', b.name;
 
 -- name: prompt_branch_get
 -- Where a branch stands.
@@ -56,11 +56,15 @@ WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :numbe
 
 -- name: prompt_event_insert
 -- Note what was done to a prompt.
-INSERT INTO prompt_event (tenant, slug, body) VALUES (:tenant, :slug, :body);
+INSERT INTO prompt_event (tenant, slug, body, branch, kind) VALUES (:tenant, :slug, :body, :branch, :kind);
 
 -- name: prompt_events
 -- What was done to a prompt, the newest first.
 SELECT body FROM prompt_event WHERE tenant = :tenant AND slug = :slug ORDER BY no DESC LIMIT :limit;
+
+-- name: prompt_events_on
+-- What was done to a branch but for its labels, the newest first.
+SELECT body FROM prompt_event WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND kind <> 'label' ORDER BY no DESC LIMIT :limit;
 
 -- name: prompt_observation_insert
 -- Keep an observation and how much it counted.
@@ -75,6 +79,11 @@ ORDER BY no DESC LIMIT :limit;
 -- name: prompt_observed
 -- Prompts that were observed behind a mark.
 SELECT slug, max(no) AS last FROM prompt_observation WHERE no > :after AND tenant = :tenant GROUP BY slug;
+
+-- name: prompt_observations_behind
+-- Observations of two versions behind a mark, the newest first.
+SELECT no, body FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number IN (:one, :other) AND no > :after
+ORDER BY no DESC LIMIT :limit;
 
 -- name: prompt_observations
 -- Observations of a prompt, of one branch or of all, the newest first.

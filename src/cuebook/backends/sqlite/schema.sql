@@ -187,6 +187,7 @@ CREATE TABLE prompt_version (
     evidence BLOB NOT NULL
 );
 CREATE UNIQUE INDEX prompt_version_place ON prompt_version (tenant, slug, branch, number);
+CREATE INDEX prompt_version_marked ON prompt_version (tenant, slug, branch, number) WHERE rolled_back = 1;
 
 CREATE TABLE prompt_label (
     tenant TEXT NOT NULL,
@@ -203,9 +204,12 @@ CREATE TABLE prompt_event (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     tenant TEXT NOT NULL,
     slug TEXT NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    branch TEXT NOT NULL DEFAULT '',
+    kind TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX prompt_event_of ON prompt_event (tenant, slug, no);
+CREATE INDEX prompt_event_on ON prompt_event (tenant, slug, branch, no) WHERE kind <> 'label';
 
 CREATE TABLE prompt_observation (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

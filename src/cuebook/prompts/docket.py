@@ -1,0 +1,114 @@
+"""What is known of a new version and the one before it: each observation is read once, and folded in.
+
+So a judgement costs what has come since the last one, however long a prompt was observed.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from msgspec import structs
+
+from cuebook.prompts.rollback import UNAIDED, Talks, Unit, Verdict, either, halved, judged, openings
+from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried
+from cuebook.records.prompt import Observation
+
+#: Conversations remembered one by one, the newest: more than any window or baseline asks for.
+KEPT = 200
+
+
+class Talk:
+    """A conversation by what was said so far."""
+
+    def __init__(self, first: Observation) -> None:
+        self.number = first.number
+        self.began = first.at
+        self.is_one = True  # no other version spoke in it
+        self._sum = 0.0
+        self._count = 0
+
+    @property
+    def mean(self) -> float:
+        """The mean score."""
+        return self._sum / self._count
+
+    def add(self, seen: Observation) -> None:
+        """Add what was said of it."""
+        self.is_one &= seen.number == self.number
+        self._sum += seen.score
+        self._count += 1
+
+
+class Docket:
+    """The evidence of a branch's newest version since it is on trial; `mark` is behind the last observation."""
+
+    def __init__(self, name: str, new: int, control: int, since: float, *, settings: GuardSettings) -> None:
+        self.name = name
+        self.new = new
+        self.control = control
+        self.since = since
+        self.mark = 0
+        #: Conversations that have ended: the control's of before, the new version's since.
+        self.before: deque[Unit] = deque(maxlen=KEPT)
+        self.now: deque[Unit] = deque(maxlen=KEPT)
+        #: Those that have begun: the control's of before and since, the new version's first ones and the others.
+        self.said_before: deque[Talk] = deque(maxlen=KEPT)
+        self.said_beside: deque[Talk] = deque(maxlen=KEPT)
+        self.said_first: list[Talk] = []
+        self.said_now: deque[Talk] = deque(maxlen=KEPT)
+        self._least = settings.least
+        self._half = halved(settings)
+        self._began = self._ended = Trial()
+        self._talks = Talks()
+        self._said: dict[str, Talk] = {}
+        self._watched: set[str] = set()
+
+    @property
+    def watched(self) -> bool:
+        """Whether the control was observed in conversations enough, before, to be compared with."""
+        return len(self._watched) >= self._least
+
+    @property
+    def by_lot(self) -> bool:
+        """Whether lots are drawn between the two: the control had one."""
+        return self._began.control > 0
+
+    def verdict(self) -> Verdict:
+        """Judge by the control: half of the stake is on how conversations began, half on how they were."""
+        return either(judged(self._began, self._half), judged(self._ended, self._half))
+
+    def add(self, seen: Sequence[Observation], mark: int, now: float, *, cut: bool = False) -> None:
+        """Fold in what was heard of the two; `cut` where there was more than was read, and so enough before."""
+        self.mark = mark
+        drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen]
+        for unit in openings(each for each in drawn if each.conversation not in self._said):
+            self._began = self._bet(self._began, unit)
+        for each in drawn:
+            if (cut or (each.number == self.control and each.at < self.since)) and not self.watched:
+                self._watched.add(each.conversation)
+            self._say(each)
+        for unit in self._talks.heard(drawn, now):
+            self._ended = self._bet(self._ended, unit)
+            if unit.number == self.control and unit.began < self.since:
+                self.before.append(unit)
+            elif unit.number == self.new and unit.began >= self.since:
+                self.now.append(unit)
+
+    def _bet(self, trial: Trial, unit: Unit) -> Trial:
+        """Conversations of before, and those that were not drawn by lot, say nothing in a trial."""
+        if unit.began < self.since or not 0.0 < unit.propensity < 1.0:
+            return trial
+        new = unit.number == self.new
+        share = unit.propensity if new else 1.0 - unit.propensity
+        return tried(trial, Pair(new=new, share=share, mean=unit.mean), self._half)
+
+    def _say(self, seen: Observation) -> None:
+        talk = self._said.get(seen.conversation) if seen.conversation else None
+        if talk is None:
+            talk = Talk(seen)
+            if seen.conversation:
+                self._said[seen.conversation] = talk
+            if talk.number == self.control:
+                (self.said_before if talk.began < self.since else self.said_beside).append(talk)
+            elif talk.began >= self.since:
+                (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(talk)
+        talk.add(seen)
