@@ -48,7 +48,9 @@ def test_a_branch_is_merged_and_what_clashes_is_told(client: httpx.Client) -> No
     assert "'tone'" in refused["detail"]
     assert refused["conflicts"] == [{"section": "tone", "base": "Warm.", "ours": "Cool.", "theirs": "Icy."}]
     assert client.get("/api/prompts/a").json()["version"] == 4, "nothing was written"
-    assert "forked from none" in problem(client.post("/api/prompts/a/merge", json={"branch": "main"}), 400)["detail"]
+    assert problem(client.post("/api/prompts/a/merge", json={"branch": "main"}), 400)["where"] == "into"
+    itself = client.post("/api/prompts/a/merge", json={"branch": "main", "into": "try"})
+    assert "forked from none" in problem(itself, 400)["detail"]
     assert "it has main, try" in problem(client.post("/api/prompts/a/merge", json={"branch": "no"}), 404)["detail"]
 
 
@@ -107,7 +109,7 @@ REQUESTS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
     ("POST", "/api/prompts", {"slug": "b", "sections": {"body": "y"}}, {"sections": {"body": "z"}}),
     ("POST", "/api/prompts/a/branches", {"name": "new"}, {"name": "newer"}),
     ("POST", "/api/prompts/a/observations", {"sentiment": 1.0}, {"sentiment": 0.5}),
-    ("POST", "/api/prompts/a/merge", {"branch": "try"}, {"into": "try"}),
+    ("POST", "/api/prompts/a/merge", {"branch": "try"}, {"into": "old"}),
     ("PUT", "/api/prompts/a/labels", {"name": "production"}, {"version": 1}),
     ("POST", "/api/prompts/a/rollback", {"reason": "worse"}, {"reason": "other"}),
     ("POST", "/api/prompts/a/clear", {"version": 1}, {"version": 2}),

@@ -161,6 +161,9 @@ class Writing(Reading):
         return stored, merged if merged.sections else Merged(sections=stored.sections)
 
     async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, Merged]:
+        if branch == into:
+            msg = f"into: {into!r} is the branch to merge itself; name another"
+            raise InvalidInput(msg, where="into")
         theirs, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
         [first] = await self._desk.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
         origin, _, number = first.branched_from.rpartition(":")

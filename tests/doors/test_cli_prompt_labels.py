@@ -1,0 +1,26 @@
+"""`cuebook prompt` where a version is named by its label."""
+
+from commands import Here
+
+
+def test_a_label_names_a_version_on_the_command_line(here: Here) -> None:
+    here("prompt", "new", "a", "--text", "one")
+    here("prompt", "label", "a:1", "production")
+    here("prompt", "new", "b", "--text", "two")
+    here("prompt", "branch", "a", "try")
+    assert here.json("prompt", "show", "a@production")["version"] == 1
+    assert here.json("prompt", "rate", "a@production")["version"] == 1
+    here("prompt", "observe", "a@production", "--sentiment", "1")
+    assert here.json("prompt", "branch", "a")["items"][0]["observations"] == 1
+    assert "label 'production'" in here("prompt", "branch", "a", "production", code=1)
+    assert "branch 'try'" in here("prompt", "label", "a", "try", code=1)
+    assert "it has main, try; labels are production" in here("prompt", "show", "a@gone", code=1)
+
+
+def test_what_is_said_of_a_label_is_said_of_its_version(here: Here) -> None:
+    here("prompt", "new", "a", "--text", "one")
+    here("prompt", "label", "a:1", "production")
+    here("prompt", "new", "a", "--text", "two")
+    assert here.json("prompt", "show", "a")["version"] == 2
+    here("prompt", "observe", "a@production", "--sentiment", "1")
+    assert here.json("prompt", "branch", "a")["items"][0]["observations"] == 0, "version 1 was meant, 2 is active"
