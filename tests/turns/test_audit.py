@@ -125,7 +125,6 @@ async def test_a_mirror_that_cannot_be_written_holds_nothing_up(place, caplog):
     assert len((place / FILE).read_text().splitlines()) == 5
 
 
-<<<<<<< HEAD
 async def changes(book, count):
     for n in range(count):
         await book.prompts.save("p", {"body": f"text {n} {len(await book.audit.records())}"})
@@ -195,7 +194,8 @@ async def test_a_line_of_the_mirror_that_was_edited_stays_and_is_found(place):
         await book.work()
         verdict = await book.audit.verify_mirror(place / FILE)
         assert (verdict.ok, verdict.records, verdict.first_bad) == (False, 4, 1)
-=======
+
+
 @pytest.mark.parametrize(
     ("damage", "first"),
     [
@@ -227,4 +227,3 @@ async def test_without_its_mirror_the_table_is_checked_alone(place):
     (place / FILE).mkdir()
     async with book_on(place, dice=SystemDice()) as book:
         assert (await book.audit.verify()).ok
->>>>>>> origin/main

@@ -50,13 +50,8 @@ class Mirror:
     """Keeps a book's mirror file and checkpoints up; `file` None keeps checkpoints alone."""
 
     def __init__(self, file: Path | None) -> None:
-<<<<<<< HEAD
-        self._file = file
-        self._end: tuple[int, int] | None = None  # the file's last seq and its size, as this process left it
-=======
         self.file = file
-        self._written: int | None = None  # seq of the file's last whole line
->>>>>>> origin/main
+        self._end: tuple[int, int] | None = None  # the file's last seq and its size, as this process left it
         self._signed: tuple[int, float] | None = None
         self._lock = asyncio.Lock()
         self._writing: set[asyncio.Task[None]] = set()
@@ -83,15 +78,11 @@ class Mirror:
             last, _ = await desk.audit.last(Scope())
             if self.file is None or not last:
                 return 0
-            if self._end and self._end == (last, _size(self._file)):
+            if self._end and self._end == (last, _size(self.file)):
                 return 0
             try:
-<<<<<<< HEAD
-                with self._file.open("rb") as opened:
+                with self.file.open("rb") as opened:
                     told, _ = await asyncio.to_thread(_last, opened)
-=======
-                written = await asyncio.to_thread(_mended, self.file) if self._written is None else self._written
->>>>>>> origin/main
             except OSError:
                 return last
             return max(0, last - (told.seq if told else 0))
@@ -108,23 +99,11 @@ class Mirror:
                 await self._sign(desk, scope, last, root, closing=closing)
                 await self._write(desk, scope, last, closing=closing)
 
-<<<<<<< HEAD
     async def _write(self, desk: Desk, scope: Scope, last: int, *, closing: bool) -> None:
-        if self._file is None or (self._end and self._end == (last, _size(self._file))):
+        if self.file is None or (self._end and self._end == (last, _size(self.file))):
             return
         try:
-            self._end = await self._appended(desk, scope, self._file, closing=closing)
-=======
-    async def _write(self, desk: Desk, scope: Scope, last: int) -> None:
-        if self.file is None or self._written == last:
-            return
-        try:
-            if self._written is None:
-                self._written = await asyncio.to_thread(_mended, self.file)
-            while records := await desk.audit.records(scope, after=self._written, limit=_PAGE):
-                await asyncio.to_thread(_append, self.file, records)
-                self._written = records[-1].seq
->>>>>>> origin/main
+            self._end = await self._appended(desk, scope, self.file, closing=closing)
         except OSError as error:
             msg = f"the audit's mirror {self.file.name!r} cannot be written ({error.strerror}); the table has it all"
             raise BackendError(msg) from error
