@@ -6,6 +6,7 @@ from typing import Any
 
 from cuebook.app.blocking_parts import Host
 from cuebook.app.prompt_files import Change
+from cuebook.app.prompt_impact import TURNS, Impact
 from cuebook.app.prompts import KEEP, Observed, Rendered
 from cuebook.ports.prompts import Event, Family, FamilyPage
 from cuebook.prompts.difference import Difference
@@ -91,6 +92,12 @@ class BlockingPrompts:
     def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Tell what is other in version `b` (the active one unless named) than in `a`."""
         return self._host.run(lambda book: book.prompts.diff(slug, a, b, branch=branch))
+
+    def impact(
+        self, slug: str, a: int, b: int | None = None, *, branch: str | None = None, turns: int = TURNS
+    ) -> Impact:
+        """Tell what version `b` would have done to the last turns' windows in the place of `a`. Raises NotFound."""
+        return self._host.run(lambda book: book.prompts.impact(slug, a, b, branch=branch, turns=turns))
 
     # writing
 
@@ -300,3 +307,7 @@ class BlockingPromptFiles:
     def drift(self, folder: Path | None = None) -> list[Change]:
         """List where files, registry and graph do not say the same; nothing where all is well."""
         return self._host.run(lambda book: book.prompt_files.drift(folder))
+
+    def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
+        """Read a branch's file, its path and what it says, where it was edited and is not stored yet."""
+        return self._host.run(lambda book: book.prompt_files.edited(slug, branch))

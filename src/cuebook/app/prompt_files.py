@@ -22,7 +22,7 @@ from cuebook.app.prompt_writes import Planned, check_planned, save_planned
 from cuebook.app.prompts import Prompts
 from cuebook.config import Config
 from cuebook.engine.desk import Desk
-from cuebook.errors import BackendError, Conflict, CuebookError
+from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
 from cuebook.prompts import drift as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference, next_semver
 from cuebook.prompts.registry import FILE, path_of
@@ -150,6 +150,24 @@ class PromptFiles:
                 message = shelf.located(each.message, each.path)
                 found.append(Change(path=each.path, slug=each.id, branch="", state="registry", message=message))
         return found
+
+    async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
+        """Give a branch's file, its path and what it says, where it was edited and is not stored yet.
+
+        Raises InvalidInput, BackendError where it is odd.
+        """
+        shelf, base = self._shelf(None)
+        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), base.read()))
+        ours = {path_of(slug, branch), *(each.path for place, each in agreed.items() if place == (slug, branch))}
+        for path, why in contents.odd:
+            if path in {shelf.shown(each) for each in ours}:
+                raise InvalidInput(why, where=path)
+        own = replace(contents, prompts=tuple(each for each in contents.prompts if each.place == (slug, branch)))
+        families = await families_of(self._desk, [slug])
+        for each in await compare(self._desk, shelf, own, families, agreed):
+            if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
+                return shelf.shown(each.path), replace(each.file, number=0, digest="")
+        return None
 
     # ---- inside
 

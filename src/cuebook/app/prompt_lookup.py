@@ -8,14 +8,15 @@ from typing import Any
 
 from msgspec import Struct
 
+from cuebook.app import prompt_impact as impact
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app.prompt_log import log_render
+from cuebook.app.prompt_reading import differ
 from cuebook.app.prompts import Prompts
 from cuebook.app.shapes import Wire
 from cuebook.engine.desk import Desk
 from cuebook.engine.prompting import resolved_of
 from cuebook.errors import InvalidInput
-from cuebook.prompts.difference import difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lines import unified
 from cuebook.prompts.names import parse_reference
@@ -59,18 +60,22 @@ async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
     return await find(prompts, f"{other.slug}@{text}")
 
 
-async def compare(desk: Desk, before: Version, after: Version) -> Wire:
-    """Give what is other in a version than in one before it, and what that costs: the tokens of their whole texts."""
+async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0) -> Wire:
+    """Give what is other in a version than in one before it, and what that costs: the tokens of their whole texts.
+
+    And what it would have done to the last `turns` that had the prompt in front; 0 measures none.
+    """
     tokens = [desk.count(await whole_text(desk, each)) for each in (before, after)]
-    change = shapes.difference(difference(before, after))
+    change = shapes.difference(await differ(before, after))
     return {
         "slug": after.slug,
         "branch": after.branch,
         "a": before.number,
-        "b": after.number,
+        "b": after.number or None,
         **({"branchA": before.branch} if before.branch != after.branch else {}),
         **change,
         "tokens": {"before": tokens[0], "after": tokens[1], "change": tokens[1] - tokens[0]},
+        **({"impact": impact.to_wire(await impact.measure(desk, before, after, turns=turns))} if turns else {}),
     }
 
 

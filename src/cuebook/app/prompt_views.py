@@ -10,10 +10,12 @@ from typing import TypeVar
 import msgspec
 
 from cuebook.app import prompt_lint as linting
+from cuebook.app import prompt_lookup as lookup
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.prompts import Prompts
 from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
 from cuebook.errors import MergeConflict
 from cuebook.records.prompt import MAIN
 
@@ -118,11 +120,14 @@ async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None,
     return [shapes.event(each) for each in shown], more
 
 
-async def compare(prompts: Prompts, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Wire:
-    """Give what is other in version `b`, the active one unless named, than in `a`."""
+async def compare(
+    desk: Desk, slug: str, a: int, b: int | None = None, *, branch: str | None = None, turns: int = 0
+) -> Wire:
+    """Give what is other in version `b`, the active one unless named, than in `a`, and what that costs."""
+    prompts = Prompts(desk)
     after = await prompts.get(slug, branch=branch, version=b)
-    change = await prompts.diff(after.slug, a, after.number, branch=after.branch)
-    return {"slug": after.slug, "branch": after.branch, "a": a, "b": after.number} | shapes.difference(change)
+    before = await prompts.get(after.slug, branch=after.branch, version=a)
+    return await lookup.compare(desk, before, after, turns=turns)
 
 
 async def rating(

@@ -4,12 +4,13 @@ A prompt is named by its slug; without a branch `main` is meant, without a versi
 is not found as it stands is looked for under `default/`.
 """
 
+from cuebook.app.prompt_impact import Impact, Measuring
 from cuebook.app.prompt_learning import Learning, Observed
 from cuebook.app.prompt_reading import Rendered
 from cuebook.app.prompt_writing import KEEP, Writing
 
-__all__ = ["KEEP", "Observed", "Prompts", "Rendered"]
+__all__ = ["KEEP", "Impact", "Observed", "Prompts", "Rendered"]
 
 
-class Prompts(Writing, Learning):
+class Prompts(Writing, Learning, Measuring):
     """The prompts of a book."""

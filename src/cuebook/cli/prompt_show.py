@@ -8,6 +8,7 @@ from cuebook.app import prompt_lookup as lookup
 from cuebook.app import prompt_views as views
 from cuebook.app.book import Cuebook
 from cuebook.app.prompt_export import file_of
+from cuebook.app.prompt_impact import MOST_TURNS, TURNS
 from cuebook.app.shapes import Wire
 from cuebook.cli import screen
 from cuebook.cli.group import Cursor, PageLimit, command
@@ -175,31 +176,58 @@ def diff(
     b: Annotated[str | None, typer.Argument(metavar="B", help="The one PROMPT names by default.")] = None,
     *,
     branch: Branch = None,
+    turns: Annotated[
+        int, typer.Option("--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure on so many turns; 0 on none.")
+    ] = TURNS,
 ) -> None:
     """Show what is new between two versions, and what it costs.
 
-    A and B are numbers, branches (`trial`, `trial:2`) or labels; the cost is in tokens, with all that is inherited.
+    A and B are numbers, branches (`trial`, `trial:2`) or labels. Without them a file that was edited, and is not pushed
+    yet, is compared with the book. The cost is in tokens, with all that is inherited, and in what would have been left
+    out of the last turns that had the prompt: each is assembled anew, and nothing is stored.
     """
 
     async def read(book: Cuebook) -> Wire:
         named = await lookup.find(book.prompts, prompt, branch=branch)
+        edited = await _edited(book, prompt, named) if a is None else None
+        if edited:
+            path, draft = edited
+            return await lookup.compare(book.desk, named, draft, turns=turns) | {"file": path}
         after = await lookup.find_beside(book.prompts, named, b) if b else named
         if a is None and after.number == 1:
             msg = f"{after.slug}@{after.branch}:1 is the first of its branch; name what to compare it with"
             raise InvalidInput(msg, where="a")
         before = await lookup.find_beside(book.prompts, named, a or f"{after.branch}:{after.number - 1}")
-        return await lookup.compare(book.desk, before, after)
+        return await lookup.compare(book.desk, before, after, turns=turns)
 
-    shown = wait(state, read)
+    shown = wait(state, read, autopush=None if a else False)
     if state.json:
         screen.say_json(shown)
         return
     first = f"{shown.get('branchA', shown['branch'])}:{shown['a']}"
-    screen.heading(f"{shown['slug']} {first} → {shown['branch']}:{shown['b']}")
+    second = shown.get("file") or f"{shown['branch']}:{shown['b']}"
+    screen.heading(f"{shown['slug']} {first} → {second}")
     draw_difference(shown)
     tokens = shown["tokens"]
     asked = "" if shown["bump"] == "none" else f"; a {shown['bump']} change"
     screen.say(f"{tokens['change']:+,} tokens ({tokens['before']:,} → {tokens['after']:,}){asked}")
+    if "impact" in shown:
+        _draw_impact(shown["impact"])
+
+
+def _draw_impact(impact: Wire) -> None:
+    screen.say(f"in use: {screen.line_of(impact['summary'])}")
+    if impact["reproduced"] < impact["turns"]:
+        exact = f"{impact['reproduced']} of {impact['turns']} windows come out byte for byte as they were sent"
+        screen.say(f"{exact}, the others nearly")
+
+
+async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
+    """Give the file of a branch where it was edited; none where a number or a label was named."""
+    place = lookup.read_place(prompt)
+    if place.version is not None or place.branch not in (None, named.branch):
+        return None
+    return await book.prompt_files.edited(named.slug, named.branch)
 
 
 def draw_difference(shown: Wire) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from cuebook.records.prompt import ParamType
+from cuebook.server.impact_wire import ImpactAnswer, TokenChange
 
 Bump = Literal["major", "minor", "patch", "none"]
 
@@ -176,8 +177,8 @@ class FieldChange(_Out, frozen=True, kw_only=True):
     after: Any
 
 
-class DiffAnswer(_Out, frozen=True, kw_only=True):
-    """What is other in version `b` than in `a`, and what that asks of the semantic version."""
+class DiffAnswer(_Out, frozen=True, kw_only=True, omit_defaults=True):
+    """What is other in version `b` than in `a`, what that asks of the semantic version, and what it costs."""
 
     slug: str
     branch: str
@@ -187,6 +188,8 @@ class DiffAnswer(_Out, frozen=True, kw_only=True):
     sections: list[SectionChange]
     params: list[ParamChange]
     fields: list[FieldChange]
+    tokens: TokenChange
+    impact: ImpactAnswer | None = None
 
 
 class RenderAnswer(Written, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app import prompt_views as views
+from cuebook.app.prompt_impact import MOST_TURNS, TURNS
 from cuebook.server import prompt_bodies as bodies
 from cuebook.server import prompt_wire as wire
 from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
@@ -32,6 +33,15 @@ Resolve = Annotated[bool, QueryParameter(name="resolve", description="Merge in w
 Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version before")]
 Other = Annotated[
     int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version after, the active one unless named")
+]
+Turns = Annotated[
+    int,
+    QueryParameter(
+        name="turns",
+        ge=0,
+        le=MOST_TURNS,
+        description="Measure the change on so many of the last turns that had the prompt in front; 0 measures none",
+    ),
 ]
 
 
@@ -85,10 +95,11 @@ async def get_version(
 
 @get(f"{ONE}/diff", responses=answers(wire.DiffAnswer))
 async def get_diff(
-    request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None
+    request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
 ) -> Response[bytes]:
-    """Give what is other in version `b` than in `a`, and what that asks of the semantic version."""
-    return json_of(await views.compare(book_of(request).prompts, name_in(prompt), a, b, branch=branch or None))
+    """Give what is other in version `b` than in `a`, and what that costs: tokens, and what past windows would lose."""
+    desk = book_of(request).desk
+    return json_of(await views.compare(desk, name_in(prompt), a, b, branch=branch or None, turns=turns))
 
 
 @get(f"{ONE}/branches", responses=answers(wire.BranchPage))
