@@ -1,14 +1,13 @@
 """The audit kept up behind the reply: its mirror file, and signed checkpoints. Nobody waits for either.
 
 The table is the truth. The file gets what it lacks, appended by one process at a time: a line that was torn by a crash
-is written again, and one that somebody removed with all before it is begun anew. A file that ends with what the table
-does not hold is kept aside and never written over: it may be the proof that the table was cut.
+is written again, and one that somebody removed with all before it is begun anew. A file that ends with what
+the table does not hold is left as it is: it is another book's, or the proof that the table was cut.
 """
 
 import asyncio
 import hashlib
 import logging
-import shutil
 import sys
 import time
 from datetime import UTC, datetime
@@ -117,9 +116,11 @@ class Mirror:
             told = await asyncio.to_thread(_mended, opened)
             seq = told.seq if told else 0
             if told is not None and not await _is_ours(desk, scope, told):
-                aside = await asyncio.to_thread(_set_aside, file, opened)
-                log.warning("the audit's mirror %s ends with what the table has not; kept as %s", file.name, aside)
-                seq = 0
+                msg = (
+                    f"the audit's mirror {str(file)!r} ends with a record the table does not hold: another book writes "
+                    "it, or the table was cut; keep it, move it elsewhere, and it is written anew"
+                )
+                raise BackendError(msg)
             while records := await desk.audit.records(scope, after=seq, limit=_PAGE):
                 await asyncio.to_thread(_append, opened, records)
                 seq = records[-1].seq
@@ -199,18 +200,6 @@ def _read(line: bytes) -> Record | None:
         return parse_mirror(line)
     except (InvalidInput, msgspec.MsgspecError):
         return None
-
-
-def _set_aside(file: Path, opened: BinaryIO) -> str:
-    """Copy a mirror that is not the table's beside it, and empty it: it may be all that is left of what was there."""
-    number = 1
-    while (aside := file.with_name(f"{file.stem}.{number}{file.suffix}")).exists():
-        number += 1
-    with aside.open("xb") as kept:
-        opened.seek(0)
-        shutil.copyfileobj(opened, kept)
-    opened.truncate(0)
-    return aside.name
 
 
 def _append(opened: BinaryIO, records: list[Record]) -> None:
