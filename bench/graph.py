@@ -1,4 +1,4 @@
-"""Choosing and rendering a prompt as the book around it grows: it costs its own ancestors and variants, and no more."""
+"""Choosing and rendering a prompt as the book and its history grow: it costs its ancestors and variants, no more."""
 
 import asyncio
 import time
@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 
 from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from cuebook import Cuebook
+from cuebook.config import build
 from cuebook.records.prompt import Version
 
 _FEW, _MANY = 100, 10_000
@@ -23,13 +24,24 @@ async def _graph(run: Run) -> list[Figure]:
     async with AsyncExitStack() as stack:
         sides: dict[str, AsyncRound] = {}
         for name, versions in (("few", _FEW), ("many", many)):
-            url = str(run.fast / f"prompts-{name}.db")
-            book = await stack.enter_async_context(Cuebook.open(arguments={"store.url": url}, worker=False))
+            folder = run.fast / f"prompts-{name}"  # of its own: the audit's mirror lies there too
+            folder.mkdir()
+            settings = build({"store.url": str(folder / "book.db")}, folder=str(folder))
+            book = await stack.enter_async_context(Cuebook.open(settings, worker=False))
             await _fill(book, versions)
             sides[name] = _chooses(book)
         found = await interleave_async(run.rounds(60), sides)
     what, beside = f"select and render among {many:,} versions", f"among {_FEW}"
-    return [compared(what, found["many"], beside, found["few"], bar=1.3, note="3 ancestors, 20 variants; CPU")]
+    return [
+        compared(
+            what,
+            found["many"],
+            beside,
+            found["few"],
+            bar=1.3,
+            note="half of them its own; 3 ancestors, 20 variants; CPU",
+        )
+    ]
 
 
 async def _fill(book: Cuebook, versions: int) -> None:
@@ -42,7 +54,16 @@ async def _fill(book: Cuebook, versions: int) -> None:
         await book.prompts.fork("leaf", f"variant-{number}")
     others = [
         Version(slug=f"other/{number % (versions // 20)}", sections={"body": f"Text number {number}."})
-        for number in range(versions - _VARIANTS - 3)
+        for number in range(versions // 2 - _VARIANTS - 3)
+    ]
+    others += [
+        Version(
+            slug="leaf",
+            branch=f"variant-{1 + number % (_VARIANTS - 1)}",
+            sections={"body": f"leaf {number} for $user."},
+            inherits="low",
+        )
+        for number in range(versions // 2)
     ]
     for start in range(0, len(others), _AT_ONCE):
         await book.prompts.store(others[start : start + _AT_ONCE])

@@ -12,7 +12,7 @@ from bench.measure import Figure, Run, cpu, shown
 from bench.trials import NEVER, Detector, World, bets, breaks, guard, nulls, past, watched
 from cuebook.prompts.learn import Posterior, aligned, ema, score, update
 from cuebook.prompts.rollback import UNAIDED, SigmaSettings
-from cuebook.prompts.select import Variant, declared, epsilon_greedy, features, thompson
+from cuebook.prompts.select import EPSILON, Variant, declared, epsilon_greedy, features, thompson
 from cuebook.prompts.trial import GuardSettings
 from cuebook.records.prompt import TaskOutcome
 
@@ -182,7 +182,8 @@ def played(policy: str, world: Play, seed: int, turns: int = TURNS) -> tuple[flo
         if policy == "thompson":
             selection = thompson(world.variants, signals, known, dice)
         else:
-            selection = epsilon_greedy(_offered(world, weights), signals, roll=dice.random())
+            epsilon = 1.0 if policy == "uniform" else EPSILON
+            selection = epsilon_greedy(_offered(world, weights), signals, epsilon=epsilon, roll=dice.random())
         picked = order.index(selection.selected.branch)
         said = scored(dice, world.quality(picked, signals, turn))
         branch = order[picked]
@@ -232,16 +233,16 @@ def _time() -> Figure:
 def _regret(times: int) -> Iterator[Figure]:
     for name, what in _WORLDS.items():
         sums: dict[str, float] = {}
-        for policy, notes in _REGRET.items():
+        for policy in ("uniform", *_REGRET):
             runs = [played(policy, play(name), seed) for seed in range(times)]
             sums[policy] = statistics.fmean(regret for regret, _ in runs)
             share = statistics.fmean(best for _, best in runs)
-            said, said_share = notes[name]
             thompsons = policy == "thompson"
+            said = "notes {} (best in the end {:.0%})".format(*_REGRET[policy][name]) if policy in _REGRET else ""
             yield Figure(
                 f"{name} {what}: {policy}",
                 f"{sums[policy]:.0f}",
-                f"notes {said} (best in the end {said_share:.0%})",
+                said,
                 ratio=sums[policy] / sums["epsilon_greedy"] if thompsons else None,
                 bar=1.0 if thompsons else None,
                 note=f"regret over {TURNS} turns, {times} runs; best in the end {share:.0%}",
