@@ -26,7 +26,7 @@ async def _graph(run: Run) -> list[Figure]:
         for name, versions in (("few", _FEW), ("many", many)):
             folder = run.fast / f"prompts-{name}"  # of its own: the audit's mirror lies there too
             folder.mkdir()
-            settings = build({"store.url": str(folder / "book.db")}, folder=str(folder))
+            settings = build(arguments={"store.url": str(folder / "book.db")}, folder=str(folder))
             book = await stack.enter_async_context(Cuebook.open(settings, worker=False))
             await _fill(book, versions)
             sides[name] = _chooses(book)
