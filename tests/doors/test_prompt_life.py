@@ -5,7 +5,7 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,15 @@ def life(here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Here:
 
 
 @pytest.fixture
-def piped(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def piped() -> Iterator[Callable[[str], None]]:
     """Say what comes from the pipe."""
+    terminal = sys.stdin
 
     def say(text: str) -> None:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()))
 
-    return say
+    yield say
+    sys.stdin = terminal
 
 
 class Users:
