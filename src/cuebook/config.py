@@ -88,6 +88,7 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The prompt book: where its files lie, and how a variant is chosen."""
 
     folder: str = "prompts"
+    project: str = ""  # whose own prompts, below projects/NAME, stand for the others; "" = nobody's
     autopush: bool = True  # files changed on disk are pushed when the book is opened
     strategy: Literal["epsilon_greedy", "thompson"] = "epsilon_greedy"
     rollback: Literal["guarded", "sigma", "off"] = "guarded"  # how a version that does worse is taken back by itself

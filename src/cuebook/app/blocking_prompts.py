@@ -29,15 +29,27 @@ class BlockingPrompts:
         """List prompts by name."""
         return self._host.run(lambda book: book.prompts.page(prefix=prefix, limit=limit, after=after))
 
-    def family(self, slug: str) -> Family:
-        """Read a prompt as it stands: branches, active versions, labels. Raises NotFound."""
-        return self._host.run(lambda book: book.prompts.family(slug))
+    def whose(self, project: str | None) -> str:
+        """Give the project whose own prompts hold: the one named, "" for nobody's, else the setting's."""
+        return self._host.read(lambda book: book.prompts.whose(project))
+
+    def family(self, slug: str, *, project: str = "") -> Family:
+        """Read a prompt as it stands, a project's own where it has one. Raises NotFound."""
+        return self._host.run(lambda book: book.prompts.family(slug, project=project))
 
     def get(
-        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
     ) -> Version:
         """Read a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
-        return self._host.run(lambda book: book.prompts.get(slug, branch=branch, version=version, label=label))
+        return self._host.run(
+            lambda book: book.prompts.get(slug, branch=branch, version=version, label=label, project=project)
+        )
 
     def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
         """Read all versions of a prompt, of one branch or of all, oldest first."""
@@ -48,10 +60,18 @@ class BlockingPrompts:
         return self._host.run(lambda book: book.prompts.events(slug, limit=limit))
 
     def resolve(
-        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
     ) -> Resolved:
         """Read a version with its ancestors merged in. Raises NotFound, InvalidInput."""
-        return self._host.run(lambda book: book.prompts.resolve(slug, branch=branch, version=version, label=label))
+        return self._host.run(
+            lambda book: book.prompts.resolve(slug, branch=branch, version=version, label=label, project=project)
+        )
 
     def render(
         self,
@@ -61,6 +81,7 @@ class BlockingPrompts:
         branch: str | None = None,
         version: int | None = None,
         label: str | None = None,
+        project: str | None = None,
         log: bool = False,
         by: str = "",
         idempotency_key: str | None = None,
@@ -73,6 +94,7 @@ class BlockingPrompts:
                 branch=branch,
                 version=version,
                 label=label,
+                project=project,
                 log=log,
                 by=by,
                 idempotency_key=idempotency_key,

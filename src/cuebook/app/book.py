@@ -15,7 +15,7 @@ from cuebook.app.audit import Audit
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
-from cuebook.app.load import check_instructions, files_of, load_config, load_presets
+from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
 from cuebook.app.memory import Memory
 from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
 from cuebook.app.prompts import Prompts
@@ -37,6 +37,7 @@ from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.ports.store import Appended
+from cuebook.prompts.names import check_project
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Window
 
@@ -142,7 +143,7 @@ class Cuebook:
             page = await self.prompts.page(limit=200, after=after)
             known.update(family.slug for family in page.items)
             if page.next is None:
-                return known
+                return with_own(self.config, known)
             after = page.next
 
     async def __aexit__(
@@ -274,6 +275,7 @@ class Cuebook:
 
     async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
+        check_project(call.project or "", where="X-Cuebook-Project")
         pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call))
         async with aclosing(pieces):
             async for piece in pieces:

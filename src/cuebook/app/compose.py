@@ -22,6 +22,7 @@ from cuebook.errors import InvalidInput
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model, Upstream
+from cuebook.prompts.names import check_project
 from cuebook.records.redact import Redactor
 
 
@@ -40,6 +41,7 @@ def compose(
     settings = config.settings
     personas, default = load_personas(config)
     compaction = load_compaction(config)
+    project = check_project(settings.prompts.project, where="prompts.project")
     failpoints = Failpoints.from_environment()
     key = book_key(key_file_of(config))
     count = counter(settings.budget.tokens)
@@ -81,6 +83,7 @@ def compose(
         breakpoints=settings.upstream.breakpoints,
         strategy=settings.prompts.strategy,
         rollback=settings.prompts.rollback,
+        project=project,
         builtin=builtin_prompts(),
         failpoint=failpoints,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from cuebook.app.builtin import builtin_prompts
-from cuebook.app.load import check_instructions, files_of, load_compaction, load_presets
+from cuebook.app.load import check_instructions, files_of, load_compaction, load_presets, with_own
 from cuebook.app.prompt_folder import PromptFolder
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.config import Config
@@ -17,7 +17,7 @@ from cuebook.engine.prompting import resolved_of
 from cuebook.errors import CuebookError
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Store
-from cuebook.prompts.names import instructions
+from cuebook.prompts.names import check_project, instructions
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Version
 
@@ -38,12 +38,13 @@ async def look_at_prompts(config: Config, database: str) -> Prompted:
     files = {each.slug: each for each in await asyncio.to_thread(lambda: list(_files(config)))}
     store: Store = await asyncio.to_thread(SqliteStore, database)
     try:
-        known = await _stored(store) | set(files_of(config)) | files.keys()
+        project = check_project(config.settings.prompts.project, where="prompts.project")
+        known = with_own(config, await _stored(store) | set(files_of(config)) | files.keys())
         load_presets(config, known)
         compaction = load_compaction(config)
         check_instructions(config, compaction, known | builtin.keys())
         slugs = {
-            next(name for name in instructions(profile.prompt_key) if name in known or name in builtin)
+            next(name for name in instructions(profile.prompt_key, project) if name in known or name in builtin)
             for profile in compaction.profiles.values()
         }
         unsaid = [each for slug in sorted(slugs) for each in await _unsaid(store, slug, files)]

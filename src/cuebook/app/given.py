@@ -8,6 +8,7 @@ from typing import Any, get_args
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.errors import InvalidInput
+from cuebook.prompts.names import check_project
 from cuebook.records.conversation import Part, Role
 from cuebook.records.turn import Ask
 
@@ -33,6 +34,8 @@ def check_ask(ask: object) -> None:
     if not ask.conversation:
         msg = "conversation: empty; name the conversation"
         raise InvalidInput(msg, where="conversation")
+    if ask.project is not None:
+        check_project(ask.project)
     _expect(ask.memory_control, Mapping, "memory_control", "a mapping", optional=True)
     _expect(ask.signals, Mapping, "signals", "a mapping", optional=True)
     signals: Mapping[str, object] = ask.signals or {}

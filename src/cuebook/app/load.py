@@ -13,7 +13,7 @@ from typing import Any
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
-from cuebook.prompts.names import instructions
+from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
 from cuebook.records.persona import Persona, read_persona
 
@@ -93,7 +93,7 @@ def check_instructions(config: Config, compaction: Compaction, prompts: Collecti
             where = f"memoryCompaction.profiles.{profile.id}.promptKey"
             place = f"{config.settings.memory.presets}: {where}"
         try:
-            names = instructions(profile.prompt_key)
+            names = instructions(profile.prompt_key, config.settings.prompts.project)
         except InvalidInput as error:
             msg = f"{place}: {error}"
             raise InvalidInput(msg, where=where) from error
@@ -101,6 +101,12 @@ def check_instructions(config: Config, compaction: Compaction, prompts: Collecti
             shown = names[1] if len(names) > 1 else names[0]
             msg = f"{place}: no prompt {profile.prompt_key!r}; write it as prompts/{shown}.md, or leave the key out"
             raise InvalidInput(msg, where=where)
+
+
+def with_own(config: Config, prompts: Collection[str]) -> set[str]:
+    """Give the ids keys may name: those of prompts, and those a project's own prompts stand for."""
+    own = f"{PROJECTS}{config.settings.prompts.project}/"
+    return {*prompts, *(slug.removeprefix(own) for slug in prompts if slug.startswith(own))}
 
 
 def files_of(config: Config) -> list[str]:

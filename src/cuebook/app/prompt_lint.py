@@ -9,6 +9,7 @@ from cuebook.app.prompt_compare import families_of, wanted
 from cuebook.app.prompt_folder import PromptFolder
 from cuebook.app.shapes import Wire
 from cuebook.engine.desk import Desk
+from cuebook.engine.front import own_names
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, Finding, lint
 from cuebook.prompts.names import candidates
@@ -31,7 +32,7 @@ async def lint_prompts(
     """
     versions, odd = await _versions(desk, shelf)
     named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
-    found = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens)
+    found = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens, known=_others(desk))
     chosen = [each for each in found if not named or each.slug.partition("@")[0] in named]
     return [*(() if slugs else odd), *chosen]
 
@@ -49,7 +50,7 @@ async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version)
     """Say how good a version is, from 0 to 100, and which parts that is made of."""
     versions, _ = await _versions(desk, shelf)
     others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
-    findings = await asyncio.to_thread(lint, [*others, version], count=desk.count)
+    findings = await asyncio.to_thread(lint, [*others, version], count=desk.count, known=_others(desk))
     seen = await desk.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
     scores = [each.score for each in seen if each.number == version.number]
     return rate(version, findings, scores=scores)
@@ -67,6 +68,11 @@ def rating_to_wire(version: Version, rating: Rating) -> Wire:
         "score": rating.score,
         "parts": parts,
     }
+
+
+def _others(desk: Desk) -> set[str]:
+    """Give the ids that mean a text without being prompts of the book: personas' own, and what ships."""
+    return {name for each in desk.personas.values() for name in own_names(each)} | desk.builtin.keys()
 
 
 def rules() -> list[Wire]:

@@ -41,10 +41,12 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
     return Place(named.slug, named.branch or branch, named.number or version)
 
 
-async def find(prompts: Prompts, text: str, *, branch: str | None = None, version: int | None = None) -> Version:
-    """Give the version a name means. Raises NotFound, InvalidInput."""
+async def find(
+    prompts: Prompts, text: str, *, branch: str | None = None, version: int | None = None, project: str = ""
+) -> Version:
+    """Give the version a name means, a project's own where it has one. Raises NotFound, InvalidInput."""
     place = read_place(text, branch=branch, version=version)
-    family = await prompts.family(place.slug)
+    family = await prompts.family(place.slug, project=project)
     if place.branch is not None and place.version is None and family.branch(place.branch) is None:
         for label in family.labels:
             if label.name == place.branch:
@@ -93,16 +95,18 @@ async def try_out(
     version: int | None,
     diff: bool = False,
     log: str | None = None,
+    project: str | None = None,
 ) -> Wire:
     """Render a prompt for its author: the text, the template it comes from, its metadata; with `diff` what is new.
 
-    `log` names who asks for it to stand in the audit.
+    `log` names who asks for it to stand in the audit. `project` says whose own prompt stands for it, "" nobody's: the
+    setting's unless named.
 
     Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
     """
     prompts = Prompts(desk)
-    found = await find(prompts, text, branch=branch, version=version)
-    made = await prompts.render(found.slug, params, branch=found.branch, version=found.number)
+    found = await find(prompts, text, branch=branch, version=version, project=prompts.whose(project))
+    made = await prompts.render(found.slug, params, branch=found.branch, version=found.number, project="")
     family = await prompts.family(found.slug)
     resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
     template = text_of(resolved)

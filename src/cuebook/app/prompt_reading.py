@@ -18,7 +18,7 @@ from cuebook.ports.prompts import Event, Family, FamilyPage, Once
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lint import Finding
-from cuebook.prompts.names import candidates, check_slug
+from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
 from cuebook.prompts.rating import Rating
 from cuebook.prompts.template import render
@@ -56,9 +56,16 @@ class Reading:
             raise InvalidInput(msg, where="limit")
         return await self._desk.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
 
-    async def family(self, slug: str) -> Family:
-        """Give a prompt as it stands: branches, active versions, labels. Raises NotFound."""
-        names = candidates(check_slug(slug))
+    def whose(self, project: str | None) -> str:
+        """Give the project whose own prompts hold: the one named, "" for nobody's, else the setting's."""
+        return self._desk.project if project is None else project
+
+    async def family(self, slug: str, *, project: str = "") -> Family:
+        """Give a prompt as it stands: branches, active versions, labels. Raises NotFound.
+
+        A `project` that has its own of that id gives that one.
+        """
+        names = candidates(check_slug(slug), check_project(project))
         found = await self._desk.prompts.families(Scope(), names, ancestors=False)
         for name in names:
             if name in found:
@@ -67,10 +74,16 @@ class Reading:
         raise NotFound(msg)
 
     async def get(
-        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
     ) -> Version:
         """Give a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
-        family = await self.family(slug)
+        family = await self.family(slug, project=project)
         if label is not None:
             branch, version = _labelled(family, label, branch=branch, version=version)
         name = branch or MAIN
@@ -99,10 +112,17 @@ class Reading:
         return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 
     async def resolve(
-        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
     ) -> Resolved:
         """Give a version with its ancestors merged in. Raises NotFound, InvalidInput."""
-        return await resolved_of(self._desk, await self.get(slug, branch=branch, version=version, label=label))
+        found = await self.get(slug, branch=branch, version=version, label=label, project=project)
+        return await resolved_of(self._desk, found)
 
     async def render(
         self,
@@ -112,22 +132,25 @@ class Reading:
         branch: str | None = None,
         version: int | None = None,
         label: str | None = None,
+        project: str | None = None,
         log: bool = False,
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Rendered:
         """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
 
+        A `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
         `log` has it stand in the audit, asked for `by` somebody; under one key once.
         """
 
         async def work(asking: Once | None) -> Rendered:
-            found = await self.resolve(slug, branch=branch, version=version, label=label)
+            whose = self.whose(project)
+            found = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
             given = coerce(found.params, params or {})
             made = self._rendered(found, given)
             return await self._logged(found, given, made, by, asking) if log else made
 
-        asked = ["render", slug, params or {}, branch, version, label]
+        asked = ["render", slug, params or {}, branch, version, label, *([project] if project is not None else [])]
         made = await once(self._desk, idempotency_key if log else None, asked, Rendered, work, user=by)
         return made if made.text or made.audit_seq is None else await self._said_before(made)
 

@@ -66,9 +66,13 @@ async def show(
     version: int | None = None,
     label: str | None = None,
     resolve: bool = False,
+    project: str | None = None,
 ) -> Wire:
-    """Give a version, the active one unless named; with `resolve` what it says with its ancestors."""
-    family = await prompts.family(slug)
+    """Give a version, the active one unless named; with `resolve` what it says with its ancestors.
+
+    `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+    """
+    family = await prompts.family(slug, project=prompts.whose(project))
     found = family.version(branch or MAIN)
     if found is None or version not in (None, found.number) or label is not None:
         found = await prompts.get(family.slug, branch=branch, version=version, label=label)

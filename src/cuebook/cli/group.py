@@ -13,6 +13,10 @@ from cuebook.cli.state import State
 
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only what this user may see.")]
 Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id.", show_default=False)]
+Project = Annotated[
+    str | None,
+    typer.Option("--project", metavar="NAME", help='Whose own prompts hold, "" for nobody\'s; by setting.'),
+]
 PageLimit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="A page of so many, from the first on.")
 ]

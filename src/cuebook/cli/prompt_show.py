@@ -11,7 +11,7 @@ from cuebook.app.prompt_export import file_of
 from cuebook.app.prompt_impact import MOST_TURNS, TURNS
 from cuebook.app.shapes import Wire
 from cuebook.cli import screen
-from cuebook.cli.group import Cursor, PageLimit, command
+from cuebook.cli.group import Cursor, PageLimit, Project, command
 from cuebook.cli.prompt_group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
@@ -73,12 +73,14 @@ def show(
     version: Number = None,
     resolve: Annotated[bool, typer.Option("--resolve", help="With the sections it inherits.")] = False,
     file: Annotated[bool, typer.Option("--file", help="As the file it is, whole.")] = False,
+    project: Project = None,
 ) -> None:
     """Show a version: its sections, parameters and where it stands."""
 
     async def read(book: Cuebook) -> tuple[Version, Wire]:
-        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
-        at: dict[str, Any] = {"branch": found.branch, "version": found.number}
+        whose = book.prompts.whose(project)
+        found = await lookup.find(book.prompts, prompt, branch=branch, version=version, project=whose)
+        at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
         return found, await views.show(book.prompts, found.slug, **at, resolve=resolve)
 
     found, shown = wait(state, read)

@@ -1,13 +1,13 @@
 """`cuebook prompt test`, which is `kai-prompt-tester` too."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cuebook.app import prompt_lookup as lookup
 from cuebook.app.shapes import Wire
 from cuebook.cli import screen
-from cuebook.cli.group import command
+from cuebook.cli.group import Project, command
 from cuebook.cli.prompt_group import Branch, Number, app, pairs, wait, whoever
 from cuebook.cli.state import State
 
@@ -40,6 +40,7 @@ def try_out(
     diff: Diff = False,
     log: Log = False,
     text: TextOnly = False,
+    project: Project = None,
 ) -> None:
     """Render a prompt: text, template, metadata and time.
 
@@ -51,10 +52,8 @@ def try_out(
         raise typer.BadParameter(msg, param_hint="--prompt")
     params = pairs(param, "--param")
     who = whoever(None) if log else None
-    shown = wait(
-        state,
-        lambda book: lookup.try_out(book.desk, slug, params, branch=branch, version=version, diff=diff, log=who),
-    )
+    options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
+    shown = wait(state, lambda book: lookup.try_out(book.desk, slug, params, **options))
     if state.json:
         screen.say_json(shown)
     elif text:

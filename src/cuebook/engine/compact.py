@@ -26,6 +26,7 @@ from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, pars
 from cuebook.memory.steps import Calls, held_together
 from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
+from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
@@ -130,7 +131,13 @@ async def _telling(
         "profile_id": profile.id,
         "date": datetime.fromtimestamp(desk.clock.now(), UTC).date().isoformat(),
     }
-    work = Work(agent=COMPACTOR, key=profile.prompt_key, otherwise=STANDARD.prompt_key, values=values)
+    work = Work(
+        agent=COMPACTOR,
+        key=profile.prompt_key,
+        otherwise=STANDARD.prompt_key,
+        values=values,
+        project=project_of(None, read.conversation.metadata.get("project"), desk.project),
+    )
     instruction = await instruct(desk, read.scope, work)
     return Told(instruction=instruction, record=told(desk, instruction, work, conversation=read.conversation.id))
 

@@ -93,6 +93,7 @@ class Desk(Struct, kw_only=True):
     compaction: Compaction
     lines: Lines
     presets: Presets = NO_PRESETS
+    project: str = ""  # whose own prompts stand for the others, where call and conversation name none
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, said where the book has none
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2

@@ -3,7 +3,8 @@
 Chosen once per round: later steps of a round find the texts in the first one's manifest. A persona's own text comes
 first, in the graph's form where a prompt `persona/ID` is there; then the chain `init`, `persona`, `summary`; then the
 add-ons in the order of the preset. What a link cannot say, the chain's `fallback` says in its place. A link that names
-the persona's own text says it in the link's place; a persona's `baseSystemPrompt` holds where the graph has none.
+the persona's own text says it in the link's place; a persona's `baseSystemPrompt` holds where the graph has none. A
+project's own prompts, below `projects/NAME/`, stand for those of the same id (K9).
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from cuebook.errors import CuebookError, InvalidInput
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Scene
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.names import candidates
+from cuebook.prompts.names import candidates, project_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.presets import Profile, ProfileState, route
 from cuebook.prompts.template import render
@@ -36,6 +37,8 @@ from cuebook.records.turn import Ask, BlockKind, Dropped, Manifest
 GENERAL = "general"
 #: The block each link of a chain is shown as.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
+#: What a round's later steps tell of the choice as its first one did.
+_TOLD = ("promptProject", "promptProfile", "promptVariants")
 
 
 class Front(Struct, frozen=True, kw_only=True):
@@ -53,12 +56,13 @@ async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
     persona = desk.persona(ask.persona or (known.persona if known else None))
     profile = _profile(desk, scene, ask, turn)
     addons = profile.addon_keys if profile else ()
-    own = _first(own_names(persona), scene.families)
+    project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
+    own = _first(own_names(persona, project), scene.families)
     if not (addons or persona.chain or own):
-        return Front(texts=_base(persona), metadata=_told(profile, {}))
+        return Front(texts=_base(persona), metadata=_told(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
-    said = _Speaker(desk, scene, ask, persona, fresh=fresh)
-    links = {_first(candidates(slug), scene.families) for slug in persona.chain.values()}
+    said = _Speaker(desk, scene, ask, persona, project, fresh=fresh)
+    links = {said.known(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
     if own is None or own not in links:  # a link that names it says it in its place
         own_text = await said.text("persona", own) if own else None
@@ -67,7 +71,10 @@ async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
     texts += [await said.addon(key) for key in addons]
     kept = tuple(text for text in texts if text is not None)
     return Front(
-        texts=kept, dropped=tuple(said.dropped), metadata=_told(profile, said.chosen), renders=tuple(said.renders)
+        texts=kept,
+        dropped=tuple(said.dropped),
+        metadata=_told(profile, project, said.chosen),
+        renders=tuple(said.renders),
     )
 
 
@@ -81,7 +88,7 @@ async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Ma
             for text in kept
             if text.digest in texts
         ),
-        metadata={key: metadata[key] for key in ("promptProfile", "promptVariants") if key in metadata},
+        metadata={key: metadata[key] for key in _TOLD if key in metadata},
     )
 
 
@@ -101,10 +108,10 @@ def own_prompt(persona: Persona) -> str:
     return f"persona/{persona.id.lower()}"
 
 
-def own_names(persona: Persona) -> tuple[str, ...]:
+def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
     """Give the ids a persona's own text may have in the prompt book; none where no prompt can be named after it."""
     try:
-        return candidates(own_prompt(persona))
+        return candidates(own_prompt(persona), project)
     except InvalidInput:
         return ()
 
@@ -134,8 +141,8 @@ def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
     return route(desk.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
 
 
-def _told(profile: Profile | None, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {"promptProject": project} if project else {}
     if profile is not None:
         told["promptProfile"] = {
             "presetId": profile.preset_id,
@@ -175,12 +182,14 @@ class _Speaker:
         scene: Scene,
         ask: Ask,
         persona: Persona,
+        project: str,
         *,
         fresh: bool,
     ) -> None:
         self._desk = desk
         self._ask = ask
         self._families = scene.families
+        self._project = project
         user = scene.conversation.user if scene.conversation else ask.user
         self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now())
         told = scene.told.get("promptVariants")
@@ -194,16 +203,20 @@ class _Speaker:
 
     async def link(self, persona: Persona, key: str) -> Text | None:
         """Say a link of the chain, or what the fallback says in its place."""
-        slug = _first(candidates(persona.chain[key]), self._families)
+        slug = self.known(persona.chain[key])
         text = await self.text(_KINDS[key], slug or persona.chain[key])
         if text is None and "fallback" in persona.chain:
-            spare = _first(candidates(persona.chain["fallback"]), self._families)
+            spare = self.known(persona.chain["fallback"])
             return await self.text(_KINDS["fallback"], spare or persona.chain["fallback"])
         return text
 
     async def addon(self, key: str) -> Text | None:
         """Say an add-on."""
-        return await self.text("addon", _first(candidates(key), self._families) or key)
+        return await self.text("addon", self.known(key) or key)
+
+    def known(self, name: str) -> str | None:
+        """Give the prompt a name means here."""
+        return _first(candidates(name, self._project), self._families)
 
     async def text(self, kind: BlockKind, slug: str) -> Text | None:
         """Say a prompt; one that cannot be said is left out, with the reason."""

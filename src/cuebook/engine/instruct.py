@@ -1,8 +1,9 @@
 """What a model is told that works behind the replies: a prompt of the book, else the one that ships (DESIGN §4).
 
 An instruction has a key, such as a compaction profile's `promptKey`. It means a prompt by that id, under `system/` or
-under `default/`, whose active version on `main` speaks: nothing is observed of such work, so nothing chooses variants.
-What cannot be said is told in the log, and the shipped one of that key, or of that purpose, is said in its place.
+under `default/`, a project's own before them, whose active version on `main` speaks: nothing is observed of such work,
+so nothing chooses variants. What cannot be said is told in the log, and the shipped one of that key, or of that
+purpose, is said in its place.
 """
 
 import logging
@@ -42,12 +43,13 @@ class Work(Struct, frozen=True, kw_only=True):
     key: str
     otherwise: str
     values: Mapping[str, Any]
+    project: str = ""
 
 
 async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
     """Give what is said for a piece of work."""
     try:
-        names = instructions(work.key)
+        names = instructions(work.key, work.project)
         families = await desk.prompts.families(scope, names)
         version = standing(names, families, desk.builtin)
         return said(await resolved_of(desk, version, families), work.values)

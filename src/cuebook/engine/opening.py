@@ -113,7 +113,8 @@ def _look(desk: Desk, intent: Intent) -> Look:
     ask, turn = intent.ask, intent.goes_on
     look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
     if turn is None:
-        return msgspec.structs.replace(look, prompts=wanted(desk, ask.persona))
+        names = wanted(desk, ask.persona)
+        return msgspec.structs.replace(look, prompts=names, project=ask.project, otherwise=desk.project)
     return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
 
 
@@ -163,6 +164,7 @@ def _opening(
         moves_head=intent.moves_head,
         metadata=metadata,
         mode=ask.mode,
+        project=ask.project,
         idempotency=desk.kept(intent.idempotency),
         audit=front.renders,
     )

@@ -116,6 +116,7 @@ def meaning(
                 user=request.user or scope.user,
                 persona=request.model if request.model in desk.personas else None,
                 mode=RELAY if place.begins else None,
+                project=call.project,
             ),
             drafts=drafts,
             wish=_wish(desk, request, place, drafts, frozen, quotes=quotes),

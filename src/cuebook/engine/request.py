@@ -40,6 +40,7 @@ class Call(Struct, frozen=True, kw_only=True):
     server_history: bool = False  # X-History: server: `messages` are new ones only
     query: str = ""
     idempotency_key: str | None = None
+    project: str | None = None  # whose own prompts stand for the others; kept in the conversation
 
     @property
     def retried(self) -> bool:

@@ -64,7 +64,9 @@ class Look(Struct, frozen=True, kw_only=True):
     post_tokens: int = 0  # a larger post counts as this much of `full_tokens`: no window shows more of it; 0 = as it is
     search: SearchLook | None = None
     use_summary: bool = True
-    prompts: tuple[str, ...] = ()  # prompts that may stand in front of the path
+    prompts: tuple[str, ...] = ()  # prompts that may stand in front of the path; a project's own of them are read too
+    project: str | None = None  # the project asked for; None = the one the conversation keeps, else `otherwise`
+    otherwise: str = ""
     summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
 
 
@@ -123,6 +125,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     moves_head: bool = True
     metadata: dict[str, Any] = {}
     mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
+    project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
 

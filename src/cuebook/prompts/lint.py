@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final, Literal
 
@@ -13,7 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.front import ALIASES, KEYS
 from cuebook.prompts.inherit import resolve, text_of
 from cuebook.prompts.lint_text import spots
-from cuebook.prompts.names import candidates, parse_reference
+from cuebook.prompts.names import candidates, overridden, parse_reference
 from cuebook.prompts.similar import near_duplicates
 from cuebook.prompts.template import placeholders, used
 from cuebook.records.credentials import announced, family_of
@@ -33,6 +33,7 @@ RULES: Final[Mapping[str, tuple[Severity, str]]] = {
     "other-syntax": ("warning", "a parameter written in the syntax of the other engine"),
     "unused-param": ("warning", "a parameter neither the text nor a child's has a place for"),
     "vain-override": ("warning", "a section that overrides one no ancestor has"),
+    "vain-project": ("warning", "a project's own prompt that stands for none"),
     "too-long": ("warning", "more tokens than a system text has room for"),
     "unstable-front": ("warning", "what differs from turn to turn, with much behind it that a cache would hold"),
     "empty": ("warning", "a prompt that says nothing"),
@@ -88,10 +89,12 @@ def lint(
     count: Callable[[str], int],
     max_tokens: int = MOST_TOKENS,
     parent_of: Callable[[str], Version | None] | None = None,
+    known: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """Return what the rules find about these versions, the worst first, then by prompt and place.
 
     `count` gives a text's tokens. `parent_of` finds what an `inherits` means, else the parent is among `versions`.
+    `known` are ids a project's own prompt may stand for besides.
     """
     subjects = _subjects(versions, parent_of or _among(versions))
     found: list[Finding] = []
@@ -100,7 +103,16 @@ def lint(
             found += rule(subject)
         found += _length(subject, count, max_tokens)
     found += _duplicates(subjects)
+    found += _projects(subjects, {*known, *(each.slug for each in versions)})
     return tuple(sorted(found, key=lambda each: (_ORDER.index(each.severity), each.slug, each.where, each.rule)))
+
+
+def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[Finding]:
+    for subject in subjects:
+        names = overridden(subject.version.slug)
+        if names and not any(name in known for name in names):
+            message = f"overrides nothing: there is no prompt {names[0]!r}; write it, or move this to the id it is for"
+            yield subject.finding("vain-project", "name", message)
 
 
 def to_json(findings: Iterable[Finding]) -> str:

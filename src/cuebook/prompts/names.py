@@ -6,6 +6,7 @@ them would read in another way is refused, with the reason. `~` is in no id, so 
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
@@ -20,6 +21,8 @@ MAX_PART: Final = 80
 DEFAULT: Final = "default/"
 #: Where the instructions to models lie that do work behind the replies: compactor, selector, metaprompts.
 SYSTEM: Final = "system/"
+#: Where a project's own prompts lie, each under the id it stands for (MISSION K9).
+PROJECTS: Final = "projects/"
 
 _PART = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -113,21 +116,58 @@ def parse_reference(text: object, *, where: str = "reference") -> Reference:
     )
 
 
-def candidates(slug: str) -> tuple[str, ...]:
-    """Return the ids a name may mean, the first that exists wins: itself, then the one under `default/`."""
+def check_project(name: object, *, where: str = "project") -> str:
+    """Return a project's name as it is, "" for none; raise InvalidInput with why. It is one part of an id."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"{where}: expected a string, got {type(name).__name__}", where=where)
+    fault = _fault(name) if name else ""
+    if fault:
+        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is no name of a project: {fault}", where=where)
+    return name
+
+
+def project_of(asked: str | None, kept: object, otherwise: str) -> str:
+    """Return the project that holds: the one asked for, else the one a conversation keeps, else the book's."""
+    if asked is not None:
+        return asked
+    return kept if isinstance(kept, str) else otherwise
+
+
+def candidates(slug: str, project: str = "") -> tuple[str, ...]:
+    """Return the ids a name may mean, the first that exists wins: a project's own, itself, the one under `default/`."""
     check_slug(slug)
-    below = DEFAULT + slug
-    return (slug,) if slug.startswith(DEFAULT) or len(below) > MAX_ID else (slug, below)
+    plain = (slug,) if slug.startswith(DEFAULT) else (slug, DEFAULT + slug)
+    return _short_enough((*overrides(plain, project), *plain))
 
 
-def instructions(key: str) -> tuple[str, ...]:
-    """Return the ids the key of an instruction may mean, the first that exists wins: itself, under `system/`, default.
+def instructions(key: str, project: str = "") -> tuple[str, ...]:
+    """Return the ids the key of an instruction may mean, the first that exists wins.
 
-    Raises InvalidInput for what is no id.
+    A project's own, itself, the one under `system/`, the one under `default/`. Raises InvalidInput for what is no id.
     """
     check_slug(key)
     places = ("",) if key.startswith((SYSTEM, DEFAULT)) else ("", SYSTEM, DEFAULT)
-    return tuple(each + key for each in places if len(each + key) <= MAX_ID)
+    plain = [each + key for each in places]
+    return _short_enough((*overrides(plain, project), *plain))
+
+
+def overrides(names: Iterable[str], project: str) -> tuple[str, ...]:
+    """Return the ids a project's own forms of some prompts may have; a `default/` may be left out."""
+    if not project:
+        return ()
+    bare = {name: name.removeprefix(DEFAULT) for name in names}
+    own = [each for name, short in bare.items() if not short.startswith(PROJECTS) for each in (name, short)]
+    return _short_enough(dict.fromkeys(f"{PROJECTS}{project}/{each}" for each in own))
+
+
+def overridden(slug: str) -> tuple[str, ...]:
+    """Return the ids a project's own prompt may stand for; none where it is no project's."""
+    name = slug.removeprefix(PROJECTS).partition("/")[2] if slug.startswith(PROJECTS) else ""
+    return (name, DEFAULT + name, SYSTEM + name) if name else ()
+
+
+def _short_enough(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if len(name) <= MAX_ID)
 
 
 def _fault(part: str) -> str:

@@ -28,6 +28,7 @@ class Ask(Struct, frozen=True):
     attachments: tuple[Part, ...] = ()
     idempotency_key: str | None = None
     token_budget: int | None = None
+    project: str | None = None  # whose own prompts stand for the others, kept in the conversation; "" = nobody's
     signals: dict[str, float] | None = None  # what the caller reads of the round: prompts' variants are chosen by it
 
 

@@ -58,12 +58,16 @@ class ForkBody(In, frozen=True, kw_only=True):
 
 
 class RenderBody(In, frozen=True, kw_only=True):
-    """Values of the declared parameters, with or without `$`. `log` puts the render into the audit."""
+    """Values of the declared parameters, with or without `$`. `log` puts the render into the audit.
+
+    `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+    """
 
     params: dict[str, Any] = field(default_factory=dict)
     branch: Text | None = None
     version: Number | None = None
     label: Label = None
+    project: str | None = None
     log: bool = False
     user_id: User = None
 

@@ -30,6 +30,10 @@ Label = Annotated[
     QueryParameter(name="label", description="The version it points at, in the place of branch and version"),
 ]
 Resolve = Annotated[bool, QueryParameter(name="resolve", description="Merge in what it inherits")]
+Project = Annotated[
+    str | None,
+    QueryParameter(name="project", description="Whose own prompt stands for it, empty for nobody's; by setting"),
+]
 Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version before")]
 Other = Annotated[
     int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version after, the active one unless named")
@@ -65,9 +69,10 @@ async def get_prompt(
     version: Version = None,
     label: Label = None,
     resolve: Resolve = False,
+    project: Project = None,
 ) -> Response[bytes]:
     """Give a prompt: the active version of a branch unless one is named. A `/` in the id is written `~` or `%2F`."""
-    at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label, "project": project}
     return json_of(await views.show(book_of(request).prompts, name_in(prompt), **at, resolve=resolve))
 
 
@@ -89,7 +94,9 @@ async def get_version(
 ) -> Response[bytes]:
     """Give a version of a prompt by its number."""
     return json_of(
-        await views.show(book_of(request).prompts, name_in(prompt), branch=branch, version=n, resolve=resolve)
+        await views.show(
+            book_of(request).prompts, name_in(prompt), branch=branch, version=n, resolve=resolve, project=""
+        )
     )
 
 
@@ -172,6 +179,7 @@ async def render(
         branch=data.branch,
         version=data.version,
         label=data.label,
+        project=data.project,
         log=data.log,
         by=user_of(request, data.user_id, user_id) or "",
         idempotency_key=idempotency_key(request.scope),

@@ -58,8 +58,9 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     """Answer a chat completion. `messages` is the whole history.
 
     Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
-    the new ones only. The answer's headers X-Conversation-Id and X-Cuebook-Turn say where it is kept. The same
-    Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
+    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others. The answer's headers
+    X-Conversation-Id and X-Cuebook-Turn say where it is kept. The same Idempotency-Key gives the stored answer again; a
+    turn with a key is finished without its client too.
     """
     scope = request.scope
     place: Place = scope["state"]["place"]
@@ -76,6 +77,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         server_history=history == "server",
         query=scope["query_string"].decode("latin-1"),
         idempotency_key=idempotency_key(scope),
+        project=header(scope, b"x-cuebook-project"),
     )
     return Streamed(
         request.app.state.running, book_of(request).relay(call), _begin, to_the_end=call.idempotency_key is not None

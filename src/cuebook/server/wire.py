@@ -42,7 +42,10 @@ class Attachment(In, frozen=True, kw_only=True):
 
 
 class ChatBody(In, frozen=True, kw_only=True):
-    """What is asked. Without `conversationId` a new conversation begins."""
+    """What is asked. Without `conversationId` a new conversation begins.
+
+    `project` names whose own prompts stand for the others, "" for nobody's; the conversation keeps it.
+    """
 
     message: str
     conversation_id: Text | None = None
@@ -53,6 +56,7 @@ class ChatBody(In, frozen=True, kw_only=True):
     memory_control: dict[str, Any] | None = None
     attachments: list[Attachment] = []
     token_budget: Tokens | None = None
+    project: str | None = None
     signals: dict[str, float] | None = None
     stream: bool | None = None
 
@@ -304,6 +308,7 @@ def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_k
         attachments=tuple(part for each in body.attachments if (part := part_of(each, "attachments"))),
         idempotency_key=idempotency_key,
         token_budget=body.token_budget,
+        project=body.project,
         signals=body.signals,
     )
 

@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
+from cuebook.ports.prompts import Write
 from cuebook.ports.store import Closing, Lease, Look, Store
+from cuebook.prompts.digest import sealed
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
 from cuebook.records.turn import TurnState, Usage
 from cuebook.testing.contract_posts import OWNER, path_of, say
 from cuebook.testing.doubles import BEGINNING
@@ -148,6 +151,23 @@ class OpeningContract:
         await say(store, "c", draft("first", "hello"))
         assert await path_of(store, "c") == ["first"]
         assert (await store.conversation(OWNER, "c")).backlog == 1
+
+    async def test_the_project_stays_beside_the_mode_and_its_own_prompts_are_read(self, store: Store) -> None:
+        for slug in ("a", "default/a", "projects/acme/a", "projects/x/default/a"):
+            version = sealed(Version(slug=slug, sections={"body": slug}))
+            await store.prompts.save(OWNER, [Write(version=version)], by="ann", now=BEGINNING)
+        await end(store, await begin(store, draft("q", "ask"), mode="calm", project="acme"), answer())
+        await end(store, await begin(store, draft("r", "ask"), mode="wild"), answer("b"))
+        assert (await store.conversation(OWNER, "c")).metadata == {"mode": "wild", "project": "acme"}
+        for conversation, asked, otherwise, own in (
+            ("c", None, "x", {"projects/acme/a"}),
+            ("c", "x", "", {"projects/x/default/a"}),
+            ("c", "", "x", set()),
+            ("new", None, "x", {"projects/x/default/a"}),
+            ("new", None, "", set()),
+        ):
+            look = Look(conversation=conversation, prompts=("a", "default/a"), project=asked, otherwise=otherwise)
+            assert (await store.scene(OWNER, look)).families.keys() == {"a", "default/a", *own}
 
     async def test_the_mode_stays_in_the_conversation(self, store: Store) -> None:
         await end(store, await begin(store, draft("q", "ask"), mode="calm"), answer())

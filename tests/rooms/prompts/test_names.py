@@ -13,9 +13,14 @@ from cuebook.prompts.names import (
     Reference,
     candidates,
     check_branch,
+    check_project,
     check_section,
     check_slug,
+    instructions,
+    overridden,
+    overrides,
     parse_reference,
+    project_of,
 )
 
 PART = st.from_regex(r"[a-z0-9_][a-z0-9_-]{0,8}", fullmatch=True)
@@ -129,6 +134,42 @@ def test_candidates_are_the_id_and_the_one_under_default():
     longest = "/".join(["abcdefg"] * (MAX_ID // 8))
     assert candidates(longest) == (longest,)
     assert "empty part" in fault(candidates, "/x")
+
+
+def test_a_projects_own_go_first_and_may_leave_out_default():
+    assert candidates("x", "acme") == ("projects/acme/x", "projects/acme/default/x", "x", "default/x")
+    assert candidates("default/x", "acme") == ("projects/acme/default/x", "projects/acme/x", "default/x")
+    assert candidates("projects/acme/x", "other")[0] == "projects/acme/x", "what names a project's own means it"
+    assert set(overrides(candidates("x"), "acme")) == set(candidates("x", "acme")) - set(candidates("x"))
+    longest = "/".join(["abcdefg"] * (MAX_ID // 8))
+    assert candidates(longest, "acme") == (longest,)
+
+
+def test_an_instruction_is_looked_for_under_system_before_default():
+    assert instructions("m") == ("m", "system/m", "default/m")
+    assert instructions("system/m") == ("system/m",)
+    assert instructions("m", "a") == (
+        "projects/a/m", "projects/a/system/m", "projects/a/default/m", "m", "system/m", "default/m",
+    )  # fmt: skip
+
+
+def test_whatever_a_projects_own_is_found_for_it_overrides():
+    for name in ("x", "default/x", "_meta/x"):
+        for own in overrides(candidates(name), "acme"):
+            assert set(overridden(own)) & {*candidates(name)}
+    assert overridden("projects/acme") == ()
+    assert overridden("persona/x") == ()
+
+
+def test_the_call_goes_before_the_conversation_and_that_before_the_setting():
+    assert project_of("a", "b", "c") == "a"
+    assert project_of("", "b", "c") == ""
+    assert project_of(None, "b", "c") == "b"
+    assert project_of(None, "", "c") == ""
+    assert project_of(None, None, "c") == "c"
+    assert check_project("") == ""
+    assert "one part" not in fault(check_project, "a/b")
+    assert "'..'" in fault(check_project, "..")
 
 
 @pytest.mark.parametrize("name", ["main", "formal-tone", "v2.1", "_x", "2x"])

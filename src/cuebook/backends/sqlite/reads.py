@@ -30,6 +30,7 @@ from cuebook.backends.sqlite.tree import (
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import DEPTH
 from cuebook.ports.store import Alignment, Look, Page, Scene, Spot
+from cuebook.prompts.names import overrides, project_of
 from cuebook.records.conversation import PathPost, Post, RoundState
 from cuebook.records.memory import Scope, Summary
 from cuebook.records.turn import Turn
@@ -50,7 +51,9 @@ def scene(
 ) -> Scene:
     """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
     row = base.find(connection, scope, look.conversation)
-    families = families_of(connection, scope.tenant, look.prompts, DEPTH) if look.prompts else {}
+    kept = json.loads(row["metadata"]).get("project") if row and look.prompts else None
+    own = overrides(look.prompts, project_of(look.project, kept, look.otherwise))
+    families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
     if row is None:
         return Scene(conversation=None, families=families)
     tenant, no = row["tenant"], row["no"]

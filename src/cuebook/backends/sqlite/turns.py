@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -37,8 +38,7 @@ def open_turn(
             return None
         row = base.need(connection, scope, opening.conversation)
     tip = _place(connection, row, opening)
-    if opening.mode is not None:
-        _set_mode(connection, row, opening.mode)
+    _keep_named(connection, row, {"mode": opening.mode, "project": opening.project})
     lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own())
     for text in opening.texts.values():
         keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
@@ -72,11 +72,14 @@ def _place(connection: sqlite3.Connection, row: Row, opening: Opening) -> Tip:
     return tip
 
 
-def _set_mode(connection: sqlite3.Connection, row: Row, mode: str) -> None:
+def _keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, str | None]) -> None:
+    """Keep in a conversation's metadata what a turn names; what it does not name stays."""
+    given = {name: value for name, value in named.items() if value is not None}
+    if not given:
+        return
     metadata = json.loads(row["metadata"])
-    if metadata.get("mode") != mode:
-        metadata["mode"] = mode
-        run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(metadata, ensure_ascii=False))
+    if metadata != (changed := metadata | given):
+        run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(changed, ensure_ascii=False))
 
 
 def _begin_step(
