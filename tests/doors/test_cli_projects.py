@@ -1,11 +1,10 @@
 """A project's own prompts by command line and over HTTP."""
 
 import re
-from io import StringIO
 
 import httpx
 import pytest
-from commands import Here
+from commands import Here, cuebook
 
 from cuebook import Cuebook
 
@@ -42,9 +41,8 @@ def test_the_setting_holds_where_no_project_is_named(acme: Here, monkeypatch: py
     assert check["state"] == "fail"
 
 
-def test_a_talk_is_held_for_a_project(acme: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", StringIO("Hello.\n"))
-    acme("chat", "--project", "acme")
+def test_a_talk_is_held_for_a_project(acme: Here) -> None:
+    assert cuebook("chat", "--project", "acme", cwd=acme.folder, said="Hello.\n").returncode == 0
     shown = acme.json("turn", "show", "chat", "1")
     sources = [block["source"] for block in shown["window"]["blocks"]]
     assert "prompt:projects/acme/persona/helper@main:1" in sources

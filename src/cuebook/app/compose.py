@@ -43,10 +43,8 @@ def compose(
     compaction = load_compaction(config)
     project = check_project(settings.prompts.project, where="prompts.project")
     failpoints = Failpoints.from_environment()
-    key = book_key(key_file_of(config))
-    count = counter(settings.budget.tokens)
-    upstream = upstream or _upstream(config)
-    model = model or _model(config)
+    key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
+    upstream, model = upstream or _upstream(config), model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
     # last: what is refused above leaves no file open
     store = SqliteStore(database_of(config), synchronous=settings.store.synchronous, failpoints=failpoints)
