@@ -7,6 +7,7 @@ import pytest
 from stage import book_on
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.records.prompt import Version
 
 KIND = {"identity": "Welcome $user_name, I'm $agent_name.", "limits": "Be concise."}
 PARAMS = ["$agent_name", {"name": "user_name", "default": "friend"}]
@@ -220,3 +221,18 @@ async def test_large_texts_are_compared_beside_the_loop(book):
         longest = max(longest, time.monotonic() - began)
     assert (await task).semver == "1.0.1"
     assert longest < 0.5
+
+
+async def test_an_id_with_and_without_default_is_one_prompt(tmp_path):
+    async with book_on(tmp_path) as book:
+        await book.prompts.save("default/a", {"body": "One."})
+        again = await book.prompts.save("a", {"body": "Two."})
+        assert (again.slug, again.number) == ("default/a", 2)
+        assert (await book.prompts.get("a")).sections == {"body": "Two."}
+        await book.prompts.save("b", {"body": "One."})
+        assert (await book.prompts.save("default/b", {"body": "Two."})).slug == "b"
+        assert (await book.prompts.get("default/b")).number == 2
+        for slugs in (["a"], ["c", "default/c"]):
+            with pytest.raises(InvalidInput, match="are one prompt, with one file"):
+                await book.prompts.store([Version(slug=slug, sections={"body": "x"}) for slug in slugs])
+        assert [each.slug for each in (await book.prompts.page()).items] == ["b", "default/a"]

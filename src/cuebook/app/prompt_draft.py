@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.prompt_reading import standing
 from cuebook.app.prompt_writes import Planned, check_planned, save_planned
 from cuebook.app.prompts import Prompts
 from cuebook.engine.desk import Desk
@@ -12,7 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.files import read_file, said, write_file
 from cuebook.prompts.foreign import read_any
-from cuebook.prompts.names import check_branch, check_slug
+from cuebook.prompts.names import check_branch
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
 
@@ -34,10 +35,11 @@ class Draft(Struct, frozen=True, kw_only=True):
 async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> Draft:
     """Give a branch's text to edit: that of its active version. Raises NotFound.
 
-    With `new` an empty one where there is no prompt of exactly this id.
+    With `new` an empty one where there is no prompt of this id, with or without `default/`.
     """
     prompts = Prompts(desk)
-    if new and check_slug(slug) not in await desk.prompts.families(Scope(), [slug], ancestors=False):
+    own = await standing(desk, slug)
+    if new and own not in await desk.prompts.families(Scope(), [own], ancestors=False):
         version = Version(slug=slug, branch=check_branch(branch or MAIN), sections={BODY: EMPTY.strip()})
         return Draft(slug=slug, branch=version.branch, base=0, text=write_file(version))
     family = await prompts.family(slug)

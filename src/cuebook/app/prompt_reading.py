@@ -21,6 +21,7 @@ from cuebook.prompts.lint import Finding
 from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
 from cuebook.prompts.rating import Rating
+from cuebook.prompts.registry import twin
 from cuebook.prompts.template import render
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Label, Resolved, Version
@@ -41,6 +42,13 @@ class Rendered(Struct, frozen=True, kw_only=True):
     timestamp: str
     lineage: tuple[str, ...] = ()
     audit_seq: int | None = None  # its record in the audit, where it was to be logged
+
+
+async def standing(desk: Desk, slug: str) -> str:
+    """Give the id a prompt has in the book, where it may be with or without `default/`; a new one's is as given."""
+    names = [name for name in (check_slug(slug), twin(slug)) if name]
+    found = await desk.prompts.families(Scope(), names, ancestors=False)
+    return next((name for name in names if name in found), slug)
 
 
 class Reading:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.app.prompt_ancestors import check_ancestors
 from cuebook.app.prompt_once import once, stored_once
-from cuebook.app.prompt_reading import LARGE, Reading, differ
+from cuebook.app.prompt_reading import LARGE, Reading, differ, standing
 from cuebook.engine.drafts import check_text
 from cuebook.engine.receipts import receipt
 from cuebook.errors import Conflict, InvalidInput
@@ -19,6 +19,7 @@ from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import Merged, merge3
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
+from cuebook.prompts.registry import twin
 from cuebook.prompts.select import context_fit
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
@@ -77,10 +78,11 @@ class Writing(Reading):
         }
 
         async def write(asking: Once | None) -> Version:
-            family = (await self._desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
+            own = await standing(self._desk, slug)
+            family = (await self._desk.prompts.families(Scope(), [own], ancestors=False)).get(own)
             before = await self._head(family, branch)
             version = replace(
-                before or Version(slug=slug),
+                before or Version(slug=own),
                 branch=branch,
                 number=0,
                 digest="",
@@ -104,6 +106,12 @@ class Writing(Reading):
         """Refuse versions that could not be stored, alone or with each other. Raises InvalidInput."""
         for each in versions:
             self._check(each)
+        slugs = {each.slug for each in versions}
+        for slug in sorted(slugs):
+            own = twin(slug) if twin(slug) in slugs else await standing(self._desk, slug)
+            if own != slug:
+                msg = f"slug: {slug!r} and {own!r} are one prompt, with one file; name it {own!r}"
+                raise InvalidInput(msg, where="slug")
         await check_ancestors(self._desk, versions)
 
     async def fork(

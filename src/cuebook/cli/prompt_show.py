@@ -37,7 +37,6 @@ def list_(
     rows = [
         (
             each["slug"],
-            str(each["version"]),
             each["semver"],
             ", ".join(_branch(one) for one in each["branches"]),
             ", ".join(one["name"] for one in each["labels"]),
@@ -46,8 +45,8 @@ def list_(
         )
         for each in items
     ]
-    names = ("prompt", "version", "semver", "branches", "labels", "type", "what for")
-    screen.table(names, rows, right=("version",), fold=("prompt", "branches"))
+    names = ("prompt", "semver", "branches", "labels", "type", "what for")
+    screen.table(names, rows, fold=("prompt", "branches"))
     if more:
         screen.say(f"there are more: --cursor {more}")
 

@@ -100,7 +100,7 @@ def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] =
     cells = [[Text(line_of(cell)) for cell in row] for row in rows]
     wanted = [max([len(name), *(row[at].cell_len for row in cells)]) for at, name in enumerate(columns)]
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, width in zip(columns, fit(wanted, console.width), strict=True):
+    for name, width in zip(columns, fit(wanted, console.width, [name in fold for name in columns]), strict=True):
         justify: Any = "right" if name in right else "left"
         folds = name in fold
         shown.add_column(
@@ -111,13 +111,15 @@ def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] =
     console.print(shown)
 
 
-def fit(wanted: Sequence[int], room: int) -> list[int]:
-    """Narrow columns until a table fits into a width, always the widest one, never one below NARROWEST."""
+def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int]:
+    """Narrow columns until a table fits: always the widest, never one below NARROWEST, and the `last` ones last."""
     widths = list(wanted)
     over = sum(widths) + GAP * (len(widths) - 1) - room
-    while over > 0 and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-        over -= 1
+    first = [at for at in range(len(widths)) if not (last and last[at])]
+    for places in (first, list(range(len(widths)))):
+        while over > 0 and places and max(widths[at] for at in places) > NARROWEST:
+            widths[max(places, key=lambda at: widths[at])] -= 1
+            over -= 1
     return widths
 
 

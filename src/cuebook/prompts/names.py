@@ -134,9 +134,13 @@ def project_of(asked: str | None, kept: object, otherwise: str) -> str:
 
 
 def candidates(slug: str, project: str = "") -> tuple[str, ...]:
-    """Return the ids a name may mean, the first that exists wins: a project's own, itself, the one under `default/`."""
+    """Return the ids a name may mean, the first that exists wins: a project's own, then itself.
+
+    An id and the same under `default/` are one prompt: each means the other where only that is there.
+    """
     check_slug(slug)
-    plain = (slug,) if slug.startswith(DEFAULT) else (slug, DEFAULT + slug)
+    bare = slug.removeprefix(DEFAULT)
+    plain = (slug, bare if slug.startswith(DEFAULT) else DEFAULT + slug)
     return _short_enough((*overrides(plain, project), *plain))
 
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import unix
 from cuebook.prompts.files import write_file
-from cuebook.prompts.names import check_branch, check_slug
+from cuebook.prompts.names import DEFAULT, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.strict_json import parse
@@ -81,6 +81,12 @@ def path_of(slug: str, branch: str = MAIN) -> str:
     first, below, _ = slug.partition("/")
     folder = "" if below and first in FOLDERS else "default/"
     return f"{folder}{slug}{'' if branch == MAIN else f'@{branch}'}.md"
+
+
+def twin(slug: str) -> str | None:
+    """Return the other id that lies in the same file, None for none: `default/a` and `a` are one prompt."""
+    other = slug.removeprefix(DEFAULT) if slug.startswith(DEFAULT) else DEFAULT + slug
+    return other if path_of(other) == path_of(slug) else None
 
 
 def object_path(text: str) -> str:

@@ -130,7 +130,7 @@ def test_plain_parts_make_an_id(text):
 
 def test_candidates_are_the_id_and_the_one_under_default():
     assert candidates("persona/x") == ("persona/x", "default/persona/x")
-    assert candidates("default/x") == ("default/x",)
+    assert candidates("default/x") == ("default/x", "x")
     longest = "/".join(["abcdefg"] * (MAX_ID // 8))
     assert candidates(longest) == (longest,)
     assert "empty part" in fault(candidates, "/x")
@@ -138,7 +138,7 @@ def test_candidates_are_the_id_and_the_one_under_default():
 
 def test_a_projects_own_go_first_and_may_leave_out_default():
     assert candidates("x", "acme") == ("projects/acme/x", "projects/acme/default/x", "x", "default/x")
-    assert candidates("default/x", "acme") == ("projects/acme/default/x", "projects/acme/x", "default/x")
+    assert candidates("default/x", "acme") == ("projects/acme/default/x", "projects/acme/x", "default/x", "x")
     assert candidates("projects/acme/x", "other")[0] == "projects/acme/x", "what names a project's own means it"
     assert set(overrides(candidates("x"), "acme")) == set(candidates("x", "acme")) - set(candidates("x"))
     longest = "/".join(["abcdefg"] * (MAX_ID // 8))
