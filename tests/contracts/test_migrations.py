@@ -215,13 +215,14 @@ def test_tables_equal_schema_sql_in_what_alembic_does_not_compare(declared: sqli
         fail_if(differences(facts(declared), facts(connection), called=("schema.sql", "tables.py")))
 
 
-def test_the_full_text_index_is_the_only_table_apart(declared: sqlite3.Connection) -> None:
+def test_the_full_text_indexes_are_the_only_tables_apart(declared: sqlite3.Connection) -> None:
     listing = declared.execute("SELECT name, type FROM pragma_table_list WHERE type IN ('virtual', 'shadow')")
     apart = dict(listing.fetchall())
-    assert [name for name, kind in apart.items() if kind == "virtual"] == [tables.FULL_TEXT_NAME]
+    assert {name for name, kind in apart.items() if kind == "virtual"} == set(tables.FULL_TEXT)
     assert not any(tables.is_declared(name, "table", {}) for name in apart)
     assert all(tables.is_declared(name, "table", {}) for name in tables.METADATA.tables)
-    assert texts(declared)[f"table {tables.FULL_TEXT_NAME}"] == normal(tables.FULL_TEXT), WHERE_TO_SAY_IT
+    for name, text in tables.FULL_TEXT.items():
+        assert texts(declared)[f"table {name}"] == normal(text), WHERE_TO_SAY_IT
 
 
 def test_a_forgotten_column_is_told(declared: sqlite3.Connection, migrated: Path) -> None:

@@ -238,3 +238,124 @@ CREATE TABLE audit_checkpoint (
     body BLOB NOT NULL,
     PRIMARY KEY (tenant, size)
 ) WITHOUT ROWID;
+
+CREATE TABLE place (
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    PRIMARY KEY (tenant, kind, owner)
+) WITHOUT ROWID;
+
+CREATE TABLE memory (
+    no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    category TEXT NOT NULL,
+    name TEXT NOT NULL,
+    text TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    status TEXT NOT NULL,
+    trust TEXT NOT NULL,
+    confidence FLOAT NOT NULL,
+    weight FLOAT NOT NULL,
+    uses INTEGER NOT NULL,
+    used_at FLOAT NOT NULL,
+    decayed_at FLOAT NOT NULL,
+    valid_from FLOAT NOT NULL,
+    valid_to FLOAT,
+    supersedes TEXT,
+    written INTEGER NOT NULL,
+    created_at FLOAT NOT NULL,
+    updated_at FLOAT NOT NULL
+);
+CREATE UNIQUE INDEX memory_id ON memory (tenant, kind, owner, id);
+CREATE INDEX memory_standing ON memory (tenant, kind, owner, confidence) WHERE valid_to IS NULL;
+CREATE INDEX memory_idle ON memory (used_at);
+
+CREATE TABLE memory_source (
+    tenant TEXT NOT NULL,
+    memory INTEGER NOT NULL,
+    conversation INTEGER NOT NULL,
+    post TEXT NOT NULL,
+    PRIMARY KEY (tenant, memory, conversation, post)
+) WITHOUT ROWID;
+CREATE INDEX memory_source_of ON memory_source (tenant, conversation);
+
+CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
+
+CREATE TABLE delivery (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    PRIMARY KEY (tenant, conversation)
+) WITHOUT ROWID;
+
+CREATE TABLE vector (
+    tenant TEXT NOT NULL,
+    model TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    ref INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant, model, scope, ref, part)
+) WITHOUT ROWID;
+
+CREATE TABLE api_key (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    digest BLOB NOT NULL,
+    role TEXT NOT NULL,
+    user_id TEXT,
+    organizations TEXT NOT NULL,
+    name TEXT NOT NULL,
+    created_at FLOAT NOT NULL,
+    expires_at FLOAT,
+    revoked_at FLOAT,
+    PRIMARY KEY (tenant, id)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
+
+CREATE TABLE organization (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    updated_at FLOAT NOT NULL,
+    PRIMARY KEY (tenant, id)
+) WITHOUT ROWID;
+
+CREATE TABLE tuning (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    parameters TEXT NOT NULL,
+    seen_seq INTEGER NOT NULL,
+    updated_at FLOAT NOT NULL,
+    PRIMARY KEY (tenant, conversation)
+) WITHOUT ROWID;
+
+CREATE TABLE optimization (
+    no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE INDEX optimization_of ON optimization (tenant, conversation, no);
+
+CREATE TABLE receipt (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    state TEXT NOT NULL,
+    body BLOB NOT NULL,
+    created_at FLOAT NOT NULL,
+    PRIMARY KEY (tenant, id)
+) WITHOUT ROWID;
+CREATE INDEX receipt_pending ON receipt (tenant, state) WHERE state = 'pending';
+
+CREATE TABLE hold (
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant, id)
+) WITHOUT ROWID;

@@ -1,0 +1,162 @@
+"""The tables of memory across conversations, and of what stands beside it; the others stand in `tables`."""
+
+from typing import Any, Final
+
+from sqlalchemy import Column, Float, Index, Integer, LargeBinary, MetaData, Table, Text, text
+from sqlalchemy.types import TypeEngine
+
+METADATA: Final = MetaData()
+
+
+def key(name: str, kind: type[TypeEngine[Any]]) -> Column[Any]:
+    """Declare a column of the primary key."""
+    return Column(name, kind, primary_key=True, nullable=False)
+
+
+def needed(name: str, kind: type[TypeEngine[Any]]) -> Column[Any]:
+    """Declare a column that is never null."""
+    return Column(name, kind, nullable=False)
+
+
+Table(
+    "place",
+    METADATA,
+    key("tenant", Text),
+    key("kind", Text),
+    key("owner", Text),
+    needed("generation", Integer),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "memory",
+    METADATA,
+    key("no", Integer),
+    needed("tenant", Text),
+    needed("kind", Text),
+    needed("owner", Text),
+    needed("id", Text),
+    needed("category", Text),
+    needed("name", Text),
+    needed("text", Text),
+    needed("subject", Text),
+    needed("status", Text),
+    needed("trust", Text),
+    needed("confidence", Float),
+    needed("weight", Float),
+    needed("uses", Integer),
+    needed("used_at", Float),
+    needed("decayed_at", Float),
+    needed("valid_from", Float),
+    Column("valid_to", Float),
+    Column("supersedes", Text),
+    needed("written", Integer),
+    needed("created_at", Float),
+    needed("updated_at", Float),
+    Index("memory_id", "tenant", "kind", "owner", "id", unique=True),
+    Index("memory_standing", "tenant", "kind", "owner", "confidence", sqlite_where=text("valid_to IS NULL")),
+    Index("memory_idle", "used_at"),
+    sqlite_autoincrement=True,
+)
+
+Table(
+    "memory_source",
+    METADATA,
+    key("tenant", Text),
+    key("memory", Integer),
+    key("conversation", Integer),
+    key("post", Text),
+    Index("memory_source_of", "tenant", "conversation"),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "delivery",
+    METADATA,
+    key("tenant", Text),
+    key("conversation", Integer),
+    needed("version", Integer),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "vector",
+    METADATA,
+    key("tenant", Text),
+    key("model", Text),
+    key("scope", Text),
+    key("ref", Integer),
+    key("part", Integer),
+    needed("body", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "api_key",
+    METADATA,
+    key("tenant", Text),
+    key("id", Text),
+    needed("digest", LargeBinary),
+    needed("role", Text),
+    Column("user_id", Text),
+    needed("organizations", Text),
+    needed("name", Text),
+    needed("created_at", Float),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+    Index("api_key_digest", "digest", unique=True),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "organization",
+    METADATA,
+    key("tenant", Text),
+    key("id", Text),
+    needed("settings", Text),
+    needed("updated_at", Float),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "tuning",
+    METADATA,
+    key("tenant", Text),
+    key("conversation", Integer),
+    needed("parameters", Text),
+    needed("seen_seq", Integer),
+    needed("updated_at", Float),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "optimization",
+    METADATA,
+    key("no", Integer),
+    needed("tenant", Text),
+    needed("conversation", Integer),
+    needed("body", LargeBinary),
+    Index("optimization_of", "tenant", "conversation", "no"),
+    sqlite_autoincrement=True,
+)
+
+Table(
+    "receipt",
+    METADATA,
+    key("tenant", Text),
+    key("id", Text),
+    needed("state", Text),
+    needed("body", LargeBinary),
+    needed("created_at", Float),
+    Index("receipt_pending", "tenant", "state", sqlite_where=text("state = 'pending'")),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "hold",
+    METADATA,
+    key("tenant", Text),
+    key("id", Text),
+    needed("body", LargeBinary),
+    sqlite_with_rowid=False,
+)
