@@ -1,0 +1,82 @@
+"""What should become of posts: compressed, left out of prompts, or remembered for long (C, "Suggested Actions").
+
+Nothing is erased by any of it: a compressed post stands in its short form in prompts, a dropped one in none, a promoted
+one becomes a long-term memory when its post goes under a summary; the transcript stays as it is.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from cuebook.records.expression import Expression, lowered
+
+ActionType = Literal["compress", "drop", "promote"]
+
+#: Below this score a post is compressed, and dropped when it is already; in hundredths, before any tuning.
+LEAST: Final = 30
+#: From this score on a post with key facts is promoted.
+PROMOTED: Final = 80
+#: The listed patterns: addresses, failures, selectors, API references, credentials, steps. C's code finds "key" in
+#: "monkey" too.
+_KEY_FACTS: Final = (
+    ("http", Expression(r"https?://")),
+    ("error", None),
+    ("failed", None),
+    ("exception", None),
+    ("selector", None),
+    ("xpath", None),
+    ("css", Expression(r"(?<![a-z])css(?![a-z])")),
+    ("api", Expression(r"(?<![a-z])apis?(?![a-z])")),
+    ("endpoint", None),
+    ("password", None),
+    ("credential", None),
+    ("token", Expression(r"(?<![a-z])tokens?(?![a-z])")),
+    ("key", Expression(r"(?<![a-z])keys?(?![a-z])")),
+    ("step", Expression(r"\bstep\s+\d")),
+    ("phase", Expression(r"\bphase\s+\d")),
+)
+
+
+class Entry(Struct, frozen=True, gc=False):
+    """A post as it is judged: `number` names it, `score` is in hundredths."""
+
+    number: int
+    score: int
+    compressed: bool = False  # stands in its short form already
+    gone: bool = False  # left out of prompts already, or under a summary
+    promoted: bool = False  # remembered for long already
+    facts: bool = False  # has key facts
+    repeated_by: int = -1  # the newer post that says it again, -1 for none
+
+
+class Action(Struct, frozen=True, gc=False):
+    """What should become of a post, and why."""
+
+    type: ActionType
+    number: int
+    reason: str
+
+
+def has_key_facts(text: str) -> bool:
+    """Tell whether a text holds one of the listed key facts."""
+    low = lowered(text)
+    return any(sign in low and (pattern is None or pattern.search(low) is not None) for sign, pattern in _KEY_FACTS)
+
+
+def suggest(entries: Iterable[Entry], *, least: int = LEAST) -> Iterator[Action]:
+    """Say what should become of each post, in their order; `least` is the lowest relevance that is kept whole."""
+    for each in entries:
+        low = each.score < least
+        if not each.gone and low and each.compressed:
+            yield Action("drop", each.number, f"relevance {_shown(each.score)} < {_shown(least)}, compressed already")
+        elif not each.gone and not each.compressed and low:
+            yield Action("compress", each.number, f"relevance {_shown(each.score)} < {_shown(least)}")
+        elif not each.gone and not each.compressed and each.repeated_by >= 0:
+            yield Action("compress", each.number, "said again by a newer post")
+        if each.score >= PROMOTED and each.facts and not each.promoted:
+            yield Action("promote", each.number, f"relevance {_shown(each.score)} and key facts")
+
+
+def _shown(score: int) -> str:
+    return f"{score / 100:.2f}"

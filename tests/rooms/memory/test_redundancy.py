@@ -1,0 +1,71 @@
+"""Redundancy: the same texts are found as by comparing all pairs, whatever their size and order."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cuebook.memory.redundancy import LEAST_CHARACTERS, Redundancy
+
+
+def flagged(texts: list[str]) -> dict[int, int]:
+    """The older texts and the first newer one that repeats each."""
+    index, found = Redundancy(), {}
+    for number, text in enumerate(texts):
+        found |= dict.fromkeys(index.add(number, text), number)
+    return found
+
+
+def by_all_pairs(texts: list[str]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    sets = [set(text.lower().split()) for text in texts]
+    for newer, words in enumerate(sets):
+        for older in range(newer):
+            both = len(words & sets[older])
+            long = min(len(texts[newer]), len(texts[older])) >= LEAST_CHARACTERS
+            if long and words and 10 * both >= 9 * len(words | sets[older]):
+                found.setdefault(older, newer)
+    return found
+
+
+@st.composite
+def near(draw: st.DrawFn) -> list[str]:
+    """Texts most of which are one of a few with some words changed."""
+    sizes = draw(st.lists(st.integers(1, 120), min_size=1, max_size=3))
+    dice = random.Random(draw(st.integers(0, 1 << 30)))
+    stems = [[f"word{dice.randrange(5000)}" for _ in range(size)] for size in sizes]
+    texts = []
+    for _ in range(draw(st.integers(2, 14))):
+        words = list(dice.choice(stems))
+        for _ in range(dice.randrange(1 + len(words) // 6)):
+            at = dice.randrange(len(words))
+            words[at : at + 1] = dice.choice(([], [f"new{dice.randrange(9)}"], [words[at], f"more{dice.randrange(9)}"]))
+        texts.append(" ".join(words))
+    return texts
+
+
+@settings(max_examples=300)
+@given(near())
+def test_it_finds_what_comparing_all_pairs_finds(texts: list[str]) -> None:
+    assert flagged(texts) == by_all_pairs(texts)
+
+
+def test_two_thousand_texts_as_by_all_pairs() -> None:
+    dice = random.Random(7)
+    texts: list[str] = []
+    for _ in range(2000):
+        words = (texts[-dice.randrange(1, 1 + min(9, len(texts)))] if texts and dice.random() < 0.4 else "").split()
+        words = words or [f"w{int(dice.paretovariate(0.6))}" for _ in range(dice.randrange(12, 60))]
+        words[dice.randrange(len(words))] = f"x{dice.randrange(50)}"
+        texts.append(" ".join(words))
+    found = flagged(texts)
+    assert found == by_all_pairs(texts)
+    assert len(found) > 100
+
+
+def test_short_texts_and_blank_ones_are_ignored() -> None:
+    assert flagged(["a short text"] * 3 + [" " * 60] * 3) == {}
+
+
+def test_of_many_equal_texts_only_the_newest_stays() -> None:
+    assert flagged(["the very same words again and again, and then once more"] * 50) == {n: n + 1 for n in range(49)}
