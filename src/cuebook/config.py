@@ -75,6 +75,9 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     profile: str = ""  # overrides the file's defaultProfile
     recall: bool = True
     recall_hits: int = 12
+    user: bool = False  # what a user says is known in their other conversations, where nothing else is said
+    persona: bool = False  # likewise, to one persona
+    review_every: int = 6  # turns after which durable memories are chosen anew
 
 
 class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):

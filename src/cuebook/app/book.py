@@ -25,6 +25,8 @@ from cuebook.config import Config, build
 from cuebook.engine import relay as relaying
 from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
+from cuebook.engine.deliver import deliver_due
+from cuebook.engine.deliver import due as deliveries_due
 from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.drafts import Posted
 from cuebook.engine.mirror import Mirror
@@ -130,6 +132,7 @@ class Cuebook:
         watch = Watch()
         desk.chores += [
             Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
+            Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
             Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
         ]
         if self._works:

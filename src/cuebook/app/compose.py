@@ -19,6 +19,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
 from cuebook.errors import InvalidInput
+from cuebook.memory.scopes import Policy
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model, Upstream
@@ -75,6 +76,8 @@ def compose(
         lease_s=settings.work.lease_s,
         checkpoint_s=settings.work.checkpoint_s,
         wait_s=settings.work.wait_s,
+        memory_policy=Policy(user=settings.memory.user, persona=settings.memory.persona),
+        review_every=settings.memory.review_every,
         recall=settings.memory.recall,
         recall_hits=settings.memory.recall_hits,
         cache_rule=cache_rule,

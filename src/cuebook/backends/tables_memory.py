@@ -75,7 +75,11 @@ Table(
     METADATA,
     key("tenant", Text),
     key("conversation", Integer),
+    needed("seq", Integer),
     needed("version", Integer),
+    needed("organization", Text),
+    needed("due", Integer),
+    Index("delivery_due", "tenant", "conversation", sqlite_where=text("due = 1")),
     sqlite_with_rowid=False,
 )
 

@@ -14,6 +14,7 @@ from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
 from cuebook.errors import NotFound
 from cuebook.memory.profiles import Compaction
+from cuebook.memory.scopes import Policy
 from cuebook.ports.audit import AuditStore
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
@@ -104,6 +105,8 @@ class Desk(Struct, kw_only=True):
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind
+    memory_policy: Policy = Policy()  # what a conversation may read and write that keeps no policy of its own
+    review_every: int = 6  # turns after which durable memories are chosen anew
     recall: bool = True
     recall_hits: int = 12
     cache_rule: CacheRule | None = None

@@ -7,6 +7,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.front import Front
 from cuebook.engine.plan import Planned, window_metadata
 from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.memory.scopes import policy_to_wire
 from cuebook.ports.store import Scene
 
 
@@ -16,11 +17,20 @@ def metadata_of(
     """A's `metadata` of a reply."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
     profile = choose(desk.compaction, mode or kept)
+    retrieved = planned.retrieved
+    durable = {"durable": list(retrieved.durable), "reviewedAt": retrieved.reviewed_at} if retrieved.reason else {}
     retrieval = {
         "didRetrieve": bool(planned.hits),
-        "reviewReason": "query",
+        "reviewReason": retrieved.reason or "query",
+        **durable,
         "hits": [
-            {"memoryId": hit.memory_id, "score": hit.score, "sources": list(hit.sources), "why": hit.why}
+            {
+                "memoryId": hit.memory_id,
+                "score": hit.score,
+                "scope": hit.scope,
+                "sources": list(hit.sources),
+                "why": hit.why,
+            }
             for hit in planned.hits
         ],
         "contextTokens": sum(text.tokens for text in planned.sheet.volatile if text.kind == "memory"),
@@ -30,6 +40,7 @@ def metadata_of(
         **({"mode": mode} if mode else {}),
         **front.metadata,
         "rollingSummary": rolling_summary(scene, planned, profile),
+        **({"longTermMemoryPolicy": policy_to_wire(scene.known.policy)} if scene.known else {}),
         "longTermMemoryRetrieval": retrieval,
         "window": window_metadata(planned, cache),
     }

@@ -14,8 +14,11 @@ from cuebook.engine.desk import Desk, Key
 from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish, plan
+from cuebook.engine.retrieve import retrieve
 from cuebook.engine.step import to_the_end
 from cuebook.errors import Busy, Conflict, CuebookError
+from cuebook.memory.scopes import Whose, personal_places, policy_to_wire, published_place, read_control
+from cuebook.ports.memories import MemoryLook
 from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
@@ -90,8 +93,20 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     else:
         front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)
+    if turn is None:
+        wish = _with_memories(desk, scene, wish, number)
     planned = plan(scene, wish, turn=number, limits=desk.limits, count=desk.count, key=desk.key)
     return scene, planned, front, number
+
+
+def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
+    """Give a wish with what other conversations tell; a conversation that recalls nothing of its own has no query."""
+    query = wish.query
+    if scene.known is not None and not scene.known.policy.recalls:
+        wish = msgspec.structs.replace(wish, query=None)
+    hits, every = desk.recall_hits, desk.review_every
+    found = retrieve(scene, query, turn=number, every=every, hits=hits, count=desk.count)
+    return wish if found is None else msgspec.structs.replace(wish, memories=found)
 
 
 def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
@@ -113,9 +128,25 @@ def _look(desk: Desk, intent: Intent) -> Look:
     ask, turn = intent.ask, intent.goes_on
     look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
     if turn is None:
-        names = wanted(desk, ask.persona)
-        return msgspec.structs.replace(look, prompts=names, project=ask.project, otherwise=desk.project)
+        names, memory = wanted(desk, ask.persona), memory_look(desk, ask)
+        return msgspec.structs.replace(look, prompts=names, project=ask.project, otherwise=desk.project, memory=memory)
     return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
+
+
+def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
+    """Say what of other conversations a turn asks for."""
+    defaults = desk.memory_policy
+    if ask.authenticated:  # A's server defaults
+        defaults = msgspec.structs.replace(defaults, user=True, persona=True, organization=ask.organization is not None)
+    return MemoryLook(
+        control=read_control(ask.memory_control),
+        defaults=defaults,
+        user=ask.user,
+        persona=ask.persona or "",
+        otherwise=desk.default_persona,
+        organization=ask.organization,
+        text=ask.text if desk.recall else "",
+    )
 
 
 async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
@@ -164,10 +195,39 @@ def _opening(
         moves_head=intent.moves_head,
         metadata=metadata,
         mode=ask.mode,
+        policy=_kept_policy(scene, ask),
+        delivers=_delivers(scene, ask),
+        organization=_published(scene, ask),
+        uses=planned.uses,
         project=ask.project,
         idempotency=desk.kept(intent.idempotency),
         audit=front.renders,
     )
+
+
+def _kept_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
+    """Give the policy a conversation is to keep, None where the request says nothing of it."""
+    return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None else None
+
+
+def _delivers(scene: Scene, ask: Ask) -> bool:
+    if scene.known is None:
+        return False
+    whose = _whose(scene, ask)
+    return bool(personal_places(scene.known.policy, whose)) or bool(_published(scene, ask))
+
+
+def _published(scene: Scene, ask: Ask) -> str:
+    if scene.known is None:
+        return ""
+    known = scene.known
+    place = published_place(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
+    return place.id if place else ""
+
+
+def _whose(scene: Scene, ask: Ask) -> Whose:
+    user = scene.conversation.user if scene.conversation else ask.user
+    return Whose(user=user, persona=ask.persona or "-", organization=ask.organization)
 
 
 async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:

@@ -23,6 +23,7 @@ from cuebook.assembly.window import (
     weigh_volatile,
 )
 from cuebook.engine.found import rank_found, shown_of
+from cuebook.engine.retrieve import Retrieved, line_of
 from cuebook.errors import InvalidInput
 from cuebook.memory.recall import Query
 from cuebook.ports.store import Scene
@@ -55,6 +56,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
     frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
     query_seq: int | None = None  # the open round's query; None = the newest user post
+    memories: Retrieved = Retrieved()  # what other conversations tell
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,13 @@ class Planned(Struct, frozen=True, kw_only=True):
     allotment: Allotment
     summary: Summary | None
     sheet: Sheet
+    retrieved: Retrieved = Retrieved()
+
+    @property
+    def uses(self) -> tuple[int, ...]:
+        """The numbers of memories newly said in the window."""
+        said = {text.source for text in self.sheet.volatile}
+        return tuple(no for source, no in self.retrieved.uses.items() if source in said)
 
 
 def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes) -> Planned:
@@ -107,6 +116,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
         allotment=fitted.allotment,
         summary=scene.summary,
         sheet=sheet,
+        retrieved=wish.memories,
     )
 
 
@@ -247,6 +257,7 @@ def _volatile(
         left -= count(told) + 1
     used: list[Hit] = []
     dropped: list[Dropped] = []
+    left = _say_memories(wish.memories.hits, left, count, (texts, used, dropped))
     shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
     for hit in _hits(scene, wish, {*shown, query}):
         text = shown_of(hit, wish.query, left, count)
@@ -263,6 +274,24 @@ def _volatile(
         used = [hit for hit in used if hit.memory_id != weighed[-1].source]
         weighed = weigh_volatile(weighed[:-1], room.fence, count)
     return tuple(used), weighed, dropped
+
+
+def _say_memories(
+    hits: Sequence[Hit], left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]
+) -> int:
+    """Say what other conversations tell, in half of the room; answers with what is left."""
+    texts, used, dropped = told
+    room = left // 2
+    for hit in hits:
+        text = line_of(hit)
+        size = count(text) + 1
+        if size > room:
+            dropped.append(_no_room(hit.memory_id, hit.tokens, left // 2))
+            continue
+        room, left = room - size, left - size
+        texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))
+        used.append(hit)
+    return left
 
 
 def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:

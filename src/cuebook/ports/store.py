@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from cuebook.ports.audit import AuditStore
+from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
@@ -67,6 +68,7 @@ class Look(Struct, frozen=True, kw_only=True):
     prompts: tuple[str, ...] = ()  # prompts that may stand in front of the path; a project's own of them are read too
     project: str | None = None  # the project asked for; None = the one the conversation keeps, else `otherwise`
     otherwise: str = ""
+    memory: MemoryLook | None = None  # what other conversations may tell; None asks for nothing
     summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
 
 
@@ -84,6 +86,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     found: SearchResult = SearchResult()
     speakers: tuple[str, ...] = ()
     told: Mapping[str, Any] = {}  # the metadata of the newest turn: what was chosen for it
+    known: Known | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
 
 
@@ -97,6 +100,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     persona: str | None = None
     parent: str | None = None  # id of the post the first one follows; None = the head, ROOT = none
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
+    delivers: bool = False  # what is said goes to places beyond the conversation
 
 
 class Appended(Struct, frozen=True):
@@ -125,6 +129,10 @@ class Opening(Struct, frozen=True, kw_only=True):
     moves_head: bool = True
     metadata: dict[str, Any] = {}
     mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
+    policy: Mapping[str, Any] | None = None  # likewise
+    delivers: bool = False  # what is said goes to places beyond the conversation,
+    organization: str = ""  # and to this organization
+    uses: tuple[int, ...] = ()  # memories newly said, by number
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
@@ -249,6 +257,8 @@ class Store(Protocol):
     def prompts(self) -> PromptStore: ...
     @property
     def audit(self) -> AuditStore: ...
+    @property
+    def memories(self) -> MemoryStore: ...
 
     # the turn
     async def scene(self, scope: Scope, look: Look) -> Scene: ...

@@ -22,11 +22,13 @@ HitKind = Literal["post", "item", "knowledge", "summary"]
 class Scope(Struct, frozen=True):
     """Who asks. Every store method takes one.
 
-    `tenant` leads every key, and a named user sees only their conversations.
+    `tenant` leads every key, and a named user sees only their conversations. `proven`: a key says so; what is nobody's
+    is no user's then.
     """
 
     tenant: str = DEFAULT_TENANT
     user: str | None = None
+    proven: bool = False
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -78,6 +80,46 @@ class Summary(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     tainted: str = ""  # lines that come from tools or pages: for the fenced block only, never the system prompt
     prompt: str = ""  # the version a model was told, `prompt:SLUG@BRANCH:NUMBER`; "" where none was
+
+
+class Place(Struct, frozen=True, order=True):
+    """Who owns memories that outlive a conversation: a user, a user's persona, an organization, or an own kind."""
+
+    kind: str
+    id: str
+
+
+class Source(Struct, frozen=True, order=True):
+    """Why a memory is there: a post of a conversation; without one somebody put it."""
+
+    conversation: str
+    post: str
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """One remembered thing of a place, across conversations. `valid_to` set = it held once and no longer does."""
+
+    id: str  # 16 hex digits over category and text, or category and key
+    place: Place
+    category: str  # one of CATEGORIES, or of C's five for knowledge
+    text: str
+    name: str = ""  # the key of knowledge; of people and projects their name
+    subject: str = ""
+    status: str = ""
+    trust: Trust = "user"
+    confidence: float = 0.5
+    weight: float = 0.0
+    uses: int = 0
+    used_at: float = 0.0  # when it was last said, repeated or put; Unix seconds
+    decayed_at: float = 0.0
+    valid_from: float = 0.0
+    valid_to: float | None = None
+    supersedes: str | None = None
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    written: bool = False  # by hand: it stays without sources
+    sources: tuple[Source, ...] = ()
+    no: int = 0  # the store's own number
 
 
 class Hit(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,8 @@ class Ask(Struct, frozen=True):
     token_budget: int | None = None
     project: str | None = None  # whose own prompts stand for the others, kept in the conversation; "" = nobody's
     signals: dict[str, float] | None = None  # what the caller reads of the round: prompts' variants are chosen by it
+    authenticated: bool = False  # the user is who a key says: A's server defaults hold
+    may_publish: bool = True  # the caller may write to the organization's memory
 
 
 class Block(Struct, frozen=True, kw_only=True):

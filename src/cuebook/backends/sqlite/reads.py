@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
-from cuebook.backends.sqlite import base, search
+from cuebook.backends.sqlite import base, memories, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
 from cuebook.backends.sqlite.paths import Paths
@@ -55,7 +55,8 @@ def scene(
     own = overrides(look.prompts, project_of(look.project, kept, look.otherwise))
     families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
     if row is None:
-        return Scene(conversation=None, families=families)
+        known = memories.known(connection, scope, look.memory, None) if look.memory else None
+        return Scene(conversation=None, families=families, known=known)
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
@@ -64,6 +65,7 @@ def scene(
     path, left = _read_path(connection, (tenant, no), behind, look, paths)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
     last = _turn(connection, turns[0]) if turns else None
+    said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
     return Scene(
         conversation=records.conversation(row),
         parent=parent,
@@ -77,6 +79,7 @@ def scene(
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
         families=families,
+        known=memories.known(connection, scope, look.memory, row, said) if look.memory else None,
     )
 
 

@@ -16,6 +16,7 @@ from cuebook.backends.sqlite import base, derived, overdue, pages, reads, search
 from cuebook.backends.sqlite.audit import SqliteAudit
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
 from cuebook.backends.sqlite.holders import Holders
+from cuebook.backends.sqlite.memory_store import SqliteMemories
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import SqlitePrompts
 from cuebook.backends.sqlite.rows import conversation as conversation_record
@@ -77,6 +78,7 @@ class SqliteStore:
         self.paths = Paths() if self.path != MEMORY else None
         self.prompts = SqlitePrompts(self._read, self._write)
         self.audit = SqliteAudit(self._read, self._write)
+        self.memories = SqliteMemories(self._read, self._write)
 
     @property
     def commits(self) -> int:

@@ -3,12 +3,13 @@
 import json
 import sqlite3
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite import base, memories
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
@@ -16,6 +17,8 @@ from cuebook.backends.sqlite.rows import Row, draft_decoder
 from cuebook.backends.sqlite.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
 from cuebook.backends.sqlite.writes import begin, bind, leave_waiting, set_head
 from cuebook.errors import Busy, LeaseLost
+from cuebook.memory.knowledge import USE
+from cuebook.memory.scopes import KEPT
 from cuebook.ports.store import Closing, Lease, Opening
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
@@ -38,7 +41,10 @@ def open_turn(
             return None
         row = base.need(connection, scope, opening.conversation)
     tip = _place(connection, row, opening)
-    _keep_named(connection, row, {"mode": opening.mode, "project": opening.project})
+    _keep_named(connection, row, {"mode": opening.mode, "project": opening.project, KEPT: opening.policy})
+    if opening.delivers:
+        memories.wanted(connection, row, opening.organization)
+    memories.used(connection, row["tenant"], opening.uses, by=USE, now=opening.now)
     lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own())
     for text in opening.texts.values():
         keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
@@ -72,7 +78,7 @@ def _place(connection: sqlite3.Connection, row: Row, opening: Opening) -> Tip:
     return tip
 
 
-def _keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, str | None]) -> None:
+def _keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:
     """Keep in a conversation's metadata what a turn names; what it does not name stays."""
     given = {name: value for name, value in named.items() if value is not None}
     if not given:

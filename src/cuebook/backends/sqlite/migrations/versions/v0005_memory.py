@@ -59,9 +59,13 @@ CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'porter unico
 CREATE TABLE delivery (
     tenant TEXT NOT NULL,
     conversation INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
     version INTEGER NOT NULL,
+    organization TEXT NOT NULL,
+    due INTEGER NOT NULL,
     PRIMARY KEY (tenant, conversation)
 ) WITHOUT ROWID;
+CREATE INDEX delivery_due ON delivery (tenant, conversation) WHERE due = 1;
 
 CREATE TABLE vector (
     tenant TEXT NOT NULL,

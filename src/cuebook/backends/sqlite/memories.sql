@@ -1,0 +1,108 @@
+-- name: memory_find
+-- Best rows of a full-text question among memories.
+SELECT rowid FROM memory_text WHERE memory_text MATCH :match ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
+
+-- name: memory_standing
+-- The memories of a place that stand by themselves, the surest first.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL
+ORDER BY confidence DESC, no DESC LIMIT :limit;
+
+-- name: memory_of_place
+-- All memories of a place, in the order they came.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner ORDER BY no;
+
+-- name: memory_by_no
+-- A memory by its number.
+SELECT * FROM memory WHERE tenant = :tenant AND no = :no;
+
+-- name: memory_by_id
+-- Memories of an id, of any place.
+SELECT * FROM memory WHERE tenant = :tenant AND id = :id ORDER BY no;
+
+-- name: memory_page
+-- Memories of a place, or of all, in the order they came, from one on.
+SELECT * FROM memory WHERE tenant = :tenant AND no > :after AND (:kind IS NULL OR (kind = :kind AND owner = :owner))
+    AND (:ended OR valid_to IS NULL) AND (:category IS NULL OR category = :category) ORDER BY no LIMIT :limit;
+
+-- name: memory_idle
+-- Memories of some categories nobody touched since a time.
+SELECT * FROM memory WHERE used_at < :before AND decayed_at < :before AND category IN (SELECT value FROM json_each(:categories))
+ORDER BY used_at LIMIT :limit;
+
+-- name: memory_insert
+-- Keep a new memory.
+INSERT INTO memory (tenant, kind, owner, id, category, name, text, subject, status, trust, confidence, weight, uses, used_at, decayed_at,
+    valid_from, valid_to, supersedes, written, created_at, updated_at)
+VALUES (:tenant, :kind, :owner, :id, :category, :name, :text, :subject, :status, :trust, :confidence, :weight, :uses, :used_at, :decayed_at,
+    :valid_from, :valid_to, :supersedes, :written, :created_at, :updated_at) RETURNING no;
+
+-- name: memory_update
+-- Keep what became of a memory.
+UPDATE memory SET id = :id, category = :category, name = :name, text = :text, subject = :subject, status = :status, trust = :trust,
+    confidence = :confidence, weight = :weight, uses = :uses, used_at = :used_at, decayed_at = :decayed_at, valid_from = :valid_from,
+    valid_to = :valid_to, supersedes = :supersedes, written = :written, updated_at = :updated_at WHERE no = :no;
+
+-- name: memory_used
+-- Note that memories were said: each a use.
+UPDATE memory SET uses = uses + 1, used_at = max(used_at, :now), confidence = min(1.0, round(confidence + :by, 6))
+WHERE tenant = :tenant AND no IN (SELECT value FROM json_each(:nos));
+
+-- name: memory_delete
+-- Remove a memory.
+DELETE FROM memory WHERE no = :no;
+
+-- name: memory_text_insert
+-- Let a memory be found by its words.
+INSERT INTO memory_text (rowid, scope, key) VALUES (:no, :token, :key);
+
+-- name: memory_text_delete
+-- Let a memory be found no more.
+DELETE FROM memory_text WHERE rowid = :no;
+
+-- name: memory_sources
+-- Why a memory is there; a conversation that is gone has no name.
+SELECT s.conversation, s.post, coalesce(c.id, '') AS id FROM memory_source s LEFT JOIN conversation c ON c.no = s.conversation
+WHERE s.tenant = :tenant AND s.memory = :no ORDER BY s.conversation, s.post;
+
+-- name: memory_source_insert
+-- Note why a memory is there.
+INSERT INTO memory_source (tenant, memory, conversation, post) VALUES (:tenant, :no, :conversation, :post) ON CONFLICT DO NOTHING;
+
+-- name: memory_sources_delete
+-- Forget why a memory is there.
+DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no;
+
+-- name: place_generation
+-- How often a place has changed.
+SELECT generation FROM place WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
+
+-- name: place_changed
+-- Count a change of a place.
+INSERT INTO place (tenant, kind, owner, generation) VALUES (:tenant, :kind, :owner, 1)
+ON CONFLICT DO UPDATE SET generation = generation + 1;
+
+-- name: delivery_wanted
+-- Note that a conversation has something to deliver, and the organization its turn named.
+INSERT INTO delivery (tenant, conversation, seq, version, organization, due) VALUES (:tenant, :no, 0, 0, :organization, 1)
+ON CONFLICT DO UPDATE SET due = 1, organization = CASE WHEN :organization = '' THEN organization ELSE :organization END;
+
+-- name: delivery_again
+-- Note that a pass has something to deliver, in a conversation that delivers.
+UPDATE delivery SET due = 1 WHERE tenant = :tenant AND conversation = :no;
+
+-- name: deliveries_due
+-- Conversations that have something to deliver and no turn running.
+SELECT c.tenant, c.id FROM delivery d JOIN conversation c ON c.no = d.conversation WHERE d.due = 1 AND c.lease_until = 0 LIMIT :limit;
+
+-- name: delivery_get
+-- What was delivered of a conversation.
+SELECT seq, version, organization, due FROM delivery WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delivery_done
+-- Note what was delivered; the organization that was named is not kept.
+UPDATE delivery SET seq = :seq, version = :version, due = :due, organization = CASE WHEN :due THEN organization ELSE '' END
+WHERE tenant = :tenant AND conversation = :no AND seq = :done_seq AND version = :done_version;
+
+-- name: organization_settings
+-- An organization's settings.
+SELECT settings FROM organization WHERE tenant = :tenant AND id = :id;

@@ -1,0 +1,119 @@
+"""The memories of a SQLite store: each call one snapshot, or one transaction."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuebook.backends.sqlite import deliveries, memories
+from cuebook.backends.sqlite.base import SQL, Run, rows, run
+from cuebook.backends.sqlite.rows import Row
+from cuebook.ports.memories import Delivered, Delivering, PlaceChange
+from cuebook.records.memory import Memory, Place, Scope
+
+
+class SqliteMemories:
+    """The memories of a SQLite store."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]:
+        """Name conversations that have something to deliver: tenant and id."""
+        return await self._read(lambda c: c.execute(SQL["deliveries_due"], {"limit": limit}).fetchall())
+
+    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None:
+        """Read what a delivery needs, at most `limit` posts; None where nothing is to be delivered."""
+        return await self._read(lambda c: deliveries.delivering(c, scope, conversation, limit))
+
+    async def deliver(self, scope: Scope, delivered: Delivered) -> bool:
+        """Keep a delivery; False, and nothing is kept, where the mark or a place has moved on."""
+        return await self._write(lambda c: deliveries.deliver(c, scope, delivered))
+
+    async def idle(self, *, before: float, categories: Sequence[str], limit: int = 500) -> list[tuple[str, Memory]]:
+        """Give memories nobody touched since a time, each with its tenant."""
+
+        def read(connection: sqlite3.Connection) -> list[tuple[str, Memory]]:
+            found = rows(connection, "memory_idle", before=before, categories=json.dumps(list(categories)), limit=limit)
+            return [(each["tenant"], memories.memory_of(connection, each)) for each in found]
+
+        return await self._read(read)
+
+    async def place(self, scope: Scope, place: Place) -> tuple[int, list[Memory]]:
+        """Give a place's generation and all its memories, ended ones too."""
+
+        def read(connection: sqlite3.Connection) -> tuple[int, list[Memory]]:
+            values = memories.place_values(scope.tenant, place)
+            found = rows(connection, "memory_of_place", **values)
+            return memories.generation(connection, values), [memories.memory_of(connection, each) for each in found]
+
+        return await self._read(read)
+
+    async def find(
+        self, scope: Scope, places: Sequence[Place], text: str, *, limit: int
+    ) -> tuple[list[Memory], list[int]]:
+        """Give memories of places: those full text finds, by their numbers best first, and those that stand."""
+        return await self._read(lambda c: memories.find(c, scope.tenant, places, text, limit))
+
+    async def page(
+        self,
+        scope: Scope,
+        places: Sequence[Place] | None,
+        *,
+        ended: bool = False,
+        category: str | None = None,
+        after: int = 0,
+        limit: int = 50,
+    ) -> list[Memory]:
+        """List memories of places, or of all there are, in the order they came, behind a number."""
+
+        def read(connection: sqlite3.Connection) -> list[Memory]:
+            values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
+            wanted: Sequence[Place | None] = [None] if places is None else places
+            found: list[Row] = []
+            for place in wanted:
+                kind, owner = (place.kind, place.id) if place else (None, None)
+                found += rows(connection, "memory_page", kind=kind, owner=owner, **values)
+            found.sort(key=lambda each: each["no"])
+            return [memories.memory_of(connection, each) for each in found[:limit]]
+
+        return await self._read(read)
+
+    async def get(
+        self,
+        scope: Scope,
+        id: str,  # noqa: A002  # the wire's name
+        *,
+        places: Sequence[Place] | None = None,
+    ) -> list[Memory]:
+        """Give the memories of an id, one a place."""
+
+        def read(connection: sqlite3.Connection) -> list[Memory]:
+            found = [
+                memories.memory_of(connection, each)
+                for each in rows(connection, "memory_by_id", tenant=scope.tenant, id=id)
+            ]
+            return [each for each in found if places is None or each.place in places]
+
+        return await self._read(read)
+
+    async def settings(self, scope: Scope, organization: str) -> Mapping[str, Any]:
+        """Give an organization's settings, none where it has none."""
+        return await self._read(lambda c: memories.settings_of(c, scope.tenant, organization))
+
+    async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool:
+        """Keep memories as they are to stand; False, and nothing is kept, where the place has moved on."""
+        return await self._write(lambda c: memories.change_place(c, scope.tenant, change, now=now))
+
+    async def remove(self, scope: Scope, gone: Sequence[Memory]) -> int:
+        """Remove memories with their words and sources; answers with how many there were."""
+
+        def write(connection: sqlite3.Connection) -> int:
+            count = 0
+            for each in gone:
+                count += memories.remove(connection, scope.tenant, each.no)
+                run(connection, "place_changed", **memories.place_values(scope.tenant, each.place))
+            return count
+
+        return await self._write(write)

@@ -1,0 +1,213 @@
+"""What was said in a conversation reaches the places its policy names, behind the reply, once (L3, L5, R7).
+
+Level-triggered: a conversation is due while posts or a summary lie behind what was delivered of it. Items of the
+user's own words go, no others; they are merged with what a place holds, so that a repeat adds a source, a changed fact
+ends the old one, and no conversation takes away what another said. The mark and all places move in one transaction.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from cuebook.engine.compact import line_of
+from cuebook.engine.desk import Desk
+from cuebook.errors import CuebookError
+from cuebook.memory.extract import extract
+from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
+from cuebook.memory.merge import merge
+from cuebook.memory.scopes import (
+    KEPT,
+    Whose,
+    categories_for,
+    effective,
+    personal_places,
+    published_place,
+)
+from cuebook.memory.subject import normal
+from cuebook.ports.memories import Delivered, Delivering, PlaceChange
+from cuebook.records.conversation import Conversation, Post
+from cuebook.records.memory import CATEGORIES, Category, Item, Memory, Place, Scope, Source
+
+log = logging.getLogger("cuebook.deliver")
+
+#: Posts read by one delivery.
+BATCH = 200
+#: How often a delivery is decided anew when another was first.
+RETRIES = 5
+_APART = "\x1f"
+
+
+async def deliver_due(desk: Desk) -> None:
+    """Deliver what is due; a conversation that fails is tried again next time, and holds up no other."""
+    for tenant, conversation in await desk.store.memories.undelivered():
+        try:
+            await deliver(desk, Scope(tenant), conversation)
+        except CuebookError as error:
+            log.warning("delivery of %s: %s", conversation, desk.writer.clean(str(error)))
+
+
+async def due(desk: Desk) -> int:
+    """Count conversations that have something to deliver."""
+    return len(await desk.store.memories.undelivered())
+
+
+async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
+    """Deliver a conversation to its end."""
+    for _ in range(RETRIES):
+        while (read := await desk.store.memories.delivering(scope, conversation, limit=BATCH)) is not None:
+            if not await desk.store.memories.deliver(scope, await _decided(desk, scope, read)):
+                break  # somebody was first: read again
+        else:
+            return
+
+
+async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
+    known = read.conversation
+    policy = effective({}, known.metadata.get(KEPT), desk.memory_policy)
+    whose = Whose(
+        user=known.user, persona=known.persona or desk.default_persona, organization=read.organization or None
+    )
+    places = personal_places(policy, whose)
+    published = published_place(policy, whose, read.settings, may_publish=True)  # asked when its turn opened
+    if published is not None:
+        places = (*places, published)
+    found = await asyncio.to_thread(_found, read) if places else []
+    changes = []
+    for place in places:
+        allowed = categories_for(place, policy, read.settings)
+        wanted = [item for item in found if item.category in allowed]
+        changes.append(await _change(desk, scope, place, wanted, known.id))
+    return Delivered(
+        conversation=known.id,
+        no=known.no,
+        done=read.done,
+        seq=read.seq,
+        version=read.version,
+        changes=tuple(changes),
+        now=desk.clock.now(),
+        more=read.more,
+    )
+
+
+def _found(read: Delivering) -> list[Item]:
+    """Give items of the user's own words: of posts no pass has read yet, and those passes have touched since."""
+    own = {post.id for post in (*read.before, *read.posts) if _is_own(post, read.conversation)}
+    strange = {post.id for post in (*read.before, *read.posts)} - own
+    said = extract([line_of(post) for post in read.posts], before=[line_of(post) for post in read.before])
+    passed = {item.id for item in read.items}
+    found = [*(item for item in said if item.id not in passed), *read.items]
+    return [each for each in found if each.trust == "user" and not strange.intersection(each.sources)]
+
+
+def _is_own(post: Post, conversation: Conversation) -> bool:
+    alone = len(conversation.participants) <= 1
+    return post.role == "assistant" or (post.role == "user" and (alone or post.sender == conversation.user))
+
+
+async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], conversation: str) -> PlaceChange:
+    generation, held = await desk.store.memories.place(scope, place)
+    now = desk.clock.now()
+    memories = await asyncio.to_thread(merged, place, held, wanted, conversation=conversation, now=now)
+    return PlaceChange(place=place, generation=generation, memories=tuple(memories))
+
+
+def merged(
+    place: Place, held: Sequence[Memory], found: Sequence[Item], *, conversation: str, now: float
+) -> list[Memory]:
+    """Give the memories of a place that are others, or new, after a conversation's items came to it."""
+    known = {memory.id: memory for memory in held}
+    ended = {memory_id(place, each.category, each.text): each for each in found if each.valid_to is not None}
+    items = [_item(each) for each in held if each.category in CATEGORIES]
+    items = [_ended(each, ended.get(each.id)) for each in items]
+    fresh = [
+        replace(each, sources=tuple(f"{conversation}{_APART}{post}" for post in each.sources))
+        for each in found
+        if each.valid_to is None
+    ]
+    names = {each.id: memory_id(place, each.category, each.text) for each in fresh}
+    result = merge(items, fresh)
+    past = [each for each in items if each.valid_to is not None]
+    changed: list[Memory] = []
+    for each in (*result.kept, *result.added, *result.ended, *past):
+        own = each.id if each.id in known else names.get(each.id) or memory_id(place, each.category, each.text)
+        before = known.get(own)
+        supersedes = names.get(each.supersedes or "", each.supersedes)
+        after = _memory(place, replace(each, id=own, supersedes=supersedes), before, now)
+        if after != before:
+            changed.append(after)
+    return list({each.id: each for each in changed}.values())
+
+
+def memory_id(place: Place, category: str, text: str) -> str:
+    """Give a memory's id: 16 hex digits over its place, category and normalised text or key."""
+    return hashlib.sha256(f"{place.kind}|{place.id}|{category}|{normal(text)}".encode()).hexdigest()[:16]
+
+
+def _ended(item: Item, last: Item | None) -> Item:
+    if last is None or item.valid_to is not None:
+        return item
+    return replace(item, valid_to=last.valid_to)
+
+
+def _item(memory: Memory) -> Item:
+    return Item(
+        id=memory.id,
+        category=_CATEGORY[memory.category],
+        text=memory.text,
+        sources=tuple(f"{each.conversation}{_APART}{each.post}" for each in memory.sources),
+        subject=memory.subject,
+        trust=memory.trust,
+        confidence=memory.confidence,
+        valid_from=memory.valid_from,
+        valid_to=memory.valid_to,
+        supersedes=memory.supersedes,
+        name=memory.name,
+        status=memory.status,
+        weight=memory.weight,
+    )
+
+
+_CATEGORY: Mapping[str, Category] = {name: name for name in CATEGORIES}
+
+
+def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memory:
+    sources = tuple(Source(*each.split(_APART, 1)) for each in item.sources)
+    repeated = before is not None and set(sources) - set(before.sources)
+    base = before or Memory(id=item.id, place=place, category=item.category, text=item.text, created_at=now)
+    return replace(
+        base,
+        text=item.text,
+        sources=tuple(sorted(sources)),
+        subject=item.subject,
+        trust=item.trust,
+        confidence=item.confidence,
+        valid_from=item.valid_from,
+        valid_to=item.valid_to,
+        supersedes=item.supersedes,
+        name=item.name,
+        status=item.status,
+        weight=item.weight,
+        used_at=now if repeated or before is None else base.used_at,
+    )
+
+
+# ---- knowledge that lies idle ---------------------------------------------------------------------------------------
+
+
+async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
+    """Let knowledge lose what it loses by lying idle; answers with how many lost and how many went."""
+    at = desk.clock.now() if now is None else now
+    lost = gone = 0
+    while found := await desk.store.memories.idle(before=at - PERIOD_S, categories=KNOWLEDGE):
+        for tenant, memory in found:
+            scope, left = Scope(tenant), decayed(memory, at)
+            generation, _ = await desk.store.memories.place(scope, memory.place)
+            if left is None:
+                gone += await desk.store.memories.remove(scope, [memory])
+                continue
+            change = PlaceChange(place=memory.place, generation=generation, memories=(left,))
+            lost += await desk.store.memories.save(scope, change, now=at)
+    return lost, gone

@@ -1,0 +1,118 @@
+"""What other conversations tell a turn: durable memories on a cadence and kept in between, others by the query (L6)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from cuebook.assembly.tokens import Counter
+from cuebook.memory.knowledge import KNOWLEDGE, standing
+from cuebook.memory.recall import Candidate, Corpus, Query, key_text, rank
+from cuebook.ports.store import Scene
+from cuebook.records.memory import Hit, Memory
+
+#: Durable memories said in a turn at most.
+DURABLE = 8
+
+
+class Retrieved(Struct, frozen=True, kw_only=True):
+    """The memories a turn may say, the durable ones first. `uses` are the numbers of those newly chosen."""
+
+    hits: tuple[Hit, ...] = ()
+    durable: tuple[str, ...] = ()
+    reason: str = ""
+    reviewed_at: int = 0
+    uses: Mapping[str, int] = {}
+
+
+def retrieve(
+    scene: Scene, query: Query | None, *, turn: int, every: int, hits: int, count: Counter
+) -> Retrieved | None:
+    """Choose. Durable ones are chosen anew every so many turns and after a compaction.
+
+    None where nothing of other conversations may be known.
+    """
+    known = scene.known
+    if known is None or not known.places:
+        return None
+    memories = {each.id: each for each in known.memories if each.valid_to is None}
+    by_query = _by_query(list(memories.values()), known.found, query, hits, count)
+    told = scene.told.get("longTermMemoryRetrieval")
+    kept = _kept(told, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(told, Mapping) else None
+    if kept is None:
+        found = [hit.memory_id.removeprefix("memory:") for hit in by_query]
+        best = sorted(memories.values(), key=lambda each: (-standing(each), -each.no))
+        chosen = list(dict.fromkeys([*found, *(each.id for each in best)]))[:DURABLE]
+        reason, reviewed = ("first" if not told else "review"), turn
+    else:
+        chosen, reviewed, reason = [each for each in kept[0] if each in memories], kept[1], "kept"
+    durable = [_hit(memories[each], score=standing(memories[each]), why="durable", count=count) for each in chosen]
+    names = {hit.memory_id for hit in durable}
+    fresh = [hit for hit in by_query if hit.memory_id not in names]
+    new = [*(durable if kept is None else []), *fresh]
+    numbers = {f"memory:{each.id}": each.no for each in memories.values()}
+    return Retrieved(
+        hits=(*durable, *fresh),
+        durable=tuple(chosen),
+        reason=reason,
+        reviewed_at=reviewed,
+        uses={hit.memory_id: numbers[hit.memory_id] for hit in new if hit.memory_id in numbers},
+    )
+
+
+def find(memories: Sequence[Memory], query: Query, *, limit: int, count: Counter) -> list[Hit]:
+    """Order memories by a query, best first, as hits."""
+    return _by_query(memories, [each.no for each in memories], query, limit, count)
+
+
+def line_of(hit: Hit) -> str:
+    """Give a memory's line in the volatile block: the day it is known since, and the text."""
+    day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
+    return f"- [{day}] {' '.join(hit.text.split())}"
+
+
+def _compacted(scene: Scene) -> bool:
+    before = scene.previous.summary_version if scene.previous else 0
+    return scene.summary is not None and scene.summary.version != before
+
+
+def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
+    """Give what was chosen before and when, None when it is time to choose anew."""
+    durable, reviewed = told.get("durable"), told.get("reviewedAt")
+    if not isinstance(durable, list) or not durable or not isinstance(reviewed, int) or compacted or turn - reviewed >= every:
+        return None
+    return [str(each) for each in durable], reviewed
+
+
+def _by_query(
+    memories: Sequence[Memory], found: Sequence[int], query: Query | None, limit: int, count: Counter
+) -> list[Hit]:
+    """Order those full text found; each stands for itself, none lends its neighbours anything."""
+    if query is None:
+        return []
+    known = {each.no: each for each in memories if each.no in set(found)}
+    candidates = [
+        Candidate(each.no, "", each.valid_from, key_text("", each.valid_from, _said(each)), conversation=each.no)
+        for each in known.values()
+    ]
+    ranked = rank(query, candidates, Corpus(max(len(memories), len(candidates))), limit=limit)
+    return [_hit(known[each.seq], score=round(each.score, 6), why=each.why, count=count) for each in ranked]
+
+
+def _said(memory: Memory) -> str:
+    return f"{memory.name}: {memory.text}" if memory.name and memory.name not in memory.text else memory.text
+
+
+def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
+    text = _said(memory)
+    return Hit(
+        memory_id=f"memory:{memory.id}",
+        kind="knowledge" if memory.category in KNOWLEDGE else "item",
+        text=text,
+        score=round(score, 6),
+        scope=memory.place.kind,
+        sources=tuple(dict.fromkeys(each.post for each in memory.sources)),
+        tokens=count(text),
+        timestamp=memory.valid_from,
+        why=why,
+    )

@@ -1,0 +1,173 @@
+"""Whose memory a conversation may read and write: A's `longTermMemory` policy, its defaults, and the places it means.
+
+What a request says goes over what the conversation keeps; the host's defaults hold only while it keeps nothing. An
+organization is never kept: it must be named each time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.memory import CATEGORIES, Place
+
+SCOPES: Final = ("conversation", "user", "persona", "organization")
+#: What of a conversation may be shared with an organization (A).
+SHARED: Final = ("facts", "people", "projects", "decisions")
+#: Where the policy is kept in a conversation's metadata.
+KEPT: Final = "longTermMemoryPolicy"
+_FIELDS: Final = ("enabled", "scopes", "shareWithOrganization", "storeAtomicDocs", "allowedCategories")
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What a conversation may read and write. `categories` None = all."""
+
+    enabled: bool = True
+    conversation: bool = True
+    user: bool = False
+    persona: bool = False
+    organization: bool = False
+    share: bool = False
+    items: bool = True
+    categories: tuple[str, ...] | None = None
+
+    @property
+    def recalls(self) -> bool:
+        """Whether older posts of the conversation itself are recalled."""
+        return self.enabled and self.conversation
+
+
+class Whose(Struct, frozen=True, kw_only=True):
+    """Who a conversation is between. `alone`: nobody but the user can read it."""
+
+    user: str | None = None
+    persona: str = ""
+    organization: str | None = None
+    alone: bool = True
+
+
+def read_control(given: Any) -> dict[str, Any]:
+    """Read a request's `memoryControl` as the part of a policy it sets. Raises InvalidInput naming the field."""
+    if given is None:
+        return {}
+    outer = _object(given, "memoryControl", ("longTermMemory",))
+    return read_policy(outer.get("longTermMemory", {}), "memoryControl.longTermMemory")
+
+
+def read_policy(given: Any, where: str = KEPT) -> dict[str, Any]:
+    """Read a policy as it is written, as the fields it sets. Raises InvalidInput naming the field."""
+    policy = _object(given, where, _FIELDS)
+    found: dict[str, Any] = {}
+    for name, field in (("enabled", "enabled"), ("shareWithOrganization", "share"), ("storeAtomicDocs", "items")):
+        if policy.get(name) is not None:
+            found[field] = _flag(policy[name], f"{where}.{name}")
+    for scope, on in _object(policy.get("scopes") or {}, f"{where}.scopes", SCOPES).items():
+        if on is not None:
+            found[scope] = _flag(on, f"{where}.scopes.{scope}")
+    categories = policy.get("allowedCategories")
+    if categories is not None:
+        found["categories"] = _categories(categories, f"{where}.allowedCategories")
+    return found
+
+
+def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy:
+    """Give the policy that holds: the request's word over the kept one, over the host's defaults where none is kept."""
+    base = defaults if not isinstance(kept, Mapping) else Policy(**read_policy(kept))
+    known = {name: getattr(base, name) for name in Policy.__struct_fields__}
+    return Policy(**(known | dict(control)))
+
+
+def policy_to_wire(policy: Policy) -> dict[str, Any]:
+    """Give a policy as it is kept and shown."""
+    return {
+        "enabled": policy.enabled,
+        "scopes": {scope: getattr(policy, scope) for scope in SCOPES},
+        "shareWithOrganization": policy.share,
+        "storeAtomicDocs": policy.items,
+        "allowedCategories": None if policy.categories is None else list(policy.categories),
+    }
+
+
+def read_places(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None = None) -> tuple[Place, ...]:
+    """Give the places a conversation may read. What is one person's is read only where nobody else reads along.
+
+    `organization` are its settings, if one is named.
+    """
+    if not policy.enabled:
+        return ()
+    own = personal_places(policy, whose) if whose.alone else ()
+    allowed = policy.organization and whose.organization and org_setting(organization, "enabled")
+    return (*own, *([Place("organization", whose.organization)] if allowed and whose.organization else []))
+
+
+def personal_places(policy: Policy, whose: Whose) -> tuple[Place, ...]:
+    """Give the places of the user that a conversation may write."""
+    if not (policy.enabled and policy.items and whose.user):
+        return ()
+    places = [Place("user", whose.user)] if policy.user else []
+    return (*places, *([persona_place(whose.user, whose.persona)] if policy.persona and whose.persona else []))
+
+
+def published_place(
+    policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool
+) -> Place | None:
+    """Give the organization a turn may write to: named, switched on, shared with, allowed, and by one who may."""
+    wanted = policy.enabled and policy.items and policy.organization and policy.share and whose.organization
+    if not wanted or not may_publish or whose.organization is None:
+        return None
+    if not (org_setting(organization, "enabled") and org_setting(organization, "allowWrites")):
+        return None
+    return Place("organization", whose.organization)
+
+
+def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
+    """Give an organization's switch, on unless it is set."""
+    found: Any = settings or {}
+    for part in ("memory", "longTermMemory", name):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found is not False
+
+
+def persona_place(user: str, persona: str) -> Place:
+    """Give the place of what one user and one persona share."""
+    return Place("persona", f"{persona}\x1f{user}")
+
+
+def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """Give what may be written to a place."""
+    allowed = set(CATEGORIES if policy.categories is None else policy.categories)
+    if place.kind == "organization":
+        allowed &= set(SHARED)
+        found: Any = organization or {}
+        for part in ("memory", "longTermMemory", "allowedCategories"):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        if isinstance(found, Sequence) and not isinstance(found, str):
+            allowed &= set(found)
+    return frozenset(allowed)
+
+
+def _object(given: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        msg = f"{where}: expected an object, got {type(given).__name__}"
+        raise InvalidInput(msg, where=where)
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        msg = f"{where}: no field {unknown[0]!r}; there are {', '.join(known)}"
+        raise InvalidInput(msg, where=where)
+    return given
+
+
+def _flag(given: Any, where: str) -> bool:
+    if not isinstance(given, bool):
+        msg = f"{where}: expected true or false, got {given!r:.40}"
+        raise InvalidInput(msg, where=where)
+    return given
+
+
+def _categories(given: Any, where: str) -> tuple[str, ...]:
+    known = isinstance(given, (list, tuple)) and all(each in CATEGORIES for each in given)
+    if not known:
+        msg = f"{where}: expected a list of {', '.join(CATEGORIES)}, or null for all"
+        raise InvalidInput(msg, where=where)
+    return tuple(dict.fromkeys(given))

@@ -1,0 +1,107 @@
+"""What keeps memories across conversations, by place. Every method takes the Scope of who asks; a place is its owner's.
+
+Deliveries are level-triggered: a conversation is due while posts or a summary lie behind what was delivered of it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from cuebook.memory.scopes import Policy
+from cuebook.records.conversation import Conversation, Post
+from cuebook.records.memory import Item, Memory, Place, Scope
+
+
+class MemoryLook(Struct, frozen=True, kw_only=True):
+    """What a turn wants of memories: what the request says of the policy, and how many by query and by standing."""
+
+    control: Mapping[str, Any] = {}
+    defaults: Policy = Policy()
+    user: str | None = None
+    persona: str = ""
+    otherwise: str = ""  # the persona where neither the request nor the conversation names one
+    organization: str | None = None
+    text: str = ""
+    limit: int = 24
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """What a turn may know from other conversations: the policy that holds, and the memories of its places.
+
+    `found` are the numbers of those full text brought for the query, best first; the others stand by themselves.
+    """
+
+    policy: Policy
+    places: tuple[Place, ...] = ()
+    memories: tuple[Memory, ...] = ()
+    found: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = {}  # of the organization named
+
+
+class Delivering(Struct, frozen=True, kw_only=True):
+    """What a delivery reads of a conversation: posts behind the last one, and items a pass has touched since."""
+
+    conversation: Conversation
+    seq: int  # up to which posts are read
+    version: int  # the summary that stands for the head
+    done: tuple[int, int]  # seq and version delivered before
+    organization: str
+    settings: Mapping[str, Any]
+    before: tuple[Post, ...]
+    posts: tuple[Post, ...]
+    items: tuple[Item, ...]
+    more: bool = False  # posts are left behind `seq`
+
+
+class PlaceChange(Struct, frozen=True, kw_only=True):
+    """What a delivery or a hand does to a place, decided on a state of that generation."""
+
+    place: Place
+    generation: int
+    memories: tuple[Memory, ...]  # as they are to stand, new ones among them, with all their sources
+
+
+class Delivered(Struct, frozen=True, kw_only=True):
+    """The result of a delivery: all places, and the mark, or nothing where something moved on."""
+
+    conversation: str
+    no: int
+    done: tuple[int, int]
+    seq: int
+    version: int
+    changes: tuple[PlaceChange, ...]
+    now: float
+    more: bool = False
+
+
+class MemoryStore(Protocol):
+    """Keeps memories of places."""
+
+    # behind the reply
+    async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]: ...
+    async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None: ...
+    async def deliver(self, scope: Scope, delivered: Delivered) -> bool: ...
+    async def idle(self, *, before: float, categories: Sequence[str], limit: int = 500) -> list[tuple[str, Memory]]: ...
+
+    # reading
+    async def place(self, scope: Scope, place: Place) -> tuple[int, list[Memory]]: ...
+    async def find(
+        self, scope: Scope, places: Sequence[Place], text: str, *, limit: int
+    ) -> tuple[list[Memory], list[int]]: ...
+    async def page(
+        self,
+        scope: Scope,
+        places: Sequence[Place] | None,
+        *,
+        ended: bool = False,
+        category: str | None = None,
+        after: int = 0,
+        limit: int = 50,
+    ) -> list[Memory]: ...
+    async def get(self, scope: Scope, id: str, *, places: Sequence[Place] | None = None) -> list[Memory]: ...  # noqa: A002
+    async def settings(self, scope: Scope, organization: str) -> Mapping[str, Any]: ...
+
+    # changing
+    async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool: ...
+    async def remove(self, scope: Scope, gone: Sequence[Memory]) -> int: ...
