@@ -17,7 +17,7 @@ from cuebook.app.load import FILE as PROJECT
 from cuebook.app.prompt_base import Agreed, BaseFile, base_file_of, text_hash
 from cuebook.app.prompt_compare import Standing, State, compare, families_of, wanted
 from cuebook.app.prompt_folder import Contents, Known, Place, PromptFolder, data_hash
-from cuebook.app.prompt_history import Pointers, history_of, pointers_of, registry_of
+from cuebook.app.prompt_history import Pointers, brought, history_of, labels_astray, registry_of
 from cuebook.app.prompt_writes import Planned, check_planned, save_planned
 from cuebook.app.prompts import Prompts
 from cuebook.config import Config
@@ -80,16 +80,18 @@ class PromptFiles:
         due = [await self._filled(shelf, each) for each in standings if each.state in over]
         planned = [one for each in due for one in await self._planned(shelf, contents, each)]
         await check_planned(self._desk, planned)
+        numbers = {(each.version.slug, each.version.branch): each.number for each in planned}
+        pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
         if dry_run:
-            return [_pushed(each) for each in due]
+            return pushed
         if planned:
             await save_planned(self._desk, planned, families)
-            await self._point([pointers_of(contents.registry, each.place) for each in due if each.state == "new"])
+            await self._point([brought(contents.registry, each.file, each.state) for each in due if each.file])
         agreed |= {each.place: each.base for each in (*(one for one in standings if one.state == "same"), *due)}
         await asyncio.to_thread(base.write, agreed)
         if planned or (contents.registry is None and os.access(shelf.root, os.W_OK)):
             await self._list_anew(shelf, contents, {each.place[0] for each in due})
-        return [_pushed(each) for each in due]
+        return pushed
 
     async def pull(
         self,
@@ -149,6 +151,10 @@ class PromptFiles:
             if not told & {each.id, each.path} and not _is_fine(each, contents):
                 message = shelf.located(each.message, each.path)
                 found.append(Change(path=each.path, slug=each.id, branch="", state="registry", message=message))
+        for family in (each for each in families.values() if each.slug not in told):
+            for astray in labels_astray(contents.registry, family):
+                message = shelf.located(astray, FILE)
+                found.append(Change(path=FILE, slug=family.slug, branch="", state="registry", message=message))
         return found
 
     async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
@@ -185,14 +191,14 @@ class PromptFiles:
         return replace(standing, source=source, file=wanted(source, standing.head))
 
     async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[Planned]:
-        """Give the versions a file brings: its own, behind those its registry lists where the graph knows none."""
+        """Give the versions a file brings: its own, behind those its registry lists on top of what the graph has."""
         if standing.file is None:
             return []
-        if standing.head is not None:
-            return [Planned(version=standing.file, base=standing.head.number)]
-        before, origin = await asyncio.to_thread(history_of, shelf, contents.registry, standing.place)
+        past = await asyncio.to_thread(history_of, shelf, contents.registry, standing.file, standing.head)
+        first = standing.head.number if standing.head else 0
         return [
-            Planned(version=version, base=base, origin=origin) for base, version in enumerate((*before, standing.file))
+            Planned(version=version, base=base, origin=past.origin, at=at)
+            for base, (version, at) in enumerate((*past.versions, (standing.file, past.at)), first)
         ]
 
     async def _point(self, found: Sequence[Pointers]) -> None:
@@ -287,15 +293,15 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]
             raise Conflict(msg)
 
 
-def _pushed(standing: Standing) -> Change:
+def _pushed(standing: Standing, number: int) -> Change:
     file, head = standing.file, standing.head
     if file is None or head is None:
-        return replace(_change(standing), version=1)
+        return replace(_change(standing), version=number)
     asked = bump(difference(head, file))
     stays = asked != "none" and file.semver == head.semver
     return replace(
         _change(standing, file),
-        version=head.number + 1,
+        version=number,
         bump=asked,
         suggested=next_semver(head.semver, asked) if stays else "",
     )

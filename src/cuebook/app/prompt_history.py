@@ -10,6 +10,7 @@ from cuebook.app.prompt_folder import PromptFolder
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.ports.prompts import Family
 from cuebook.prompts import registry as registries
+from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import read_file
 from cuebook.prompts.registry import Entry, Registry
 from cuebook.records.prompt import MAIN, Version
@@ -28,29 +29,57 @@ class Pointers(Struct, frozen=True, kw_only=True):
     active: int = 0
 
 
-def history_of(
-    shelf: PromptFolder, registry: Registry | None, place: Place
-) -> tuple[list[Version], tuple[str, int] | None]:
-    """Give the older versions of a branch, oldest first, and where it began. Blocks.
+class Past(Struct, frozen=True, kw_only=True):
+    """What a registry tells of a branch: older versions with when they were written, oldest first, and its begin.
 
-    None of them where the registry does not list all, or one's text is not the one its place is named after.
+    `at` is when the file's own text was written; 0 where that is not known.
     """
+
+    versions: tuple[tuple[Version, float], ...] = ()
+    origin: tuple[str, int] | None = None
+    at: float = 0.0
+
+
+def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, head: Version | None) -> Past:
+    """Give the versions of a branch between the graph's head, None for none, and its file. Blocks.
+
+    None of them where the registry does not list all, one's text is not the one its place is named after, or the
+    registry's past is not the graph's: the file is one more version on top of the head then.
+    """
+    place = (file.slug, file.branch)
     entries = _entries(registry, place)
-    origin = _origin(entries[0]) if entries else None
+    last = entries[-1] if entries else None
+    same = last is not None and last.head and last.digest == digest_of(file)
+    told = Past(origin=_origin(entries[0]) if entries else None, at=_time(last) if last and same else 0.0)
     numbers = [entry.number for entry in entries]
     if not numbers or numbers[0] != 1 or any(after != before + 1 for before, after in pairwise(numbers)):
-        return [], origin
+        return told
+    if head is not None:
+        known = len(entries) > head.number and entries[head.number - 1].digest == head.digest
+        if not (same and known):
+            return told
+        entries = entries[head.number :]
     versions = []
     for entry in (each for each in entries if not each.head):
-        try:
-            text = shelf.bytes_of(entry.path)
-            version = read_file(text, path=entry.path)
-        except (InvalidInput, BackendError):
-            return [], origin
-        if not registries.is_object(entry.path, text) or (version.slug, version.branch) != place:
-            return [], origin
-        versions.append(version)
-    return versions, origin
+        version = _object(shelf, entry, place)
+        if version is None:
+            return told
+        versions.append((version, _time(entry)))
+    return replace(told, versions=tuple(versions))
+
+
+def _object(shelf: PromptFolder, entry: Entry, place: Place) -> Version | None:
+    """Give an older version's text; None where it is not there, or not the one its place is named after."""
+    try:
+        text = shelf.bytes_of(entry.path)
+        version = read_file(text, path=entry.path)
+    except (InvalidInput, BackendError):
+        return None
+    return version if registries.is_object(entry.path, text) and (version.slug, version.branch) == place else None
+
+
+def _time(entry: Entry) -> float:
+    return registries.time_of(entry.last_updated)
 
 
 def pointers_of(registry: Registry | None, place: Place) -> Pointers:
@@ -59,6 +88,36 @@ def pointers_of(registry: Registry | None, place: Place) -> Pointers:
     labels = tuple((name, entry.number) for entry in entries for name in entry.labels)
     active = next((entry.number for entry in entries if entry.active), 0)
     return Pointers(place=place, labels=labels, active=active)
+
+
+def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
+    """Give what points at the versions a file brings: all of a new branch, else those of the text that is new."""
+    place = (file.slug, file.branch)
+    pointers = pointers_of(registry, place)
+    if state == "new":
+        return pointers
+    last = next(reversed(_entries(registry, place)), None)
+    if last is None or not last.head or last.digest != digest_of(file):
+        return Pointers(place=place)
+    return replace(pointers, labels=tuple(each for each in pointers.labels if each[1] == last.number))
+
+
+def labels_astray(registry: Registry, family: Family) -> list[str]:
+    """Say which labels of a prompt point elsewhere in the registry than in the graph, as where somebody else moved one.
+
+    Nothing of a prompt the registry does not list.
+    """
+    entries = [each for each in registry.entries if each.id == family.slug and each.number]
+    if not entries:
+        return []
+    theirs = {name: f"{each.branch}:{each.number}" for each in entries for name in each.labels}
+    ours = {each.name: f"{each.branch}:{each.number}" for each in family.labels}
+    return [
+        f"{family.slug}: label {name} is {theirs.get(name, 'nowhere')} here and {ours.get(name, 'nowhere')} in the"
+        " book; `cuebook prompt pull` writes the book's, `cuebook prompt label` moves it"
+        for name in sorted(theirs.keys() | ours.keys())
+        if theirs.get(name) != ours.get(name)
+    ]
 
 
 def _entries(registry: Registry | None, place: Place) -> list[Entry]:

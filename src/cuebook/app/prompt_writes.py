@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
 from cuebook.engine.desk import Desk
@@ -18,12 +18,14 @@ from cuebook.records.prompt import MAIN, Version
 class Planned(Struct, frozen=True, kw_only=True):
     """A version to store and the head it goes onto, 0 for a branch that is not there yet.
 
-    `origin` is the version a new branch began with; without one the newest of `main` is taken for it.
+    `origin` is the version a new branch began with; without one the newest of `main` is taken for it. `at` is when it
+    was written, where it comes from another book; 0 for now.
     """
 
     version: Version
     base: int
     origin: tuple[str, int] | None = None
+    at: float = 0.0
 
     @property
     def number(self) -> int:
@@ -33,7 +35,7 @@ class Planned(Struct, frozen=True, kw_only=True):
 
 async def check_planned(desk: Desk, planned: Sequence[Planned]) -> None:
     """Refuse what could not be stored. Raises InvalidInput."""
-    await Prompts(desk).check([msgspec.structs.replace(each.version, number=each.number) for each in planned])
+    await Prompts(desk).check([replace(each.version, number=each.number) for each in planned])
 
 
 async def save_planned(
@@ -43,14 +45,14 @@ async def save_planned(
     heads = {(slug, each.name): each.head for slug, family in families.items() for each in family.branches}
     writes = []
     for each in parents_first(planned):
-        version = msgspec.structs.replace(each.version, number=0, digest="")
+        version = replace(each.version, number=0, digest="")
         slug, branch = version.slug, version.branch
         begins = None
         if branch != MAIN and (slug, branch) not in heads and (slug, MAIN) in heads:
             begins = each.origin or (MAIN, heads[slug, MAIN])
         version = sealed(version)
         told = receipt(desk, version, "branch" if begins else "write", agent=by)
-        writes.append(Write(version=version, base=each.base, begins=begins, audit=told))
+        writes.append(Write(version=version, base=each.base, begins=begins, audit=told, at=each.at))
         heads[slug, branch] = each.number
     return await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now())
 

@@ -44,6 +44,7 @@ class Write(Struct, frozen=True, kw_only=True):
     begins: tuple[str, int] | None = None  # branch and number a new branch is forked from
     if_changed: bool = False  # the same text again is no version
     audit: Record | None = None  # joins the chain where the version is stored
+    at: float = 0.0  # when it was written, where it comes from another book; 0 for now
 
 
 class Family(Struct, frozen=True, kw_only=True):

@@ -299,7 +299,6 @@ def _below(path: str, where: str) -> str:
 
 def complete(version: Version, entry: Entry) -> Version:
     """Return the version of a file without front matter (E's) with what its registry entry says about it."""
-    when = datetime.fromisoformat(entry.last_updated).timestamp() if _is_time(entry.last_updated) else 0.0
     return replace(
         version,
         slug=entry.id,
@@ -312,13 +311,14 @@ def complete(version: Version, entry: Entry) -> Version:
         tags=entry.tags,
         params=tuple(Param(name=name) for name in entry.params),
         sync=entry.sync,
-        created_at=when,
+        created_at=time_of(entry.last_updated),
     )
 
 
-def _is_time(text: str) -> bool:
-    """Whether a text is a time that names its zone; without one it would be read as this machine's."""
+def time_of(text: str) -> float:
+    """Give an entry's time; 0 where it is none, or names no zone: it would be read as this machine's."""
     try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
+        when = datetime.fromisoformat(text)
+        return max(0.0, when.timestamp()) if when.tzinfo is not None else 0.0
+    except (ValueError, OverflowError):
+        return 0.0

@@ -277,7 +277,7 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
         version,
         number=number,
         digest=digest,
-        created_at=now,
+        created_at=write.at or now,
         author=version.author or by,
         supersedes=number - 1,
         branched_from="{}:{}".format(*write.begins) if write.begins else "",
@@ -287,7 +287,9 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
     kind: EventKind = "branch" if write.begins else "write"
     event = Event(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
     _note(connection, tenant, version.slug, event)
-    chained(connection, tenant, [write.audit] if write.audit else [])
+    if write.audit:
+        chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
+        chained(connection, tenant, [msgspec.structs.replace(write.audit, selection=chosen)])
     return stored
 
 
