@@ -230,3 +230,29 @@ async def test_without_its_mirror_the_table_is_checked_alone(place):
     (place / FILE).mkdir()
     async with book_on(place, dice=SystemDice()) as book:
         assert (await book.audit.verify()).ok
+
+
+async def test_a_cut_table_is_found_by_its_mirror_though_its_checkpoints_are_gone(place):
+    async with book_on(place) as book:
+        await told(book)
+    with closing(sqlite3.connect(next(place.rglob("*.db")))) as database, database:
+        database.execute("DELETE FROM audit_record WHERE seq > 3")
+        database.execute("DELETE FROM audit_checkpoint WHERE size > 3")
+    for more in (0, 2):
+        async with book_on(place, dice=SystemDice()) as book:
+            await changes(book, more)
+            found = await book.audit.verify()
+        assert (found.ok, found.first_bad) == (False, 4)
+        assert "the tail was cut off" in found.reason
+
+
+async def test_a_record_names_the_number_of_the_version_that_was_written(place):
+    async with book_on(place) as book:
+        await changes(book, 2)
+        await book.prompts.fork("p", "trial")
+        told_of = [(each.event, each.selection) for each in await book.audit.records()]
+    assert told_of == [
+        ("write", {"branch": "main", "number": 1}),
+        ("write", {"branch": "main", "number": 2}),
+        ("branch", {"branch": "trial", "number": 1}),
+    ]

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,12 +84,24 @@ class Audit:
         try:
             await self._mirror.keep_up(self._desk)
             mirrored = await self.verify_mirror(file, kept=kept)
-        except (BackendError, FileNotFoundError):  # nothing is written yet, or can be: the table has it all
-            return found
+        except (BackendError, FileNotFoundError):  # nothing is written yet, or can be; or it is another book's
+            return await self._not_cut(found, file)
         if mirrored.ok:
             return found
         reason = f"in {file.name}: {mirrored.reason}; the table is as it was written: audit export writes the file anew"
         return structs.replace(found, ok=False, first_bad=mirrored.first_bad, reason=reason)
+
+    async def _not_cut(self, found: Verdict, file: Path) -> Verdict:
+        """Give a verdict, unless the mirror goes on behind a record where the table ends, or goes on otherwise."""
+        hashes = {record.seq: record.hash async for record in self.export()}
+        lost = await asyncio.to_thread(_lost, file, hashes)
+        if not lost:
+            return found
+        reason = (
+            f"the table does not hold record {lost}, and {file.name} does: the tail was cut off, or an older copy of "
+            "the database was put back; keep the file"
+        )
+        return structs.replace(found, ok=False, first_bad=lost, reason=reason)
 
     async def _verify(self, kept: Iterable[Checkpoint]) -> Verdict:
         checkpoints = [*await self.checkpoints(), *kept]  # first: one signed meanwhile counts more than was read
@@ -128,3 +140,20 @@ class Audit:
         text = render(text_of(resolved), given, engine=resolved.engine, declared=set(given))
         same = self._desk.writer.clean(text) == said.text
         return ReplayedRender(seq=seq, verdict="identical" if same else "changed", text=text)
+
+
+def _lost(file: Path, hashes: Mapping[int, str]) -> int:
+    """Give the first record that a mirror chains onto one of the table's and the table does not hold; 0 for none."""
+    before = ""
+    try:
+        with file.open("rb") as lines:
+            for record in read_mirror(lines):
+                if isinstance(record, InvalidInput):  # a line that is none
+                    return 0
+                if hashes.get(record.seq) == record.hash:
+                    before = record.hash
+                else:
+                    return record.seq if before and record.prev == before else 0
+    except OSError:  # no mirror, or none that can be read
+        return 0
+    return 0
