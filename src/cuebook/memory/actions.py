@@ -4,7 +4,7 @@ Nothing is erased by any of it: a compressed post stands in its short form in pr
 one becomes a long-term memory when its post goes under a summary; the transcript stays as it is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -46,6 +46,7 @@ class Entry(Struct, frozen=True, gc=False):
     compressed: bool = False  # stands in its short form already
     gone: bool = False  # left out of prompts already, or under a summary
     promoted: bool = False  # remembered for long already
+    held: bool = False  # belongs to a tool call, or is no message of a talk: never left out by itself
     facts: bool = False  # has key facts
     repeated_by: int = -1  # the newer post that says it again, -1 for none
 
@@ -68,7 +69,7 @@ def suggest(entries: Iterable[Entry], *, least: int = LEAST) -> Iterator[Action]
     """Say what should become of each post, in their order; `least` is the lowest relevance that is kept whole."""
     for each in entries:
         low = each.score < least
-        if not each.gone and low and each.compressed:
+        if not each.gone and low and each.compressed and not each.held:
             yield Action("drop", each.number, f"relevance {_shown(each.score)} < {_shown(least)}, compressed already")
         elif not each.gone and not each.compressed and low:
             yield Action("compress", each.number, f"relevance {_shown(each.score)} < {_shown(least)}")
@@ -76,6 +77,27 @@ def suggest(entries: Iterable[Entry], *, least: int = LEAST) -> Iterator[Action]
             yield Action("compress", each.number, "said again by a newer post")
         if each.score >= PROMOTED and each.facts and not each.promoted:
             yield Action("promote", each.number, f"relevance {_shown(each.score)} and key facts")
+
+
+def leave_out(roles: Sequence[str], marked: Collection[int]) -> list[int]:
+    """Return which of the marked posts of a path can go, so that no role follows itself where none did before.
+
+    `roles` are the path's, oldest first, `marked` places in it. Posts that lie beside each other go together or stay;
+    what begins or ends the path stays.
+    """
+    gone: list[int] = []
+    run: list[int] = []
+    for place in sorted(marked):
+        if run and place != run[-1] + 1:
+            gone += run if _parted(roles, run) else []
+            run = []
+        run.append(place)
+    return gone + (run if run and _parted(roles, run) else [])
+
+
+def _parted(roles: Sequence[str], run: Sequence[int]) -> bool:
+    before, behind = run[0] - 1, run[-1] + 1
+    return before >= 0 and behind < len(roles) and roles[before] != roles[behind]
 
 
 def _shown(score: int) -> str:

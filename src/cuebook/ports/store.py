@@ -13,9 +13,11 @@ from msgspec import Struct
 from cuebook.ports.audit import AuditStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
+from cuebook.ports.tuning import TuningStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
 from cuebook.records.memory import Found, Item, Scope, SearchResult, Summary
+from cuebook.records.tuning import Tuning
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
 
 __all__ = [
@@ -86,6 +88,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     found: SearchResult = SearchResult()
     speakers: tuple[str, ...] = ()
     told: Mapping[str, Any] = {}  # the metadata of the newest turn: what was chosen for it
+    tuning: Tuning | None = None  # how the conversation is tuned, None before its first run
     known: Known | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
 
@@ -228,6 +231,7 @@ class Due(Struct, frozen=True):
     updated_at: float
     mode: str = ""
     no: int = 0  # the store's own number
+    trigger: float | None = None  # the tuned usage from which profile `budget` compacts
 
 
 class Answered(Struct, frozen=True):
@@ -257,6 +261,8 @@ class Store(Protocol):
     def prompts(self) -> PromptStore: ...
     @property
     def audit(self) -> AuditStore: ...
+    @property
+    def tuning(self) -> TuningStore: ...
     @property
     def memories(self) -> MemoryStore: ...
 

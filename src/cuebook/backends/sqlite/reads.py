@@ -27,6 +27,7 @@ from cuebook.backends.sqlite.tree import (
     unread,
     with_bodies,
 )
+from cuebook.backends.sqlite.tuning import standing
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import DEPTH
 from cuebook.ports.store import Alignment, Look, Page, Scene, Spot
@@ -78,6 +79,7 @@ def scene(
         found=search.search(connection, row, runs, look.search, counts) if look.search else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
+        tuning=standing(connection, row),
         families=families,
         known=memories.known(connection, scope, look.memory, row, said) if look.memory else None,
     )

@@ -21,6 +21,7 @@ from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import SqlitePrompts
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
+from cuebook.backends.sqlite.tuning import SqliteTuning
 from cuebook.backends.sqlite.writer import Writer, explain, translate
 from cuebook.errors import BackendError
 from cuebook.ports.store import (
@@ -78,6 +79,7 @@ class SqliteStore:
         self.paths = Paths() if self.path != MEMORY else None
         self.prompts = SqlitePrompts(self._read, self._write)
         self.audit = SqliteAudit(self._read, self._write)
+        self.tuning = SqliteTuning(self._read, self._write)
         self.memories = SqliteMemories(self._read, self._write)
 
     @property
