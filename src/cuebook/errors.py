@@ -1,8 +1,10 @@
-"""The errors Cuebook raises, in four families a caller can act on.
+"""The errors Cuebook raises, in five families a caller can act on.
 
 CuebookError
 ├── InvalidInput     the caller's value is wrong; nothing was stored
 │   └── TooLarge     a body, a post or a window over its limit
+├── Denied           the caller's key does not allow it
+│   └── Unproven     no valid key says who asks
 ├── NotFound         no such object in the caller's scope (another scope's object reads the same)
 ├── Conflict         the state moved on, or the id is taken by other content
 │   ├── Busy         a turn is running and its waiting line is full; `retry_after` says when to try
@@ -20,6 +22,7 @@ __all__ = [
     "Busy",
     "Conflict",
     "CuebookError",
+    "Denied",
     "InvalidInput",
     "KeyReused",
     "LeaseLost",
@@ -27,6 +30,7 @@ __all__ = [
     "NotFound",
     "StoreFull",
     "TooLarge",
+    "Unproven",
     "UpstreamError",
 ]
 
@@ -53,6 +57,14 @@ class TooLarge(InvalidInput):
 
 class KeyReused(InvalidInput):
     """The Idempotency-Key was used for another request; choose a new one."""
+
+
+class Denied(CuebookError):
+    """The caller's key does not allow this."""
+
+
+class Unproven(Denied):
+    """No valid key says who asks."""
 
 
 class NotFound(CuebookError):

@@ -15,10 +15,13 @@ import pytest
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
 from cuebook.app.audit import Audit
 from cuebook.app.blocking_audit import BlockingAudit
+from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.conversations import Conversations
+from cuebook.app.keys import Keys
 from cuebook.app.memory import Memory
+from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
 from cuebook.app.turns import Turns
@@ -44,6 +47,8 @@ def public(kind: type) -> dict[str, object]:
         (Prompts, BlockingPrompts),
         (PromptFiles, BlockingPromptFiles),
         (Audit, BlockingAudit),
+        (Keys, BlockingKeys),
+        (Organizations, BlockingOrganizations),
     ],
 )
 def test_methods_and_parameters_are_the_same(own: type, blocking: type) -> None:

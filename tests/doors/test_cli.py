@@ -68,6 +68,8 @@ Commands:
   memory        Search, list and show what is remembered.
   prompt        Write, compare, render, choose and roll back prompts.
   audit         Show what models were told, and that nobody changed it.
+  key           Make, list and revoke the keys of the server.
+  organization  Show and set what an organization allows in its memory.
   settle        Do the work that is due behind the replies.
   config        Show every setting, its value and where it came from.
   doctor        Look whether everything a book needs is there.

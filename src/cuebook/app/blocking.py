@@ -3,12 +3,14 @@
 Any thread may call; calls of several threads run at the same time. Parity with `Cuebook` is a test, not a habit.
 """
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from cuebook.app.blocking_audit import BlockingAudit
+from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.book import Cuebook, Reply
@@ -96,6 +98,22 @@ class BlockingCuebook:
     def prompt_files(self) -> BlockingPromptFiles:
         """The project's prompts on disk: push, pull, and where they differ from those in the book."""
         return BlockingPromptFiles(self._host)
+
+    @property
+    def keys(self) -> BlockingKeys:
+        """The keys of the server: make, list, revoke; and who asks with one."""
+        return BlockingKeys(self._host)
+
+    @property
+    def organizations(self) -> BlockingOrganizations:
+        """The organizations: what each allows in its long-term memory."""
+        return BlockingOrganizations(self._host)
+
+    def of(self, tenant: str) -> "BlockingCuebook":
+        """Give this book as a tenant with keys sees it, while it is open: nothing of others' is there."""
+        seen = copy.copy(self)
+        seen._host = self._host.of(tenant)  # noqa: SLF001  # it is one of us
+        return seen
 
     @property
     def memory(self) -> BlockingMemory:

@@ -47,6 +47,12 @@ class Host:
             raise CuebookError(_CLOSED)
         return self._loop
 
+    def of(self, tenant: str) -> "Host":
+        """Give the same for the open book as a tenant sees it."""
+        seen = Host(self.read(lambda book: book.of(tenant)))
+        seen._loop = self._loop
+        return seen
+
     def open(self) -> None:
         if self._loop is not None:
             msg = "the book is open already; open another with BlockingCuebook.open(...)"

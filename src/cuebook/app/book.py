@@ -1,6 +1,7 @@
 """The public API: a book opens, answers, assembles, stores, finds, shows and replays."""
 
 import asyncio
+import copy
 import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -16,9 +17,12 @@ from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
 from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
+from cuebook.app.keys import Keys
 from cuebook.app.memory import Memory
+from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
 from cuebook.app.prompts import Prompts
+from cuebook.app.tenants import desk_of
 from cuebook.app.turns import Turns
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config, build
@@ -28,7 +32,7 @@ from cuebook.engine.answer import Head
 from cuebook.engine.deliver import deliver_due
 from cuebook.engine.deliver import due as deliveries_due
 from cuebook.engine.desk import Chore, Desk
-from cuebook.engine.drafts import Posted
+from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.regress import Watch
 from cuebook.engine.request import Call
@@ -40,7 +44,7 @@ from cuebook.ports.dice import Dice
 from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.ports.store import Appended
 from cuebook.prompts.names import check_project
-from cuebook.records.memory import NO_MODEL, Scope
+from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.turn import Ask, Window
 
 __all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
@@ -84,6 +88,8 @@ class Cuebook:
         self._upstream: Upstream | None = None
         self._worker: Worker | None = None
         self._mirror: Mirror | None = None
+        self._tenant = DEFAULT_TENANT
+        self._tenants: dict[str, Desk] = {}
 
     @classmethod
     def open(
@@ -157,6 +163,7 @@ class Cuebook:
     async def aclose(self) -> None:
         """Stop the work behind and close store and connections, all of them though one fails."""
         desk, self._desk = self._desk, None
+        self._tenants.clear()
         if desk is None or self._worker is None:
             return
         async with AsyncExitStack() as closing:
@@ -200,6 +207,29 @@ class Cuebook:
     def prompt_files(self) -> PromptFiles:
         """The project's prompts on disk: push, pull, and where they differ from those in the book."""
         return PromptFiles(self.desk, self.config)
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of the server: make, list, revoke; and who asks with one."""
+        return Keys(self.desk, self._tenant)
+
+    @property
+    def organizations(self) -> Organizations:
+        """The organizations: what each allows in its long-term memory."""
+        return Organizations(self.desk, self._tenant)
+
+    def of(self, tenant: str) -> "Cuebook":
+        """Give this book as a tenant with keys sees it, while it is open: nothing of others' is there.
+
+        A conversation that is nobody's is no user's there. Prompt files and the audit's mirror: the default tenant's.
+        """
+        if tenant not in self._tenants:
+            check_text(tenant, "tenant")
+            self._tenants[tenant] = desk_of(self.desk, tenant, most_waiting=self.config.settings.server.line)
+        seen = copy.copy(self)
+        seen._desk, seen._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # it is one of us
+        seen._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
+        return seen
 
     @property
     def memory(self) -> Memory:

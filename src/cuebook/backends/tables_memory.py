@@ -108,7 +108,7 @@ Table(
     needed("created_at", Float),
     Column("expires_at", Float),
     Column("revoked_at", Float),
-    Index("api_key_digest", "digest", unique=True),
+    Index("api_key_id", "id", unique=True),
     sqlite_with_rowid=False,
 )
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from cuebook.ports.audit import AuditStore
+from cuebook.ports.keys import KeyStore, OrganizationStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.ports.tuning import TuningStore
@@ -261,6 +262,10 @@ class Store(Protocol):
     def prompts(self) -> PromptStore: ...
     @property
     def audit(self) -> AuditStore: ...
+    @property
+    def keys(self) -> KeyStore: ...
+    @property
+    def organizations(self) -> OrganizationStore: ...
     @property
     def tuning(self) -> TuningStore: ...
     @property

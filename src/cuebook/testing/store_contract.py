@@ -16,6 +16,7 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from cuebook.ports.store import Store
+from cuebook.testing.contract_keys import KeysContract
 from cuebook.testing.contract_leases import LeasesContract
 from cuebook.testing.contract_memory import MemoryContract
 from cuebook.testing.contract_posts import PostsContract
@@ -26,7 +27,14 @@ from cuebook.testing.contract_turns import TurnsContract
 
 
 class StoreContract(
-    PostsContract, TurnsContract, LeasesContract, MemoryContract, ReadingContract, ScopesContract, PromptContract
+    PostsContract,
+    TurnsContract,
+    LeasesContract,
+    MemoryContract,
+    ReadingContract,
+    ScopesContract,
+    PromptContract,
+    KeysContract,
 ):
     """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
 

@@ -41,8 +41,13 @@ def run(connection: sqlite3.Connection, name: str, /, **values: Any) -> sqlite3.
 
 
 def visible(row: Row, scope: Scope) -> bool:
-    """Whether who asks takes part; nobody named is the owner, and a conversation without a user is everybody's."""
-    return scope.user is None or row["user_id"] is None or scope.user in json.loads(row["participants"])
+    """Whether who asks takes part; nobody named is the owner.
+
+    A conversation without a user is everybody's, but where keys say who asks.
+    """
+    if scope.user is None or (row["user_id"] is None and not scope.proven):
+        return True
+    return scope.user in json.loads(row["participants"])
 
 
 def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:

@@ -48,7 +48,7 @@ UPDATE conversation SET metadata = :metadata WHERE no = :no;
 -- Conversations of a tenant, newest first, from a cursor on.
 SELECT * FROM conversation
 WHERE tenant = :tenant AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
-    AND (:user IS NULL OR user_id IS NULL OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
+    AND (:user IS NULL OR (user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
 
 -- name: post_at
@@ -183,7 +183,7 @@ SELECT body FROM blob WHERE tenant = :tenant AND digest = :digest;
 -- A kept text, if a conversation uses it that this user takes part in.
 SELECT body FROM blob b WHERE b.tenant = :tenant AND b.digest = :digest AND (:user IS NULL OR EXISTS (
     SELECT 1 FROM blob_use u JOIN conversation c ON c.no = u.conversation WHERE u.tenant = b.tenant AND u.digest = b.digest
-    AND (c.user_id IS NULL OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))));
+    AND ((c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))));
 
 -- name: summary_get
 -- One summary.

@@ -248,7 +248,12 @@ def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) 
     """Kept texts by digest (hex); what was forgotten is missing."""
     kept = {}
     for digest in digests:
-        values = {"tenant": scope.tenant, "digest": bytes.fromhex(digest), "user": scope.user}
+        values = {
+            "tenant": scope.tenant,
+            "digest": bytes.fromhex(digest),
+            "user": scope.user,
+            "proven": scope.proven,
+        }
         row = connection.execute(SQL["text_get"], values).fetchone()
         if row:
             kept[digest] = row[0].decode("utf-8", "surrogatepass")
@@ -264,6 +269,7 @@ def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: st
         "conversations_page",
         tenant=scope.tenant,
         user=scope.user,
+        proven=scope.proven,
         before=before,
         before_no=before_no,
         limit=limit + 1,

@@ -320,7 +320,7 @@ CREATE TABLE api_key (
     revoked_at FLOAT,
     PRIMARY KEY (tenant, id)
 ) WITHOUT ROWID;
-CREATE UNIQUE INDEX api_key_digest ON api_key (digest);
+CREATE UNIQUE INDEX api_key_id ON api_key (id);
 
 CREATE TABLE organization (
     tenant TEXT NOT NULL,

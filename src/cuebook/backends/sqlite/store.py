@@ -16,6 +16,7 @@ from cuebook.backends.sqlite import base, derived, overdue, pages, reads, search
 from cuebook.backends.sqlite.audit import SqliteAudit
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
 from cuebook.backends.sqlite.holders import Holders
+from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
 from cuebook.backends.sqlite.memory_store import SqliteMemories
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import SqlitePrompts
@@ -79,6 +80,8 @@ class SqliteStore:
         self.paths = Paths() if self.path != MEMORY else None
         self.prompts = SqlitePrompts(self._read, self._write)
         self.audit = SqliteAudit(self._read, self._write)
+        self.keys = SqliteKeys(self._read, self._write)
+        self.organizations = SqliteOrganizations(self._read, self._write)
         self.tuning = SqliteTuning(self._read, self._write)
         self.memories = SqliteMemories(self._read, self._write)
 

@@ -1,0 +1,163 @@
+"""The keys of a book: made, listed, revoked; and who asks with one."""
+
+import secrets
+from collections.abc import Sequence
+
+from msgspec import Struct, structs
+
+from cuebook.app.shapes import Wire, iso
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import check_text
+from cuebook.engine.receipts import receipt
+from cuebook.errors import InvalidInput, Unproven
+from cuebook.records.audit import Record
+from cuebook.records.key import (
+    OF_ONE_USER,
+    ROLES,
+    SECRET_BYTES,
+    Caller,
+    Key,
+    Role,
+    digest_of_token,
+    fits,
+    id_of,
+    write_token,
+)
+from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.prompt import Version
+
+DAY_S = 86_400.0
+#: The most days a key may hold, where it does not hold for good.
+MOST_DAYS = 36_500
+#: Characters of a name, a user or an organization.
+LONGEST = 200
+
+
+class NewKey(Struct, frozen=True):
+    """A key just made, and what its holder sends: the token is told once and kept nowhere."""
+
+    key: Key
+    token: str
+
+
+class Keys:
+    """The keys of one tenant of a book."""
+
+    def __init__(self, desk: Desk, tenant: str = DEFAULT_TENANT) -> None:
+        self._desk = desk
+        self._tenant = tenant
+
+    async def new(
+        self,
+        role: Role,
+        *,
+        user: str | None = None,
+        organizations: Sequence[str] = (),
+        name: str = "",
+        expires_days: float | None = None,
+        by: str = "",
+    ) -> NewKey:
+        """Make a key. One of role viewer or editor is one user's; a higher one speaks for any, unless it names one.
+
+        From the first key on the server lets nobody in without one. Raises InvalidInput.
+        """
+        _check(role, user, organizations, name, expires_days)
+        now = self._desk.clock.now()
+        key = Key(
+            id=self._desk.dice.new_id("key").removeprefix("key-"),
+            role=role,
+            user=user,
+            organizations=tuple(dict.fromkeys(organizations)),
+            name=name,
+            tenant=self._tenant,
+            created_at=now,
+            expires_at=None if expires_days is None else now + expires_days * DAY_S,
+        )
+        token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
+        told = record_of(self._desk, f"key:{key.id}", "key-new", by=by, said=shape(key, now=now))
+        digest = digest_of_token(token, self._desk.key)
+        await self._desk.store.keys.add(Scope(self._tenant), key, digest, audit=[told])
+        return NewKey(key, token)
+
+    async def list(self) -> Sequence[Key]:
+        """Give the keys, the oldest first; revoked and expired ones too."""
+        return await self._desk.store.keys.keys(Scope(self._tenant))
+
+    async def describe(self) -> Sequence[Wire]:
+        """Give the same as JSON shows them, each with its `state`."""
+        now = self._desk.clock.now()
+        return [shape(each, now=now) for each in await self.list()]
+
+    async def revoke(self, key: str, *, by: str = "") -> Key:
+        """Close a key for good, from the next request on. Raises NotFound."""
+        check_text(key, "key")
+        told = record_of(self._desk, f"key:{key}", "key-revoke", by=by, said={"id": key})
+        now = self._desk.clock.now()
+        return await self._desk.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[told])
+
+    async def configured(self) -> bool:
+        """Whether there are keys, of any tenant and revoked ones too: who has none is not let in then."""
+        return (await self._desk.store.keys.present(None)).configured
+
+    async def admit(self, token: str | None, *, closed: bool = False) -> Caller:
+        """Say who asks with a key, of whichever tenant. Where there are no keys, who asks owns the machine.
+
+        `closed`: nobody gets in without a key, though none is configured. Raises Unproven.
+        """
+        found = await self._desk.store.keys.present(id_of(token) if token is not None else None)
+        if not found.configured and not closed:
+            return Caller()
+        if token is None:
+            msg = "this server asks for a key: send `Authorization: Bearer cue_…`, or X-Cuebook-Key with it"
+            raise Unproven(msg)
+        genuine = fits(token, self._desk.key, found.digest)  # of an unknown key too, which then takes as long
+        key = found.key
+        if key is None or not genuine or key.state(self._desk.clock.now()) != "valid":
+            msg = "this key opens nothing here: unknown, expired or revoked; `cuebook key new` makes another"
+            raise Unproven(msg)
+        return Caller(role=key.role, tenant=key.tenant, user=key.user, organizations=key.organizations, key=key.id)
+
+
+def _check(role: str, user: str | None, organizations: Sequence[str], name: str, expires_days: float | None) -> None:
+    if role not in ROLES:
+        msg = f"role: no role {role!r}; there are {', '.join(ROLES)}"
+        raise InvalidInput(msg, where="role")
+    if isinstance(organizations, str):
+        msg = f"organizations: {organizations!r} is one name; give a list of names"
+        raise InvalidInput(msg, where="organizations")
+    if role in OF_ONE_USER and not user:
+        msg = f"user: a key of role {role} is one user's; name the user (--user U), or take role agent or higher"
+        raise InvalidInput(msg, where="user")
+    named = [("user", user), *(("organizations", each) for each in organizations), ("name", name or None)]
+    for where, text in named:
+        if text is None:
+            continue
+        check_text(text, where)
+        if not 0 < len(text) <= LONGEST:
+            msg = f"{where}: {len(text)} characters; give 1 to {LONGEST}"
+            raise InvalidInput(msg, where=where)
+    if expires_days is not None and not 0 < expires_days <= MOST_DAYS:
+        msg = f"expires: {expires_days} days; give a number above 0 and at most {MOST_DAYS:,}"
+        raise InvalidInput(msg, where="expires")
+
+
+def record_of(desk: Desk, about: str, event: str, *, by: str, said: Wire) -> Record:
+    """Give the audit's record of something done to what is no prompt: a key, an organization, who takes part."""
+    made = receipt(desk, Version(slug=about), event, agent=by, context=said)
+    return structs.replace(made, selection=None)
+
+
+def shape(key: Key, *, now: float) -> Wire:
+    """Give a key as JSON shows it."""
+    return {
+        "id": key.id,
+        "role": key.role,
+        "tenant": key.tenant,
+        "userId": key.user,
+        "organizations": list(key.organizations),
+        "name": key.name,
+        "state": key.state(now),
+        "createdAt": iso(key.created_at),
+        "expiresAt": iso(key.expires_at),
+        "revokedAt": iso(key.revoked_at),
+    }

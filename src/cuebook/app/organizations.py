@@ -1,0 +1,56 @@
+"""The organizations of a book: what each allows in its long-term memory (A's organization settings)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from cuebook.app.keys import record_of
+from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import check_text
+from cuebook.errors import InvalidInput
+from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.organization import OrganizationChange, OrganizationSettings, change_of, checked
+
+#: Characters of an organization's id.
+LONGEST = 200
+
+
+class Organizations:
+    """The organizations of one tenant of a book. One nobody has set anything of has the defaults."""
+
+    def __init__(self, desk: Desk, tenant: str = DEFAULT_TENANT) -> None:
+        self._desk = desk
+        self._scope = Scope(tenant)
+
+    async def settings(self, organization: str) -> OrganizationSettings:
+        """Give an organization's settings. Raises InvalidInput for what is no id."""
+        return await self._desk.store.organizations.settings(self._scope, _checked(organization))
+
+    async def change(
+        self, organization: str, change: OrganizationChange | Mapping[str, Any], *, by: str = ""
+    ) -> OrganizationSettings:
+        """Change what is named and leave the rest: {"memory": {"longTermMemory": {"allowWrites": False}}}.
+
+        Answers with the settings as they are then. Raises InvalidInput.
+        """
+        wanted = checked(change) if isinstance(change, OrganizationChange) else change_of(change)
+        said = msgspec.to_builtins(wanted)
+        told = record_of(self._desk, f"organization:{_checked(organization)}", "organization", by=by, said=said)
+        store, now = self._desk.store.organizations, self._desk.clock.now()
+        return await store.change(self._scope, organization, wanted, now=now, audit=[told])
+
+
+def _checked(organization: str) -> str:
+    check_text(organization, "organization")
+    if not 0 < len(organization) <= LONGEST:
+        msg = f"organization: {len(organization)} characters; give an id of 1 to {LONGEST}"
+        raise InvalidInput(msg, where="organization")
+    return organization
+
+
+def shape(settings: OrganizationSettings) -> Wire:
+    """Give settings as JSON shows them."""
+    shown: Wire = msgspec.to_builtins(settings)
+    return shown

@@ -1,0 +1,120 @@
+"""Who may do what: keys as callers hold them, their roles, and what a role and a key allow.
+
+A key is written `cue_ID_SECRET`: ID names it in lists, SECRET is 256 bits in base62. Kept is only a keyed digest.
+"""
+
+import hashlib
+import hmac
+import re
+from typing import Final, Literal, get_args
+
+from msgspec import Struct
+
+from cuebook.errors import Denied, InvalidInput, NotFound
+from cuebook.records.memory import DEFAULT_TENANT
+
+Role = Literal["viewer", "editor", "agent", "admin", "owner"]
+#: Each may do what those before it may. Viewers read; editors write prompts and posts, and ask; agents speak for any
+#: user of the tenant; admins publish, roll back, read the audit and set their organizations; owners do everything.
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
+#: Roles whose key is one user's (INTERFACE, Who).
+OF_ONE_USER: Final = ("viewer", "editor")
+
+SECRET_BYTES: Final = 32
+PREFIX: Final = "cue_"
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_LENGTH: Final = 43  # 62^43 > 2^256
+_TOKEN: Final = re.compile(r"cue_([0-9A-Za-z-]{1,64})_[0-9A-Za-z]{43}")
+#: So that no other digest made with the book's key is one of a key.
+_DOMAIN: Final = b"cuebook api key v1\n"
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """A key without its secret. Times are Unix seconds; without `expires_at` it holds until it is revoked."""
+
+    id: str
+    role: Role
+    user: str | None = None
+    organizations: tuple[str, ...] = ()
+    name: str = ""
+    tenant: str = DEFAULT_TENANT
+    created_at: float = 0.0
+    expires_at: float | None = None
+    revoked_at: float | None = None
+
+    def state(self, now: float) -> Literal["valid", "expired", "revoked"]:
+        """Say whether it opens anything at a time."""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """Who asks, as a key proves it; without `key` no keys are configured, and who asks owns the machine."""
+
+    role: Role = "owner"
+    tenant: str = DEFAULT_TENANT
+    user: str | None = None
+    organizations: tuple[str, ...] = ()
+    key: str = ""
+
+    def may(self, role: Role) -> bool:
+        """Whether the caller's role is that one or higher."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    def need(self, role: Role, what: str = "this") -> None:
+        """Refuse who may not. Raises Denied."""
+        if not self.may(role):
+            msg = f"{what} needs a key of role {role} or higher; this one's role is {self.role}"
+            raise Denied(msg)
+
+    def acts_as(self, *named: str | None) -> str | None:
+        """Give the user who asks: the key's own, else the first of `named` that is not empty.
+
+        Raises Denied where a key that is one user's comes with another's name.
+        """
+        given = [name for name in named if name]
+        if self.user is None:
+            return given[0] if given else None
+        if any(name != self.user for name in given):
+            msg = "userId: this key is one user's own and speaks for nobody else; leave the user out"
+            raise Denied(msg)
+        return self.user
+
+    def check_organization(self, organization: str | None) -> None:
+        """Refuse an organization that is not the caller's, as if it were not there. Raises NotFound."""
+        if organization and not self.may("owner") and organization not in self.organizations:
+            raise no_organization(organization)
+
+
+def no_organization(organization: str) -> NotFound:
+    """Say the one thing for an organization there is not and one that is others'."""
+    return NotFound(f"no organization {organization!r} for this key; `cuebook key list` says which it names")
+
+
+def write_token(key: str, secret: bytes) -> str:
+    """Give what its holder keeps, from 32 random bytes. Raises InvalidInput."""
+    if len(secret) != SECRET_BYTES:
+        msg = f"secret: has {len(secret)} bytes; give {SECRET_BYTES}"
+        raise InvalidInput(msg, where="secret")
+    number, digits = int.from_bytes(secret), ""
+    for _ in range(_LENGTH):
+        number, digit = divmod(number, len(_DIGITS))
+        digits = _DIGITS[digit] + digits
+    return f"{PREFIX}{key}_{digits}"
+
+
+def id_of(token: str) -> str | None:
+    """Give the id of a key as it was presented; None for what is no key at all."""
+    found = _TOKEN.fullmatch(token)
+    return found[1] if found else None
+
+
+def digest_of_token(token: str, book_key: bytes) -> bytes:
+    """Give what is kept of a key: HMAC-SHA256 under the book's key. A slow hash adds nothing to 256 random bits."""
+    return hmac.new(book_key, _DOMAIN + token.encode(), hashlib.sha256).digest()
+
+
+def fits(token: str, book_key: bytes, digest: bytes) -> bool:
+    """Whether a key as presented is the one kept, in a time that says nothing of where they differ."""
+    return hmac.compare_digest(digest_of_token(token, book_key), digest)

@@ -1,0 +1,86 @@
+"""What an organization allows in its long-term memory (seed 000, "Organization settings")."""
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from cuebook.errors import InvalidInput
+from cuebook.records.memory import CATEGORIES
+
+
+class LongTermMemory(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The kill-switches; `allowed_categories` None allows all, () none."""
+
+    enabled: bool = True
+    default_retrieval_enabled: bool = True
+    allow_writes: bool = True
+    allowed_categories: tuple[str, ...] | None = None
+
+
+class OrganizationMemory(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Settings of an organization's memory."""
+
+    long_term_memory: LongTermMemory = LongTermMemory()
+
+
+class OrganizationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An organization's settings; one nobody has set has the defaults."""
+
+    memory: OrganizationMemory = OrganizationMemory()
+
+
+class LongTermMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is to change; what is left out stays."""
+
+    enabled: bool | UnsetType = UNSET
+    default_retrieval_enabled: bool | UnsetType = UNSET
+    allow_writes: bool | UnsetType = UNSET
+    allowed_categories: list[str] | UnsetType | None = UNSET
+
+
+class OrganizationMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is to change of an organization's memory."""
+
+    long_term_memory: LongTermMemoryChange = LongTermMemoryChange()
+
+
+class OrganizationChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What is to change of an organization's settings."""
+
+    memory: OrganizationMemoryChange = OrganizationMemoryChange()
+
+
+def change_of(given: Any) -> OrganizationChange:
+    """Read a change from plain JSON values. Raises InvalidInput naming the field."""
+    try:
+        change = msgspec.convert(given, OrganizationChange)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$")
+        where = place.removesuffix("`").lstrip(".") or "settings"
+        msg = f"{where}: {text[:1].lower()}{text[1:]}"
+        raise InvalidInput(msg, where=where) from None
+    return checked(change)
+
+
+def checked(change: OrganizationChange) -> OrganizationChange:
+    """Refuse categories there are not. Raises InvalidInput."""
+    wanted = change.memory.long_term_memory.allowed_categories
+    for category in wanted if isinstance(wanted, list) else ():
+        if category not in CATEGORIES:
+            where = "memory.longTermMemory.allowedCategories"
+            msg = f"{where}: no category {category!r}; there are {', '.join(CATEGORIES)}"
+            raise InvalidInput(msg, where=where)
+    return change
+
+
+def changed(settings: OrganizationSettings, change: OrganizationChange) -> OrganizationSettings:
+    """Give the settings as they are afterwards."""
+    wanted = change.memory.long_term_memory
+    fields: dict[str, Any] = {
+        name: value for name in wanted.__struct_fields__ if (value := getattr(wanted, name)) is not UNSET
+    }
+    if isinstance(fields.get("allowed_categories"), list):
+        fields["allowed_categories"] = tuple(dict.fromkeys(fields["allowed_categories"]))
+    memory = msgspec.structs.replace(settings.memory.long_term_memory, **fields)
+    return OrganizationSettings(memory=OrganizationMemory(long_term_memory=memory))

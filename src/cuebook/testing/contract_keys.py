@@ -1,0 +1,86 @@
+"""The contract of keys and organizations: kept without secrets, closed for good, one tenant's, and in the audit."""
+
+import pytest
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.ports.store import Store
+from cuebook.records.audit import Record
+from cuebook.records.key import Key
+from cuebook.records.memory import Scope
+from cuebook.records.organization import OrganizationSettings, change_of
+from cuebook.testing.doubles import BEGINNING
+
+NOW = BEGINNING
+HERE, ELSEWHERE = Scope("here"), Scope("elsewhere")
+KEY = Key(id="k1", role="editor", user="ann", organizations=("acme", "zürich"), name="n", tenant="here", created_at=NOW)
+
+
+def told(event: str) -> Record:
+    """Give a record of something that was done."""
+    return Record(
+        timestamp="2026-01-01T00:00:00Z",
+        agent="a",
+        prompt_id="key:k1",
+        version="",
+        input_context="",
+        interpolated_text="",
+        output_summary="",
+        event=event,
+        seq=0,
+    )
+
+
+class KeysContract:
+    """Keys and organizations."""
+
+    async def test_a_store_without_keys_says_so(self, store: Store) -> None:
+        assert not (await store.keys.present(None)).configured
+        assert not (await store.keys.present("k1")).configured
+
+    async def test_a_key_is_found_by_its_id_whoever_asks(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest", audit=[told("key-new")])
+        found = await store.keys.present("k1")
+        assert (found.configured, found.key, found.digest) == (True, KEY, b"digest")
+        unknown = await store.keys.present("k2")
+        assert (unknown.configured, unknown.key, unknown.digest) == (True, None, b"")
+        assert [each.event for each in await store.audit.records(HERE)] == ["key-new"]
+
+    async def test_a_keys_id_is_nobody_elses(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest")
+        with pytest.raises(Conflict):
+            await store.keys.add(ELSEWHERE, KEY, b"other", audit=[told("key-new")])
+        assert await store.audit.records(ELSEWHERE) == []
+
+    async def test_a_revoked_key_stays_revoked_and_the_store_closed(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest")
+        closed = await store.keys.revoke(HERE, "k1", now=NOW + 5, audit=[told("key-revoke")])
+        assert closed.revoked_at == NOW + 5
+        assert (await store.keys.revoke(HERE, "k1", now=NOW + 9, audit=[told("key-revoke")])).revoked_at == NOW + 5
+        assert (await store.keys.present("k1")).key == closed
+        assert (await store.keys.present(None)).configured
+        assert [each.event for each in await store.audit.records(HERE)] == ["key-revoke"]
+
+    async def test_a_tenant_knows_its_own_keys_only(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest")
+        assert await store.keys.keys(HERE) == [KEY]
+        assert await store.keys.keys(ELSEWHERE) == []
+        for scope, name in ((ELSEWHERE, "k1"), (HERE, "k2")):
+            with pytest.raises(NotFound):
+                await store.keys.revoke(scope, name, now=NOW)
+        found = (await store.keys.present("k1")).key
+        assert found is not None
+        assert found.revoked_at is None
+
+    async def test_an_organizations_settings_change_field_by_field(self, store: Store) -> None:
+        of = store.organizations
+        assert await of.settings(HERE, "acme") == OrganizationSettings()
+        one = change_of({"memory": {"longTermMemory": {"allowWrites": False}}})
+        two = change_of({"memory": {"longTermMemory": {"allowedCategories": ["facts"]}}})
+        await of.change(HERE, "acme", one, now=NOW, audit=[told("organization")])
+        after = await of.change(HERE, "acme", two, now=NOW + 1)
+        memory = after.memory.long_term_memory
+        assert (memory.enabled, memory.allow_writes, memory.allowed_categories) == (True, False, ("facts",))
+        assert await of.settings(HERE, "acme") == after
+        assert await of.settings(ELSEWHERE, "acme") == OrganizationSettings()
+        assert await of.settings(HERE, "other") == OrganizationSettings()
+        assert len(await store.audit.records(HERE)) == 1

@@ -1,0 +1,61 @@
+"""`cuebook key` and `cuebook organization`: what is shown once, what is kept, and what the audit says."""
+
+from pathlib import Path
+
+from commands import Here
+
+from cuebook.records.key import id_of
+
+
+def test_a_key_is_made_shown_once_listed_and_revoked(here: Here, project: Path) -> None:
+    made = here.json("key", "new", "--role", "editor", "--user", "ann", "--name", "laptop", "--expires", "30")
+    token = made.pop("token")
+    assert id_of(token) == made["id"]
+    assert (made["role"], made["userId"], made["name"], made["state"]) == ("editor", "ann", "laptop", "valid")
+    assert made["expiresAt"] > made["createdAt"]
+    assert here.json("key", "list") == {"items": [made]}
+    assert "laptop" in here("key", "list")
+    assert here("key", "revoke", made["id"]) == f"revoked {made['id']}\n"
+    assert [each["state"] for each in here.json("key", "list")["items"]] == ["revoked"]
+    secret = token.rpartition("_")[2].encode()
+    files = [each for each in project.rglob("*") if each.is_file()]
+    assert not [each.name for each in files if secret in each.read_bytes()]
+    events = [each["event"] for each in here.json("audit", "tail")["items"]]
+    assert [each for each in events if each.startswith("key")] == ["key-new", "key-revoke"]
+    assert here.json("audit", "verify")["ok"]
+
+
+def test_tenants_of_a_book_have_keys_of_their_own(here: Here) -> None:
+    here.json("key", "new", "--role", "owner", "--tenant", "acme")
+    assert here.json("key", "list") == {"items": []}
+    [key] = here.json("key", "list", "--tenant", "acme")["items"]
+    assert key["tenant"] == "acme"
+    assert "no key" in here("key", "revoke", key["id"], code=1)
+
+
+def test_wrong_keys_are_refused_by_name(here: Here) -> None:
+    assert "--role" in here("key", "new", "--role", "king", code=2)
+    assert "one user's" in here("key", "new", "--role", "viewer", code=1)
+    assert "expires" in here("key", "new", "--role", "owner", "--expires", "0", code=1)
+    assert "no key 'nope'" in here("key", "revoke", "nope", code=1)
+
+
+def test_an_organizations_settings_are_shown_and_set(here: Here) -> None:
+    shown = here.json("organization", "show", "acme")["memory"]["longTermMemory"]
+    assert shown == {
+        "enabled": True, "defaultRetrievalEnabled": True, "allowWrites": True, "allowedCategories": None,
+    }  # fmt: skip
+    here("organization", "set", "acme", "--no-writes", "--category", "facts", "--category", "projects")
+    shown = here.json("organization", "set", "acme", "--no-retrieval")["memory"]["longTermMemory"]
+    assert shown == {
+        "enabled": True, "defaultRetrievalEnabled": False, "allowWrites": False,
+        "allowedCategories": ["facts", "projects"],
+    }  # fmt: skip
+    assert here.json("organization", "show", "acme")["memory"]["longTermMemory"] == shown
+    assert (
+        here.json("organization", "set", "acme", "--all-categories")["memory"]["longTermMemory"]["allowedCategories"]
+        is None
+    )
+    assert "gossip" in here("organization", "set", "acme", "--category", "gossip", code=1)
+    assert "--no-writes" in here("organization", "set", "acme", code=2)
+    assert "organization" in [each["event"] for each in here.json("audit", "tail")["items"]]
