@@ -1,6 +1,8 @@
-"""What models behind the replies are told, as the command line shows it."""
+"""What models behind the replies are told, and what is wrong with prompts, as `cuebook doctor` shows it."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 from commands import Here
@@ -49,3 +51,20 @@ def test_the_templates_prompts_have_the_bytes_that_cuebook_writes(here: Here) ->
     files = {file.relative_to(folder).with_suffix("").as_posix(): file.read_text() for file in folder.rglob("*.md")}
     assert len(files) >= 7
     assert {slug: here("prompt", "show", slug, "--file") for slug in files} == files
+
+
+def test_doctor_names_a_version_that_was_changed_in_the_database(here: Here) -> None:
+    here("prompt", "new", "p", "--text", "Be kind.")
+    assert looked(here)[0] == "ok"
+    with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as database, database:
+        database.execute(
+            "UPDATE prompt_version SET body = replace(CAST(body AS TEXT), 'Be kind', 'Be rude') WHERE slug = 'p'"
+        )
+    state, found = looked(here, code=1)
+    assert (state, found) == ("fail", "p@main:1: not the text that was stored; the database was changed")
+
+
+def test_doctor_names_a_file_that_holds_up_every_push(here: Here) -> None:
+    (here.folder / "prompts/default/half.md").write_text("---\nname: half\n")
+    state, found = looked(here)
+    assert (state, found.startswith("prompts/default/half.md: line 1: the front matter")) == ("warn", True)

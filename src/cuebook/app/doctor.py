@@ -35,6 +35,8 @@ NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"}
 )
 PATIENCE_S = 5.0
+#: Prompts and files that are named of all that are odd.
+_NAMED = 3
 NOT_FOUND = 404
 
 
@@ -227,6 +229,14 @@ async def _prompts(config: Config) -> Check:
         found = await look_at_prompts(config, str(file) if made else MEMORY)
     except CuebookError as error:
         return Check(name="prompts", state="fail", found=str(error))
+    if found.altered:
+        more = f" and {len(found.altered) - _NAMED:,} more" if len(found.altered) > _NAMED else ""
+        told = f"{', '.join(found.altered[:_NAMED])}{more}: not the text that was stored; the database was changed"
+        advice = "write it anew from its file or an export, or restore a copy of the database"
+        return Check(name="prompts", state="fail", found=told, advice=advice)
+    if found.odd:
+        advice = "mend it, then `cuebook prompt push`; until then nothing that is edited on disk is taken over"
+        return Check(name="prompts", state="warn", found="; ".join(found.odd[:_NAMED]), advice=advice)
     if found.unsaid:
         advice = "mend it; until then models are told the built-in text in its place"
         return Check(name="prompts", state="warn", found="; ".join(found.unsaid), advice=advice)

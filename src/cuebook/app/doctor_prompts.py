@@ -1,4 +1,6 @@
-"""Whether every key of the presets file names a prompt, and each instruction can be said; nothing is changed."""
+"""Whether every key of the presets file names a prompt, each instruction can be said, each version says what it was
+stored as, and each file is a prompt; nothing is changed.
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -8,7 +10,7 @@ from msgspec import Struct
 
 from cuebook.app.builtin import builtin_prompts
 from cuebook.app.load import check_instructions, files_of, load_compaction, load_presets, with_own
-from cuebook.app.prompt_folder import PromptFolder
+from cuebook.app.prompt_folder import Contents, PromptFolder
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.config import Config
 from cuebook.engine.compact import VALUES
@@ -17,16 +19,22 @@ from cuebook.engine.prompting import resolved_of
 from cuebook.errors import CuebookError
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Store
+from cuebook.prompts.digest import digest_of
 from cuebook.prompts.names import check_project, instructions
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Version
 
 
 class Prompted(Struct, frozen=True, kw_only=True):
-    """Which prompts are told to models behind the replies, and which of them cannot be said and why."""
+    """Which prompts are told to models behind the replies, and which of them cannot be said and why.
+
+    `altered` names versions whose text is not the one their digest was made of, `odd` files that hold up every push.
+    """
 
     slugs: tuple[str, ...]
     unsaid: tuple[str, ...]
+    altered: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
 
 
 async def look_at_prompts(config: Config, database: str) -> Prompted:
@@ -35,11 +43,13 @@ async def look_at_prompts(config: Config, database: str) -> Prompted:
     Raises InvalidInput where the book will not open, BackendError where the store does not.
     """
     builtin = builtin_prompts()
-    files = {each.slug: each for each in await asyncio.to_thread(lambda: list(_files(config)))}
+    contents = await asyncio.to_thread(_contents, config)
+    files = {each.slug: each for each in _files(contents)}
     store: Store = await asyncio.to_thread(SqliteStore, database)
     try:
         project = check_project(config.settings.prompts.project, where="prompts.project")
-        known = with_own(config, await _stored(store) | set(files_of(config)) | files.keys())
+        stored = await _stored(store)
+        known = with_own(config, stored | set(files_of(config)) | files.keys())
         load_presets(config, known)
         compaction = load_compaction(config)
         check_instructions(config, compaction, known | builtin.keys())
@@ -48,9 +58,15 @@ async def look_at_prompts(config: Config, database: str) -> Prompted:
             for profile in compaction.profiles.values()
         }
         unsaid = [each for slug in sorted(slugs) for each in await _unsaid(store, slug, files)]
+        altered = [each for slug in sorted(stored) for each in await _altered(store, slug)]
     finally:
         await store.aclose()
-    return Prompted(slugs=tuple(sorted(slugs)), unsaid=tuple(dict.fromkeys(unsaid)))
+    return Prompted(
+        slugs=tuple(sorted(slugs)),
+        unsaid=tuple(dict.fromkeys(unsaid)),
+        altered=tuple(altered),
+        odd=tuple(why for _, why in contents.odd),
+    )
 
 
 async def _stored(store: Store) -> set[str]:
@@ -79,10 +95,20 @@ async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list
     return reasons
 
 
-def _files(config: Config) -> Iterator[Version]:
+async def _altered(store: Store, slug: str) -> list[str]:
+    """Name the versions that say something else than what they were stored as."""
+    versions = await store.prompts.versions(Scope(), slug)
+    return [each.source.removeprefix("prompt:") for each in versions if digest_of(each) != each.digest]
+
+
+def _contents(config: Config) -> Contents:
+    """Read the project's files."""
+    return PromptFolder(Path(config.folder) / config.settings.prompts.folder).read(lenient=True)
+
+
+def _files(contents: Contents) -> Iterator[Version]:
     """Give what stands in the project's files on `main`."""
-    folder = Path(config.folder) / config.settings.prompts.folder
-    for each in PromptFolder(folder).read(lenient=True).prompts:
+    for each in contents.prompts:
         if each.version is not None and each.place[1] == MAIN:
             yield each.version
 
