@@ -84,6 +84,18 @@ def load_presets(config: Config, prompts: Collection[str]) -> Presets:
     return read_presets(_read_json(file), file=str(config.settings.memory.presets), prompts=prompts)
 
 
+def modes_of(config: Config) -> set[str]:
+    """Give the modes the presets file tells something of: which add-ons are told, or how the past is condensed."""
+    modes = set(load_compaction(config).by_mode)
+    file = Path(config.folder) / config.settings.memory.presets
+    if file.exists():
+        document = _read_json(file)
+        named = {key for each in document.get("presets", ()) for key in each.get("addonPromptKeys", ())}
+        presets = load_presets(config, named)
+        modes.update(presets.by_mode, *(rule.modes for rule in presets.rules))
+    return modes
+
+
 def check_instructions(config: Config, compaction: Compaction, prompts: Collection[str]) -> None:
     """Refuse a compaction profile whose `promptKey` names no prompt: `prompts` are the ids there are."""
     for profile in compaction.profiles.values():

@@ -3,7 +3,7 @@
 | what | rule |
 | --- | --- |
 | a prompt | `**/*.md`; its id is the `name` in its front matter, else its place |
-| left alone | names that begin with a dot (editors' own files, `.objects`), `README.md`, other endings |
+| left alone | names that begin with a dot (editors' own files, `.objects`), `README.md`, other endings but `.MD` |
 | `x@trial.md` | the branch `trial` of `x`, where the front matter names no branch |
 | refused by name | links that lead out or to a folder, what is no file, what is no UTF-8, empty or half written, two files of one prompt, places that are no id |
 """  # noqa: E501  # a table
@@ -183,6 +183,12 @@ class PromptFolder:
                 odd.append((shown, msg))
             elif each.name.endswith(ENDING):
                 yield path
+            elif each.name.lower().endswith(ENDING) and each.name.lower() != README.lower():
+                shown = self.shown(path)
+                msg = f"{shown}: its ending is written {ENDING!r}; rename it"
+                if odd is None:
+                    raise InvalidInput(msg, where=shown)
+                odd.append((shown, msg))
 
     def _prompt(self, path: str, data: bytes, entry: registries.Entry | None, fault: InvalidInput | None) -> PromptFile:
         shown = self.shown(path)
@@ -201,7 +207,8 @@ class PromptFolder:
         if at and "branch" not in keys:
             version = replace(version, branch=branch)
         if not keys and fault is not None:
-            raise InvalidInput(f"{fault}; {shown} has no front matter and needs it", where=fault.where)
+            way = f"mend {registries.FILE}, or delete it, and `cuebook prompt push` makes it anew"
+            raise InvalidInput(f"{fault}; {shown} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
         place = version.slug, version.branch

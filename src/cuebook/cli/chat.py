@@ -11,7 +11,7 @@ import typer
 
 from cuebook.app import shapes
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.load import load_compaction
+from cuebook.app.load import modes_of
 from cuebook.cli import screen
 from cuebook.cli.group import Project, command, new_app
 from cuebook.cli.state import State
@@ -58,11 +58,11 @@ def chat(
 
 def _check_mode(book: BlockingCuebook, mode: str) -> None:
     """Refuse a mode that no preset knows: it would change nothing."""
-    modes = load_compaction(book.config).by_mode
+    modes = modes_of(book.config)
     if not any(each in mode for each in modes):
         file = book.config.settings.memory.presets
         known = f"there are {', '.join(sorted(modes))}" if modes else "there are none"
-        msg = f"--mode: no mode {mode!r} in {file} (memoryCompaction.defaultProfileByMode); {known}"
+        msg = f"--mode: no mode {mode!r} in {file}; {known}"
         raise InvalidInput(msg, where="mode")
 
 

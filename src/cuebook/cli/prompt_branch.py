@@ -115,7 +115,9 @@ def merge(
         for each in done["conflicts"]:
             screen.heading(f"[{each['section']}] both changed it")
             screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
-        screen.complain(f"nothing was merged: make {len(done['conflicts'])} sections the same in one of them first")
+        named = ", ".join(each["section"] for each in done["conflicts"])
+        way = f"`cuebook prompt edit {slug}@{name}` until {named} reads as in {into}, or the other way round"
+        screen.complain(f"nothing was merged; {way}, then merge again")
     if "conflicts" in done:
         raise typer.Exit(1)
 
@@ -167,7 +169,12 @@ def _list_labels(state: State, slug: str) -> None:
         screen.say_json({"items": items})
         return
     rows = [
-        (each["name"], f"{each['branch']}:{each['version']}", each["movedBy"], (each["movedAt"] or "")[:19])
+        (
+            each["name"],
+            f"{each['branch']}:{each['version']}",
+            each["movedBy"],
+            (each["movedAt"] or "")[:19].replace("T", " "),
+        )
         for each in items
     ]
     screen.table(("label", "version", "moved by", "when"), rows)

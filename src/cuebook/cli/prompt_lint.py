@@ -16,7 +16,7 @@ from cuebook.cli.group import command
 from cuebook.cli.prompt_group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 
-_STATES = {"error": "fail", "warning": "warn", "info": "ok"}
+_STATES = {"error": "fail", "warning": "warn", "info": "info"}
 
 
 @command(

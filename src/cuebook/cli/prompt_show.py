@@ -32,7 +32,9 @@ def list_(
         screen.say_json({"items": items} | ({"next": more} if more else {}))
         return
     if not items:
-        screen.say("no prompts yet; `cuebook prompt new PROMPT` writes one, files below prompts/ are taken over")
+        none = f"no prompt's id begins with {prefix!r}; `cuebook prompt list` names those there are"
+        new = "no prompts yet; `cuebook prompt new PROMPT` writes one, files below prompts/ are taken over"
+        screen.say(none if prefix else new)
         return
     rows = [
         (

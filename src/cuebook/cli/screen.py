@@ -21,7 +21,7 @@ _HARMFUL = (
 )  # fmt: skip
 _SHOWN = {code: f"\\x{code:02x}" if code <= 0xFF else f"\\u{{{code:x}}}" for code in _HARMFUL}
 _SHOWN_IN_JSON = {code: json.dumps(chr(code))[1:-1] if code != 0x7F else "\\u007f" for code in _HARMFUL if code >= 0x7F}
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_STYLES = {"ok": "green", "info": "cyan", "warn": "yellow", "fail": "bold red"}
 
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -124,7 +124,7 @@ def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int
 
 
 def verdict(state: str, name: str, found: str, advice: str = "") -> None:
-    """Print one line of a check: ok, warn or fail, what, and what to do."""
+    """Print one line of a check: ok, info, warn or fail, what, and what to do."""
     from rich.text import Text
 
     text = Text.assemble((f"{state:<5}", _STYLES[state]), f" {name:<10} ", line_of(found))

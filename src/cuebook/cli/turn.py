@@ -1,5 +1,6 @@
 """`cuebook turn`: list, show, replay."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -74,10 +75,26 @@ def show(
         screen.say("the prompt cannot be shown again: something of it was erased")
     else:
         draw(shown["window"], full=full)
+    for line in _why(shown["metadata"] or {}):
+        screen.say(line)
     for each in shown["steps"]:
         if each.get("error"):
             screen.say(f"step {each['step']} failed: {each['error']}")
     screen.say(f"rendered again: {shown['replay']}")
+
+
+def _why(told: shapes.Wire) -> Iterator[str]:
+    """Say why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
+    profile = told.get("promptProfile") or {}
+    if profile.get("addonPromptKeys"):
+        addons = ", ".join(profile["addonPromptKeys"])
+        yield f"add-ons: {addons}, by preset {profile['presetId']} ({profile['reason']})"
+    for slug, each in (told.get("promptVariants") or {}).items():
+        version = f":{each['version']}" if "version" in each else ""
+        how = " ".join(filter(None, (each.get("strategy"), "exploring" if each.get("explored") else "")))
+        trial = f", on trial {each['trial']}" if each.get("trial") else ""
+        chance = f"probability {each.get('propensity', 1.0):.3f}"
+        yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{trial}"
 
 
 @command(app, "cuebook turn replay c1 3", "cuebook turn replay c1 3 --json", name="replay")

@@ -25,6 +25,8 @@ from cuebook.records.prompt import Version
 
 Kind = Literal["form", "twice", "no_file", "no_entry", "unreadable", "digest", "metadata", "object"]
 
+#: What to do about a registry that lags behind.
+_ANEW = f"`cuebook prompt pull` makes {FILE} anew"
 #: Files that are prompts; others may lie beside them.
 _ENDING = ".md"
 #: What an entry says that the file says too: the entry's field and the version's.
@@ -51,7 +53,7 @@ def check(registry: Registry, files: Mapping[str, str | bytes]) -> list[Disagree
     listed = {entry.path for entry in registry.entries}
     for path in files:
         if path not in listed and path.endswith(_ENDING):
-            found.append(Disagreement("no_entry", path, "", f"{path}: is not in {FILE}; push it, or make {FILE} anew"))
+            found.append(Disagreement("no_entry", path, "", f"{path}: is not in {FILE}; {_ANEW}"))
         elif path not in listed and path.startswith(OBJECTS):
             found.append(Disagreement("no_entry", path, "", f"{path}: is the text of no version in {FILE}"))
     return sorted(found, key=lambda each: (each.path, each.id, each.kind, each.message))
@@ -59,7 +61,7 @@ def check(registry: Registry, files: Mapping[str, str | bytes]) -> list[Disagree
 
 def _of_form(registry: Registry) -> Iterator[Disagreement]:
     if registry.text and registry.text != render(registry.entries):
-        yield Disagreement("form", FILE, "", f"{FILE}: was edited by hand or merged; make it anew")
+        yield Disagreement("form", FILE, "", f"{FILE}: was edited by hand or merged; {_ANEW}")
 
 
 def _of_entries(entries: tuple[Entry, ...]) -> Iterator[Disagreement]:
@@ -97,12 +99,12 @@ def _of_entry(entry: Entry, text: str | bytes | None) -> Iterator[Disagreement]:
 
 def _of_version(entry: Entry, version: Version, digest: str) -> Iterator[Disagreement]:
     if entry.digest and digest != entry.digest:
-        message = f"{entry.path}: was edited since {FILE} was made; push it, or make {FILE} anew"
+        message = f"{entry.path}: was edited since {FILE} was made; push it, or {_ANEW}"
         yield Disagreement("digest", entry.path, entry.id, message)
     said_by_file = {name: getattr(version, field) for name, field in _FIELDS}
     said_by_file["params"] = tuple(param.name for param in version.params)
     for name, value in said_by_file.items():
         listed = getattr(entry, name)
         if listed != value:
-            message = f"{entry.path}: {name} is {value!r:.80}, and {listed!r:.80} in {FILE}; make {FILE} anew"
+            message = f"{entry.path}: {name} is {value!r:.80}, and {listed!r:.80} in {FILE}; {_ANEW}"
             yield Disagreement("metadata", entry.path, entry.id, message)

@@ -212,7 +212,9 @@ def read(text: str | bytes) -> Registry:
     """Read a registry: ours, or E's single object or list of them. Raises InvalidInput naming the entry and key."""
     text = unix(decoded(text, FILE).removeprefix("\ufeff"))
     if _CONFLICT.search(text):
-        raise InvalidInput(f"{FILE}: holds marks of a merge that was not finished; make it anew", where=FILE)
+        raise InvalidInput(
+            f"{FILE}: holds marks of a merge that was not finished; `cuebook prompt pull` makes it anew", where=FILE
+        )
     document = _parsed(text)
     ours = isinstance(document, dict) and "prompts" in document
     if ours and document.get("format") != FORMAT:
