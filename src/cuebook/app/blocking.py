@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
+from cuebook.app.blocking_memories import BlockingMemories
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.book import Cuebook, Reply
@@ -114,6 +115,11 @@ class BlockingCuebook:
         seen = copy.copy(self)
         seen._host = self._host.of(tenant)  # noqa: SLF001  # it is one of us
         return seen
+
+    @property
+    def memories(self) -> BlockingMemories:
+        """What is remembered across conversations: of users, personas, organizations; and knowledge."""
+        return BlockingMemories(self._host)
 
     @property
     def memory(self) -> BlockingMemory:

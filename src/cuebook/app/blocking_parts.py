@@ -197,6 +197,12 @@ class BlockingConversations:
         """Make a post the head."""
         return self._host.run(lambda book: book.conversations.move_head(conversation, post, user=user))
 
+    def participants(
+        self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
+    ) -> Conversation:
+        """Say who takes part: its first user in any case, and these."""
+        return self._host.run(lambda book: book.conversations.participants(conversation, users, user=user, by=by))
+
     def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
         """Forget a conversation and everything derived from it. Counts of what went, by kind."""
         return self._host.run(lambda book: book.conversations.delete(conversation, user=user))
@@ -243,14 +249,25 @@ class BlockingMemory:
         *,
         conversation: str | None = None,
         user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
         scopes: Sequence[str] | None = None,
+        as_of: float | None = None,
         limit: int = 10,
         token_budget: int | None = None,
     ) -> list[Hit]:
-        """Find posts that answer a query, best first."""
+        """Find posts and memories that answer a query, best first."""
         return self._host.run(
             lambda book: book.memory.search(
-                query, conversation=conversation, user=user, scopes=scopes, limit=limit, token_budget=token_budget
+                query,
+                conversation=conversation,
+                user=user,
+                persona=persona,
+                organization=organization,
+                scopes=scopes,
+                as_of=as_of,
+                limit=limit,
+                token_budget=token_budget,
             )
         )
 

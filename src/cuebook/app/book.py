@@ -18,6 +18,7 @@ from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
 from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
 from cuebook.app.keys import Keys
+from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
@@ -192,6 +193,11 @@ class Cuebook:
     def turns(self) -> Turns:
         """Turns: show every block of a prompt, replay it."""
         return Turns(self.desk)
+
+    @property
+    def memories(self) -> Memories:
+        """What is remembered across conversations: of users, personas, organizations; and knowledge."""
+        return Memories(self.desk)
 
     @property
     def prompts(self) -> Prompts:

@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from cuebook.app import shapes
-from cuebook.app.given import check_append
+from cuebook.app.given import check_append, check_users
+from cuebook.app.keys import record_of
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.drafts import Posted, check_text, check_time
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
+from cuebook.memory.scopes import Whose, personal_places
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.memory import Scope
@@ -81,6 +83,7 @@ class Conversations:
             persona=persona,
             parent=parent,
             idempotency=self._desk.kept(key),
+            delivers=bool(personal_places(self._desk.memory_policy, Whose(user=user, persona="-"))),
         )
         try:
             appended = await self._desk.store.append(Scope(user=user), batch)
@@ -289,6 +292,15 @@ class Conversations:
     async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
         """Make a post the head: the other branches stay, and can be made the head again."""
         return await self._desk.store.move_head(Scope(user=user), conversation, post, now=self._desk.clock.now())
+
+    async def participants(
+        self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
+    ) -> Conversation:
+        """Say who takes part: its first user in any case, and these. Nobody else sees it. Raises NotFound."""
+        check_users(users)
+        said = {"conversation": conversation, "participants": list(users)}
+        told = record_of(self._desk, f"conversation:{conversation}", "participants", by=by, said=said)
+        return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[told])
 
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
         """Forget a conversation and everything derived from it. Counts of what went, by kind."""

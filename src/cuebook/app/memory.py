@@ -6,21 +6,22 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.found import rank_found
+from cuebook.engine.sense import sense
 from cuebook.errors import InvalidInput
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import merge
 from cuebook.memory.recall import Query, read_query
+from cuebook.memory.scopes import SCOPES
 from cuebook.memory.shown import excerpt, pack
 from cuebook.ports.store import SearchLook
 from cuebook.records.memory import Hit, Item, Scope, Summary
 
-#: Scopes there are in this version.
-SCOPES = ("conversation", "user")
 #: A longer post is shown by its best part (measured on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
 QUOTE_TOKENS = 120
 #: Posts behind the last summary that are read when items are asked for: a pass's worth.
@@ -51,13 +52,18 @@ class Memory:
         *,
         conversation: str | None = None,
         user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
         scopes: Sequence[str] | None = None,
+        as_of: float | None = None,
         limit: int = 10,
         token_budget: int | None = None,
     ) -> list[Hit]:
-        """Give posts that answer a query, best first: of the conversation named, else of all the user's conversations.
+        """Give what answers a query, best first: posts of the conversation named, else of all the user's, and memories.
 
-        With `token_budget` (tokens) the hits are packed by value per token. What was just stored is found at once.
+        Memories are those of the user, their personas and the organization named, that hold, or held at `as_of` (Unix
+        seconds). With `token_budget` (tokens) the hits are packed by value per token. What was just stored is found at
+        once.
         """
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
@@ -66,18 +72,32 @@ class Memory:
             if scope not in SCOPES:
                 msg = f"scopes: no scope {scope!r}; there are {', '.join(SCOPES)}"
                 raise InvalidInput(msg, where="scopes")
+        known: list[Hit] = []
+        if user is not None or organization is not None:
+            known = await Memories(self._desk).search(
+                read_query(query, now=self._desk.clock.now()),
+                user=user,
+                persona=persona,
+                organization=organization,
+                scopes=scopes,
+                as_of=as_of,
+                limit=limit,
+            )
         place = conversation if scopes is None or "conversation" in scopes else None
         if place is None and scopes is not None and "user" not in scopes:
-            return []
-        found = await self._desk.store.search(Scope(user=user), SearchLook(text=query), conversation=place)
+            return known
+        look = SearchLook(text=query, dense=await sense(self._desk, query))
+        found = await self._desk.store.search(Scope(user=user), look, conversation=place)
         speakers = {each.sender for each in found.found}
         read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now())
         most = limit if token_budget is None else MOST
-        hits = rank_found(found.found, read, posts=found.posts, frequencies=found.frequencies, limit=most)
+        hits = rank_found(found, read, limit=most)
         hits = [self._quoted(hit, read) for hit in hits]
         if place is None:
             hits = [msgspec.structs.replace(hit, scope="user") for hit in hits]
-        return hits if token_budget is None else pack(hits, token_budget)[:limit]
+        if known:  # what was remembered of a post goes before the post
+            hits = sorted([*known, *hits], key=lambda each: -each.score)
+        return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
         """Quote a long post by the part that answers best."""

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
@@ -17,6 +18,11 @@ Project = Annotated[
     str | None,
     typer.Option("--project", metavar="NAME", help='Whose own prompts hold, "" for nobody\'s; by setting.'),
 ]
+Organization = Annotated[
+    str | None, typer.Option("--organization", metavar="ORG", help="Of this organization.", show_default=False)
+]
+#: How a day or a moment is written on the command line.
+DAYS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
 PageLimit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="A page of so many, from the first on.")
 ]
@@ -37,6 +43,11 @@ class Run(Protocol):
     __name__: str
 
     def __call__(self, state: State, /, *args: Any, **kwargs: Any) -> None: ...
+
+
+def seconds(moment: datetime | None) -> float | None:
+    """Give a moment of the command line, UTC, as Unix seconds."""
+    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
 
 
 def new_app(help_: str | None = None, *examples: str) -> typer.Typer:

@@ -23,6 +23,7 @@ COMMANDS = {
     "prompt": "Write, compare, render, choose and roll back prompts.",
     "audit": "Show what models were told, and that nobody changed it.",
     "key": "Make, list and revoke the keys of the server.",
+    "knowledge": "Keep what is known under a category and a key.",
     "organization": "Show and set what an organization allows in its memory.",
     "settle": "Do the work that is due behind the replies.",
     "config": "Show every setting, its value and where it came from.",

@@ -1,15 +1,16 @@
 """`cuebook memory`: search, list, show, digest, compress."""
 
 import sys
+from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from cuebook.app import shapes
+from cuebook.app import memory_shapes, shapes
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.cli import screen
-from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
+from cuebook.cli.group import DAYS, Conversation, Cursor, Organization, PageLimit, User, command, new_app, seconds
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
 
@@ -27,6 +28,12 @@ def search(
     *,
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
     user: User = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="What only this one knows.")] = None,
+    organization: Organization = None,
+    as_of: Annotated[
+        datetime | None, typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held then.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Why each was found.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 10,
     token_budget: Annotated[
         int | None, typer.Option("--token-budget", metavar="N", min=1, help="Pack the answer into so many tokens.")
@@ -34,7 +41,16 @@ def search(
 ) -> None:
     """Find what was said about something, best first."""
     with state.open() as book:
-        hits = book.memory.search(query, conversation=conversation, user=user, limit=limit, token_budget=token_budget)
+        hits = book.memory.search(
+            query,
+            conversation=conversation,
+            user=user,
+            persona=persona,
+            organization=organization,
+            as_of=seconds(as_of),
+            limit=limit,
+            token_budget=token_budget,
+        )
     if state.json:
         screen.say_json({"hits": [shapes.hit(hit) for hit in hits]})
         return
@@ -43,21 +59,35 @@ def search(
         return
     for number, hit in enumerate(hits, 1):
         when = (shapes.iso(hit.timestamp) or "")[:10]
-        screen.heading(f"{number}. {when} {hit.speaker} · {', '.join(hit.sources)} · {hit.score:.2f}")
+        said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
+        why = f" · {hit.why}" if explain and hit.why else ""
+        screen.heading(f"{number}. {when} {said} · {', '.join(hit.sources)} · {hit.score:.2f}{why}")
         screen.say(f"   {screen.line_of(hit.text, 300)}")
 
 
-@command(app, "cuebook memory list c1", "cuebook memory list c1 --ended --json", name="list")
+@command(
+    app,
+    "cuebook memory list c1",
+    "cuebook memory list --user ann",
+    "cuebook memory list --organization acme --ended --json",
+    name="list",
+)
 def list_(
     state: State,
-    conversation: Conversation,
+    conversation: Annotated[
+        str | None, typer.Argument(metavar="[CONVERSATION]", help="Of this one; without, across all.")
+    ] = None,
     *,
+    organization: Organization = None,
     ended: Annotated[bool, typer.Option("--ended", help="Also what no longer holds.")] = False,
     limit: PageLimit = None,
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
-    """List the items remembered of a conversation, with the posts they come from."""
+    """List what is remembered: of a conversation, or across them, with the posts it comes from."""
+    if conversation is None:
+        _list_across(state, user, organization, ended=ended, limit=limit or LIMIT, cursor=cursor)
+        return
     with state.open() as book:
         if limit is None and cursor is None:
             page = Paged(tuple(book.memory.items(conversation, user=user, ended=ended)))
@@ -85,6 +115,66 @@ def list_(
     screen.table(("kind", "since", "until", "from", "what"), rows, fold=("from",))
     if page.cursor:
         screen.say(f"there are more: --cursor {page.cursor}")
+
+
+def _list_across(
+    state: State, user: str | None, organization: str | None, *, ended: bool, limit: int, cursor: str | None
+) -> None:
+    with state.open() as book:
+        page = book.memories.page(user=user, organization=organization, ended=ended, limit=limit, cursor=cursor)
+    shown = [memory_shapes.memory(each) for each in page.items]
+    if state.json:
+        screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
+        return
+    if not shown:
+        screen.say("nothing across conversations yet; `memory.user = true` in cuebook.toml lets users be remembered")
+        return
+    rows = [
+        (
+            each["id"],
+            " ".join(str(each[name]) for name in ("scope", "personaId", "userId", "organizationId") if each.get(name)),
+            each["category"],
+            (each["validFrom"] or "")[:10],
+            (each["validTo"] or "")[:10],
+            f"{each['confidence']:.2f}",
+            f"{each['key']}: {each['text']}" if each.get("key") else each["text"],
+        )
+        for each in shown
+    ]
+    screen.table(("memory", "whose", "kind", "since", "until", "sure", "what"), rows, fold=("memory",))
+    if page.cursor:
+        screen.say(f"there are more: --cursor {page.cursor}")
+
+
+@command(
+    app,
+    'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen."',
+    'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen." --user ann',
+    name="correct",
+)
+def correct(
+    state: State,
+    memory: Annotated[str, typer.Argument(metavar="MEMORY", help="Its id, as `memory list` shows it.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What it should have said.")],
+    *,
+    user: User = None,
+    organization: Organization = None,
+) -> None:
+    """Say what a memory should have said. Nothing of the old text is kept."""
+    with state.open() as book:
+        found = memory_shapes.memory(book.memories.correct(memory, text, user=user, organization=organization))
+    if state.json:
+        screen.say_json(found)
+    else:
+        screen.say(f"{found['id']} says now: {screen.line_of(found['text'], 200)}")
+
+
+@command(app, "cuebook memory export --user ann > ann.json", name="export")
+def export(state: State, *, user: User = None, organization: Organization = None) -> None:
+    """Write all memories of a user or an organization as JSON, with their history and sources."""
+    with state.open() as book:
+        shown = [memory_shapes.memory(each) for each in book.memories.export(user=user, organization=organization)]
+    screen.say_json({"items": shown})
 
 
 @command(app, "cuebook memory show c1", "cuebook memory show c1 --version 3", name="show")

@@ -19,6 +19,7 @@ class Retrieved(Struct, frozen=True, kw_only=True):
     """The memories a turn may say, the durable ones first. `uses` are the numbers of those newly chosen."""
 
     hits: tuple[Hit, ...] = ()
+    answers: tuple[Hit, ...] = ()  # those that answer the query, best first
     durable: tuple[str, ...] = ()
     reason: str = ""
     reviewed_at: int = 0
@@ -53,6 +54,7 @@ def retrieve(
     numbers = {f"memory:{each.id}": each.no for each in memories.values()}
     return Retrieved(
         hits=(*durable, *fresh),
+        answers=tuple(by_query),
         durable=tuple(chosen),
         reason=reason,
         reviewed_at=reviewed,

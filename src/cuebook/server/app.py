@@ -24,7 +24,19 @@ from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.server import audit, chat, conversations, learning, memories, pages, prompt_changes, prompts, sessions, v1
+from cuebook.server import (
+    audit,
+    chat,
+    conversations,
+    learning,
+    memories,
+    pages,
+    prompt_changes,
+    prompts,
+    remembered,
+    sessions,
+    v1,
+)
 from cuebook.server.caller import AnyRequest
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
@@ -56,6 +68,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *conversations.ROUTES,
             *sessions.ROUTES,
             *memories.ROUTES,
+            *remembered.ROUTES,
             *learning.ROUTES,
             *audit.ROUTES,
             *prompts.ROUTES,

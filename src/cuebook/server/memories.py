@@ -24,7 +24,10 @@ async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: 
         data.query,
         conversation=data.conversation_id,
         user=user_of(request, data.user_id, user_id),
+        persona=data.persona_id,
+        organization=data.organization_id,
         scopes=data.scopes,
+        as_of=None if data.as_of is None else wire.seconds_of(data.as_of, "asOf"),
         limit=data.limit,
         token_budget=data.token_budget,
     )
@@ -53,6 +56,8 @@ async def readyz(request: AnyRequest) -> Response[bytes]:
         found = await book_of(request).check()
     except BackendError as error:
         raise BackendError(f"the store does not answer: {error}", retryable=True) from error
+    if await book_of(request).keys.configured():
+        found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # anybody may ask
     return Response(_encode({"status": "ready", **found}), media_type="application/json")
 
 

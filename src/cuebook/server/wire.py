@@ -121,6 +121,8 @@ class SearchBody(In, frozen=True, kw_only=True):
     conversation_id: Text | None = None
     user_id: str | None = None
     persona_id: str | None = None
+    organization_id: str | None = None
+    as_of: str | float | None = None
     scopes: list[str] | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 10
     token_budget: Tokens | None = None

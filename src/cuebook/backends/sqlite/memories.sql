@@ -26,7 +26,7 @@ SELECT * FROM memory WHERE tenant = :tenant AND no > :after AND (:kind IS NULL O
 
 -- name: memory_idle
 -- Memories of some categories nobody touched since a time.
-SELECT * FROM memory WHERE used_at < :before AND decayed_at < :before AND category IN (SELECT value FROM json_each(:categories))
+SELECT * FROM memory WHERE valid_to IS NULL AND used_at < :before AND decayed_at < :before AND category IN (SELECT value FROM json_each(:categories))
 ORDER BY used_at LIMIT :limit;
 
 -- name: memory_insert

@@ -56,8 +56,9 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
         settle_head(connection, row, start, grow(connection, row, fresh, start), now=batch.now)
         if not row["lease_until"] and not all(draft.is_result for draft in fresh):
             leave_waiting(connection, row, now=batch.now)
-    if fresh and batch.delivers:
-        run(connection, "delivery_wanted", tenant=row["tenant"], no=row["no"], organization="")
+    if fresh:
+        name = "delivery_wanted" if batch.delivers else "delivery_again"
+        run(connection, name, tenant=row["tenant"], no=row["no"], **({"organization": ""} if batch.delivers else {}))
     answer = Appended(len(fresh), row["last_seq"])
     if batch.idempotency:
         response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()

@@ -1,0 +1,275 @@
+"""What a book remembers across conversations: a user's memories, a persona's, an organization's, and knowledge."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
+from cuebook.engine.deliver import decay, memory_id
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import check_text
+from cuebook.engine.retrieve import find
+from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
+from cuebook.memory.recall import Query
+from cuebook.memory.scopes import SCOPES, persona_place
+from cuebook.ports.memories import PlaceChange
+from cuebook.records.memory import CATEGORIES, Hit, Memory, Place, Scope
+
+#: Whose knowledge is nobody's: the book's own.
+BOOK = Place("book", "")
+#: Memories full text brings for a search.
+FOUND = 200
+#: How often a change is decided anew when another was first.
+RETRIES = 20
+#: Characters of a key.
+MAX_KEY = 200
+
+
+class MemoriesAt(Cursor, frozen=True, array_like=True, tag="memories"):
+    """Behind the memory numbered `after`."""
+
+    after: Number
+
+
+class Decayed(Struct, frozen=True, kw_only=True):
+    """What a decay came to."""
+
+    lost: int
+    gone: int
+
+
+class Memories:
+    """The memories of a book across conversations. Whose they are is named: a user sees their own."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    # whose
+
+    def places(
+        self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
+    ) -> list[Place] | None:
+        """Give the places somebody means: a user's with all their personas', or those named; None = all there are."""
+        if user is None and persona is None and organization is None:
+            return None
+        found: list[Place] = [Place("user", user)] if user and persona is None else []
+        if user:
+            names = [persona] if persona else list(self._desk.personas)
+            found += [persona_place(user, name) for name in names]
+        elif persona is not None:
+            msg = "persona: what a persona knows is of one user; name the user too"
+            raise InvalidInput(msg, where="persona")
+        return [*found, *([Place("organization", organization)] if organization else [])]
+
+    # reading
+
+    async def search(
+        self,
+        query: Query,
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        scopes: Sequence[str] | None = None,
+        as_of: float | None = None,
+        limit: int = 10,
+    ) -> list[Hit]:
+        """Give memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
+        wanted = SCOPES if scopes is None else scopes
+        named = self.places(user=user, persona=persona, organization=organization) or []
+        places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
+        known, found = await self._desk.store.memories.find(Scope(user=user), places, query.text, limit=FOUND)
+        held = [each for each in known if each.no in found and _holds(each, as_of)]
+        return find(held, query, limit=limit, count=self._desk.count)
+
+    async def page(
+        self,
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        category: str | None = None,
+        ended: bool = False,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Paged[Memory]:
+        """List memories in the order they came; with `ended` those that no longer hold too."""
+        check_limit(limit)
+        if category is not None and category not in (*CATEGORIES, *KNOWLEDGE):
+            msg = f"category: no category {category!r}; there are {', '.join((*CATEGORIES, *KNOWLEDGE))}"
+            raise InvalidInput(msg, where="category")
+        start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
+        places = self.places(user=user, persona=persona, organization=organization)
+        found = await self._desk.store.memories.page(
+            Scope(user=user), places, ended=ended, category=category, after=start, limit=limit + 1
+        )
+        more = write_cursor(MemoriesAt(0, found[limit - 1].no)) if len(found) > limit else None
+        return Paged(tuple(found[:limit]), more)
+
+    async def knowledge(
+        self,
+        query: str | None = None,
+        *,
+        category: str | None = None,
+        user: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> tuple[list[Memory], str | None]:
+        """Give knowledge of a user, or of the book, that holds: by its words best first, else in the order it came."""
+        check_limit(limit)
+        place, store = Place("user", user) if user else BOOK, self._desk.store.memories
+        if query:
+            known, found = await store.find(Scope(), [place], query, limit=FOUND)
+            by_no = {each.no: each for each in known if _is_knowledge(each, category) and each.valid_to is None}
+            return [by_no[no] for no in found if no in by_no][:limit], None
+        start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
+        shown: list[Memory] = []
+        while len(shown) <= limit:
+            page = await store.page(Scope(), [place], category=category, after=start, limit=FOUND)
+            shown += [each for each in page if _is_knowledge(each, category)]
+            if len(page) < FOUND:
+                break
+            start = page[-1].no
+        more = write_cursor(MemoriesAt(0, shown[limit - 1].no)) if len(shown) > limit else None
+        return shown[:limit], more
+
+    async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
+        """Give a memory by its id. Raises NotFound, also for another user's."""
+        places = self.places(user=user, organization=organization)
+        known = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
+        for each in known:
+            if places is None or each.place in places or each.place == BOOK:
+                return each
+        msg = f"no memory {id!r}; `cuebook memory list` names those there are"
+        raise NotFound(msg)
+
+    async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncIterator[Memory]:
+        """Give all memories of a user or an organization, ended ones too, with what they come from."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(user=user, organization=organization, ended=True, limit=200, cursor=cursor)
+            for each in page.items:
+                yield each
+            if page.cursor is None:
+                return
+            cursor = page.cursor
+
+    # changing
+
+    async def correct(
+        self,
+        id: str,  # noqa: A002  # the wire's name
+        text: str,
+        *,
+        user: str | None = None,
+        organization: str | None = None,
+    ) -> Memory:
+        """Say what a memory should have said; it was wrong, so nothing of the old text is kept. Raises NotFound."""
+        text = self._said(text, "text")
+        for _ in range(RETRIES):
+            old = await self.get(id, user=user, organization=organization)
+            now = self._desk.clock.now()
+            own = old.id if old.category in KNOWLEDGE else memory_id(old.place, old.category, text)
+            new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
+            if await self._keep(old.place, new):
+                return new
+            id = own  # noqa: A001  # another correction said the same
+        raise _busy()
+
+    async def put(
+        self, category: str, key: str, value: str, *, user: str | None = None, confidence: float | None = None
+    ) -> Memory:
+        """Keep knowledge under a category and a key, of a user or of the book. A repeat raises its confidence.
+
+        Another value takes the place of the one before, which stays as history. Raises InvalidInput.
+        """
+        if category not in KNOWLEDGE:
+            msg = f"category: no category {category!r}; there are {', '.join(KNOWLEDGE)}"
+            raise InvalidInput(msg, where="category")
+        if not key.strip() or len(key) > MAX_KEY:
+            msg = f"key: expected 1 to {MAX_KEY} characters"
+            raise InvalidInput(msg, where="key")
+        if confidence is not None and not 0.0 <= confidence <= 1.0:
+            msg = f"confidence: {confidence!r} is not between 0 and 1"
+            raise InvalidInput(msg, where="confidence")
+        key, value = self._said(key, "key"), self._said(value, "value")
+        place = Place("user", user) if user else BOOK
+        for _ in range(RETRIES):
+            if (kept := await self._put(place, (category, key, value), confidence)) is not None:
+                return kept
+        raise _busy()
+
+    async def _put(self, place: Place, said: tuple[str, str, str], confidence: float | None) -> Memory | None:
+        category, key, value = said
+        own, now = memory_id(place, category, key), self._desk.clock.now()
+        generation, held = await self._desk.store.memories.place(Scope(), place)
+        before = next((each for each in held if each.id == own), None)
+        sure = FIRST if confidence is None else confidence
+        fresh = Memory(
+            id=own, place=place, category=category, name=key, text=value, confidence=sure, used_at=now,
+            valid_from=now, written=True, uses=1,
+        )  # fmt: skip
+        if before is None:
+            changed = [fresh]
+        elif same(before.text, value):
+            sure = raised(before.confidence, REPEAT) if confidence is None else max(before.confidence, confidence)
+            fresh = replace(before, confidence=sure, uses=before.uses + 1, used_at=now, valid_to=None)
+            changed = [fresh]
+        else:
+            past = replace(before, no=0, id=memory_id(place, category, f"{key}|{before.text}|{now}"), valid_to=now)
+            fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at)
+            changed = [past, fresh]
+        change = PlaceChange(place=place, generation=generation, memories=tuple(changed))
+        return fresh if await self._desk.store.memories.save(Scope(), change, now=now) else None
+
+    async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
+        """Count a use of a memory: it raises its confidence by 0.05. Raises NotFound."""
+        for _ in range(RETRIES):
+            old = await self.get(id, user=user)
+            now = self._desk.clock.now()
+            new = replace(old, uses=old.uses + 1, used_at=now, confidence=raised(old.confidence, USE))
+            if await self._keep(old.place, new):
+                return new
+        raise _busy()
+
+    async def decay(self, *, as_of: float | datetime | None = None) -> Decayed:
+        """Let knowledge that lay idle lose confidence, 0.1 for each 30 days, once; below 0.1 it goes."""
+        at = as_of.timestamp() if isinstance(as_of, datetime) else as_of
+        lost, gone = await decay(self._desk, now=at)
+        return Decayed(lost=lost, gone=gone)
+
+    async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> None:  # noqa: A002
+        """Remove a memory with its words. Raises NotFound."""
+        found = await self.get(id, user=user, organization=organization)
+        await self._desk.store.memories.remove(Scope(user=user), [found])
+
+    async def _keep(self, place: Place, memory: Memory) -> bool:
+        generation, _ = await self._desk.store.memories.place(Scope(), place)
+        change = PlaceChange(place=place, generation=generation, memories=(memory,))
+        return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
+
+    def _said(self, text: Any, where: str) -> str:
+        """Give a text as it is kept: without secrets. Raises InvalidInput."""
+        check_text(text, where)
+        if not isinstance(text, str) or not text.strip():
+            msg = f"{where}: expected a text"
+            raise InvalidInput(msg, where=where)
+        return self._desk.writer.clean(" ".join(text.split()) if where == "key" else text.strip())
+
+
+def _holds(memory: Memory, as_of: float | None) -> bool:
+    if as_of is None:
+        return memory.valid_to is None
+    return memory.valid_from <= as_of and (memory.valid_to is None or memory.valid_to > as_of)
+
+
+def _is_knowledge(memory: Memory, category: str | None) -> bool:
+    return memory.category in KNOWLEDGE and category in (None, memory.category)
+
+
+def _busy() -> Conflict:
+    return Conflict("these memories change faster than this can be written; try again")

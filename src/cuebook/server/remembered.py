@@ -1,0 +1,164 @@
+"""`/api/memories` and `/learning/knowledge`: what is remembered across conversations, of whoever asks."""
+
+from typing import Annotated, Any
+
+from litestar import Response, get, patch, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import Meta
+
+from cuebook.app import memory_shapes as shapes
+from cuebook.app.shapes import Wire
+from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.edge import JsonBody
+from cuebook.server.lists import PageCursor, UserQuery, json_of, listed
+from cuebook.server.wire import In, answers
+
+ALL = "/api/memories"
+ONE = ALL + "/{memory:str}"
+KNOWLEDGE = "/learning/knowledge"
+
+PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only what this persona knows")]
+OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="The organization's")]
+Category = Annotated[str | None, QueryParameter(name="category", description="Only of this category")]
+Ended = Annotated[bool, QueryParameter(name="ended", description="Also what no longer holds")]
+Most = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="A page of so many")]
+Query = Annotated[str | None, QueryParameter(name="q", description="What to look for, by its words")]
+
+
+class MemoryAnswer(In, frozen=True, kw_only=True):
+    """A memory."""
+
+    id: str
+    kind: str
+    scope: str
+    category: str
+    text: str
+    confidence: float
+
+
+class CorrectBody(In, frozen=True, kw_only=True):
+    """What the memory should have said."""
+
+    text: Annotated[str, Meta(min_length=1)]
+    user_id: str | None = None
+    organization_id: str | None = None
+
+
+class KnowledgeBody(In, frozen=True, kw_only=True):
+    """A piece of knowledge: unique by category and key, of the user named or of the book."""
+
+    category: str
+    key: Annotated[str, Meta(min_length=1)]
+    value: Annotated[str, Meta(min_length=1)]
+    user_id: str | None = None
+    confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
+class KnowledgeAnswer(In, frozen=True, kw_only=True):
+    """Where it is kept, how sure it is, and how often it was used or repeated."""
+
+    id: str
+    confidence: float
+    usage_count: int
+
+
+@get(ALL, responses=answers(dict[str, Any]))
+async def list_memories(
+    request: AnyRequest,
+    *,
+    user_id: UserQuery = None,
+    persona: PersonaQuery = None,
+    organization: OrganizationQuery = None,
+    category: Category = None,
+    ended: Ended = False,
+    limit: Most = 50,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """List what is remembered across conversations, in the order it came."""
+    page = await book_of(request).memories.page(
+        user=user_of(request, None, user_id),
+        persona=persona,
+        organization=organization,
+        category=category,
+        ended=ended,
+        limit=limit,
+        cursor=cursor,
+    )
+    return listed([shapes.memory(each) for each in page.items], page.cursor)
+
+
+@get(ALL + "/export", responses=answers(dict[str, Any]))
+async def export_memories(
+    request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> Response[bytes]:
+    """Give all memories of a user or an organization with their history and sources."""
+    found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
+    return json_of({"items": [shapes.memory(each) async for each in found]})
+
+
+@get(ONE, responses=answers(MemoryAnswer))
+async def get_memory(
+    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> Response[bytes]:
+    """Give a memory with the posts it comes from."""
+    user = user_of(request, None, user_id)
+    return json_of(shapes.memory(await book_of(request).memories.get(memory, user=user, organization=organization)))
+
+
+@patch(ONE, dto=JsonBody[CorrectBody], status_code=200, responses=answers(MemoryAnswer))
+async def correct_memory(
+    request: AnyRequest, memory: FromPath[str], data: JSONBody[CorrectBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Say what a memory should have said. Nothing of the old text is kept; its id follows its text."""
+    user = user_of(request, data.user_id, user_id)
+    found = await book_of(request).memories.correct(memory, data.text, user=user, organization=data.organization_id)
+    return json_of(shapes.memory(found))
+
+
+@get(KNOWLEDGE, responses=answers(dict[str, Any]))
+async def list_knowledge(
+    request: AnyRequest,
+    *,
+    user_id: UserQuery = None,
+    q: Query = None,
+    category: Category = None,
+    limit: Most = 20,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """List knowledge, or find it by its words."""
+    memories, user = book_of(request).memories, user_of(request, None, user_id)
+    found, more = await memories.knowledge(q, category=category, user=user, limit=limit, cursor=cursor)
+    return listed([shapes.knowledge(each) for each in found], more)
+
+
+@post(KNOWLEDGE, dto=JsonBody[KnowledgeBody], status_code=201, responses=answers(KnowledgeAnswer, 201))
+async def put_knowledge(
+    request: AnyRequest, data: JSONBody[KnowledgeBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Keep knowledge. The same again raises its confidence; another value takes its place and keeps the history."""
+    user = user_of(request, data.user_id, user_id)
+    memories = book_of(request).memories
+    kept = await memories.put(data.category, data.key, data.value, user=user, confidence=data.confidence)
+    return json_of(_counted(shapes.knowledge(kept)), 201)
+
+
+@post(KNOWLEDGE + "/{memory:str}/use", status_code=200, responses=answers(KnowledgeAnswer))
+async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
+    """Count a use: it raises the confidence by 0.05."""
+    used = await book_of(request).memories.use(memory, user=user_of(request, None, user_id))
+    return json_of(_counted(shapes.knowledge(used)))
+
+
+def _counted(shown: Wire) -> Wire:
+    return {name: shown[name] for name in ("id", "confidence", "usageCount")}
+
+
+ROUTES = [
+    list_memories,
+    export_memories,
+    get_memory,
+    correct_memory,
+    list_knowledge,
+    put_knowledge,
+    use_knowledge,
+]
