@@ -81,7 +81,9 @@ def _of_entries(entries: tuple[Entry, ...]) -> Iterator[Disagreement]:
 
 def _of_entry(entry: Entry, text: str | bytes | None) -> Iterator[Disagreement]:
     if text is None:
-        yield Disagreement("no_file", entry.path, entry.id, f"{entry.path}: is missing; {FILE} has {entry.name} there")
+        yield Disagreement(
+            "no_file", entry.path, entry.id, f"{entry.path}: is missing; {FILE} has {entry.name} there: commit it too"
+        )
         return
     if entry.path.startswith(OBJECTS) and not is_object(entry.path, text):
         message = f"{entry.path}: is not the text it is named after; take it from the history"
