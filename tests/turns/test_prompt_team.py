@@ -138,3 +138,22 @@ async def test_a_label_that_only_the_other_moved_is_told(ours: Path, tmp_path: P
         )
         await book.prompts.label("persona/kind", "production", version=1)
         assert await book.prompt_files.drift() == []
+
+
+async def test_what_only_the_other_rolled_back_is_told(ours: Path, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    async with book_in(ours, day=1000) as book:
+        await write(book, "I am very kind.")
+    carry(ours, theirs)
+    async with book_in(theirs, day=1001):
+        pass
+    async with book_in(ours, day=1002) as book:
+        await book.prompts.roll_back("persona/kind", reason="too kind")
+        await book.prompt_files.pull()
+    carry(ours, theirs)
+    async with book_in(theirs, day=1003) as book:
+        [told] = await book.prompt_files.drift()
+        assert "persona/kind@main: version 1 is active here and 2 in the book;" in told.message
+        assert "`cuebook prompt rollback persona/kind --to 1` takes this one over" in told.message
+        await book.prompts.roll_back("persona/kind", to=1, reason="too kind")
+        assert await book.prompt_files.drift() == []

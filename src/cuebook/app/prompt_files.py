@@ -17,7 +17,7 @@ from cuebook.app.load import FILE as PROJECT
 from cuebook.app.prompt_base import Agreed, BaseFile, base_file_of, text_hash
 from cuebook.app.prompt_compare import Standing, State, compare, families_of, wanted
 from cuebook.app.prompt_folder import Contents, Known, Place, PromptFolder, data_hash
-from cuebook.app.prompt_history import Pointers, brought, history_of, labels_astray, registry_of
+from cuebook.app.prompt_history import Pointers, astray, brought, history_of, registry_of
 from cuebook.app.prompt_writes import Planned, check_planned, save_planned
 from cuebook.app.prompts import Prompts
 from cuebook.config import Config
@@ -152,8 +152,8 @@ class PromptFiles:
                 message = shelf.located(each.message, each.path)
                 found.append(Change(path=each.path, slug=each.id, branch="", state="registry", message=message))
         for family in (each for each in families.values() if each.slug not in told):
-            for astray in labels_astray(contents.registry, family):
-                message = shelf.located(astray, FILE)
+            for why in astray(contents.registry, family):
+                message = shelf.located(why, FILE)
                 found.append(Change(path=FILE, slug=family.slug, branch="", state="registry", message=message))
         return found
 

@@ -1,6 +1,6 @@
 """What a folder's registry knows beyond its files: older versions, where branches began, labels, what is active."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
@@ -102,14 +102,30 @@ def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
     return replace(pointers, labels=tuple(each for each in pointers.labels if each[1] == last.number))
 
 
-def labels_astray(registry: Registry, family: Family) -> list[str]:
-    """Say which labels of a prompt point elsewhere in the registry than in the graph, as where somebody else moved one.
+def astray(registry: Registry, family: Family) -> list[str]:
+    """Say which labels and active versions of a prompt are others in the registry than in the graph.
 
-    Nothing of a prompt the registry does not list.
+    So it is where somebody else moved a label or rolled back. Nothing of a prompt the registry does not list.
     """
     entries = [each for each in registry.entries if each.id == family.slug and each.number]
-    if not entries:
-        return []
+    return [*_labels_astray(entries, family), *_active_astray(entries, family)] if entries else []
+
+
+def _active_astray(entries: Sequence[Entry], family: Family) -> Iterator[str]:
+    for branch in family.branches:
+        own = [each for each in entries if each.branch == branch.name]
+        head = max((each.number for each in own), default=0)
+        active = next((each.number for each in own if each.active), head)
+        if head == branch.head and active != branch.active:
+            place = family.slug if branch.name == MAIN else f"{family.slug}@{branch.name}"
+            taken = f", `cuebook prompt rollback {place} --to {active}` takes this one over"
+            yield (
+                f"{family.slug}@{branch.name}: version {active} is active here and {branch.active} in the book;"
+                f" `cuebook prompt pull` writes the book's{taken if active < branch.active else ''}"
+            )
+
+
+def _labels_astray(entries: Sequence[Entry], family: Family) -> list[str]:
     theirs = {name: f"{each.branch}:{each.number}" for each in entries for name in each.labels}
     ours = {each.name: f"{each.branch}:{each.number}" for each in family.labels}
     return [
