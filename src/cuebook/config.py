@@ -80,6 +80,13 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     review_every: int = 6  # turns after which durable memories are chosen anew
 
 
+class OptimizerConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether conversations tune how much of them stays whole."""
+
+    enabled: bool = True
+    interval_ms: int = 120_000  # between two runs in a conversation
+
+
 class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Who speaks."""
 
@@ -124,6 +131,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     work: WorkConfig = WorkConfig()
     budget: BudgetConfig = BudgetConfig()
     memory: MemoryConfig = MemoryConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
     persona: PersonaConfig = PersonaConfig()
     prompts: PromptsConfig = PromptsConfig()
     server: ServerConfig = ServerConfig()
@@ -156,6 +164,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "budget.trigger": (0, 1),
     "budget.memory": (0, 1_000_000_000),
     "memory.recall_hits": (0, 200),
+    "optimizer.interval_ms": (1, 31 * 86_400_000),
     "server.port": (0, 65_535),
     "server.max_body": (1, 1 << 40),
     "server.max_v1_body": (1, 1 << 40),

@@ -478,7 +478,7 @@ async def test_settle_ends_in_time_and_says_what_is_left(tmp_path):
     async with book_on(tmp_path) as book:
         book.desk.work_model = ScriptedModel(default=Script(text="{}", delay=5))
         await talk(book, 40)
-        assert await book.settle(timeout=0.2) == {"compaction": 1}
+        assert await book.settle(timeout=0.2) == {"compaction": 1, "optimizer": 1}
         assert await book.settle(conversation="another", timeout=0.2) == {}
 
 

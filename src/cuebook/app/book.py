@@ -37,6 +37,7 @@ from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.regress import Watch
 from cuebook.engine.request import Call
+from cuebook.engine.tune import Tuner
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
@@ -137,9 +138,11 @@ class Cuebook:
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
         watch = Watch()
+        tuner = Tuner(interval_s=self.config.settings.optimizer.interval_ms / 1000)
         desk.chores += [
             Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
             Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
+            Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
             Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
         ]
         if self._works:
@@ -302,6 +305,7 @@ class Cuebook:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
 
         Kinds: `compaction` (conversations), `rollback` (prompts to judge), `audit` (records its mirror lacks).
+        `optimizer` counts conversations to tune.
         """
         check_settle(conversation, timeout)
         if self._worker is None:

@@ -14,7 +14,7 @@ from cuebook.backends.recalled import RecalledModel
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import SystemClock, SystemDice, book_key
-from cuebook.config import Config
+from cuebook.config import BudgetConfig, Config
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
@@ -59,20 +59,13 @@ def compose(
         dice=dice or SystemDice(),
         writer=Writer(count, Redactor(key) if settings.secrets.redact else None, settings.server.max_post),
         count=count,
-        limits=Limits(
-            context_tokens=settings.budget.context,
-            system_tokens=settings.budget.system,
-            reply_tokens=settings.budget.reply,
-            max_short_term_tokens=settings.budget.max_short_term,
-            window_posts=settings.budget.window_posts,
-            trigger_ratio=settings.budget.trigger,
-            memory_tokens=settings.budget.memory,
-        ),
+        limits=_limits(settings.budget),
         key=key,
         personas=personas,
         default_persona=default,
         compaction=compaction,
         lines=Lines(settings.server.line),
+        tunes=settings.optimizer.enabled,
         lease_s=settings.work.lease_s,
         checkpoint_s=settings.work.checkpoint_s,
         wait_s=settings.work.wait_s,
@@ -89,6 +82,18 @@ def compose(
         failpoint=failpoints,
     )
     return desk, upstream
+
+
+def _limits(budget: BudgetConfig) -> Limits:
+    return Limits(
+        context_tokens=budget.context,
+        system_tokens=budget.system,
+        reply_tokens=budget.reply,
+        max_short_term_tokens=budget.max_short_term,
+        window_posts=budget.window_posts,
+        trigger_ratio=budget.trigger,
+        memory_tokens=budget.memory,
+    )
 
 
 def models_of(

@@ -73,20 +73,24 @@ def limited(limits: Limits, marks: Marks) -> Limits:
     return msgspec.structs.replace(limits, window_posts=marks.window, trigger_ratio=marks.trigger)
 
 
-def lighten(parted: Partition, marks: Marks) -> tuple[Partition, list[PathPost]]:
-    """Shorten and leave out what is marked of a path that passed its trigger; answers also with what is left out."""
-    kept = list(parted.kept)
-    marked = [at for at, placed in enumerate(kept) if placed.post.seq in marks.dropped]
+def lighten(parted: Partition, marks: Marks, *, spare: int) -> tuple[Partition, list[PathPost]]:
+    """Shorten and leave out what is marked of a path that passed its trigger; answers also with what is left out.
+
+    The post with seq `spare`, the query, stays as it is.
+    """
+    kept, dropped = list(parted.kept), marks.dropped - {spare}
+    marked = [at for at, placed in enumerate(kept) if placed.post.seq in dropped]
     gone = set(leave_out([placed.post.role for placed in kept], marked))
     left = [kept[at].post for at in sorted(gone)]
-    kept = [_shorter(placed, marks) for at, placed in enumerate(kept) if at not in gone]
+    short = marks.compressed - {spare}
+    kept = [_shorter(placed, short) for at, placed in enumerate(kept) if at not in gone]
     tokens = sum(placed.tokens for placed in kept)
     return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens), left
 
 
-def _shorter(placed: Placed, marks: Marks) -> Placed:
+def _shorter(placed: Placed, short: frozenset[int]) -> Placed:
     post = placed.post
-    if placed.form != "full" or post.seq not in marks.compressed or post.small is None:
+    if placed.form != "full" or post.seq not in short or post.small is None:
         return placed
     return Placed(post, "compressed", post.small_tokens)
 

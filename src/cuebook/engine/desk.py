@@ -11,6 +11,7 @@ from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk
 from cuebook.assembly.tokens import Counter
 from cuebook.assembly.window import common_prefix
 from cuebook.engine.drafts import Writer
+from cuebook.engine.ledgers import Ledgers
 from cuebook.engine.lines import Lines
 from cuebook.errors import NotFound
 from cuebook.memory.profiles import Compaction
@@ -101,6 +102,8 @@ class Desk(Struct, kw_only=True):
     rollback: str = "off"  # guarded | sigma | off
     trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
     dockets: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
+    tunes: bool = True  # what conversations have tuned holds, and they go on tuning
+    ledgers: Ledgers = field(default_factory=Ledgers)
     lease_s: float = 30.0
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools

@@ -13,9 +13,10 @@ from cuebook.engine.compare import compare
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.metadata import metadata_of
-from cuebook.engine.plan import Planned, Wish, plan
+from cuebook.engine.plan import Planned, Wish
 from cuebook.engine.retrieve import retrieve
 from cuebook.engine.step import to_the_end
+from cuebook.engine.tuned import plan_tuned
 from cuebook.errors import Busy, Conflict, CuebookError
 from cuebook.memory.scopes import Whose, personal_places, policy_to_wire, published_place, read_control
 from cuebook.ports.memories import MemoryLook
@@ -95,8 +96,7 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)
     if turn is None:
         wish = _with_memories(desk, scene, wish, number)
-    planned = plan(scene, wish, turn=number, limits=desk.limits, count=desk.count, key=desk.key)
-    return scene, planned, front, number
+    return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 
 
 def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from cuebook.assembly.budget import Allotment, Limits, allot
 from cuebook.assembly.forms import LEAST_TEXT, cut_down
 from cuebook.assembly.manifest import Remembered, anchored, dropped_ranges, remember
+from cuebook.assembly.marked import NO_MARKS, Marks, lighten, limited, told
 from cuebook.assembly.partition import Partition, least, partition
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter, cut
 from cuebook.assembly.window import (
@@ -34,6 +35,7 @@ from cuebook.records.turn import Dropped, Window
 
 #: Why posts of a path are not in its window.
 TOO_OLD = "older than what the budget holds"
+OF_LITTLE_USE = "of little use, and the window is filling"
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -71,6 +73,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     allotment: Allotment
     summary: Summary | None
     sheet: Sheet
+    marks: Marks = NO_MARKS  # what of the conversation's tuning is in it
     retrieved: Retrieved = Retrieved()
 
     @property
@@ -80,16 +83,20 @@ class Planned(Struct, frozen=True, kw_only=True):
         return tuple(no for source, no in self.retrieved.uses.items() if source in said)
 
 
-def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes) -> Planned:
+def plan(
+    scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes, marks: Marks = NO_MARKS
+) -> Planned:
     """Decide a step's window. Raises InvalidInput, naming the least budget, when what must stand in it does not fit."""
     path = path_of(scene, wish.drafts)
     query = _query(path) if wish.query_seq is None else wish.query_seq
+    limits = limited(limits, marks)
     room = _Room(scene, wish, fence_of(key, wish.conversation, turn), limits, count)
     fitted = _fit_front(room, least(path, query))
     owner = scene.conversation.user if scene.conversation else wish.user
     parted = _cut_down(
         partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
     )
+    parted, of_little_use = _lighten(room, parted, marks, fitted.allotment.posts, query)
     hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
     sheet = Sheet(
         front=fitted.front,
@@ -103,7 +110,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
         held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=wish.frozen is not None,
     )
-    dropped = [*wish.unsaid, *_left_out(scene, parted), *fitted.dropped, *no_room]
+    dropped = [*wish.unsaid, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
     return Planned(
@@ -116,6 +123,7 @@ def plan(scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter,
         allotment=fitted.allotment,
         summary=scene.summary,
         sheet=sheet,
+        marks=marks,
         retrieved=wish.memories,
     )
 
@@ -189,13 +197,25 @@ def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition
     return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens)
 
 
-def _left_out(scene: Scene, parted: Partition) -> list[Dropped]:
+def _lighten(
+    room: _Room, parted: Partition, marks: Marks, posts: int, query: int
+) -> tuple[Partition, list[PathPost]]:
+    """Let marks take effect once the posts behind the summary pass the conversation's trigger."""
+    taken = sum(placed.post.tokens for placed in parted.kept) + sum(post.tokens for post in parted.dropped)
+    taken += sum(each.tokens for each in room.scene.unread)
+    if not marks.run or taken <= posts * marks.trigger:
+        return parted, []
+    return lighten(parted, marks, spare=query)
+
+
+def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
     """Give posts of the path that are neither in the window nor under the summary, oldest first."""
     unread = [
         Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
         for each in scene.unread
     ]
-    return sorted([*unread, *dropped_ranges(parted.dropped, TOO_OLD)], key=lambda each: each.first)
+    left = [*dropped_ranges(parted.dropped, TOO_OLD), *dropped_ranges(of_little_use, OF_LITTLE_USE)]
+    return sorted([*unread, *left], key=lambda each: each.first)
 
 
 # ---- the front ------------------------------------------------------------------------------------------------------
@@ -341,6 +361,7 @@ def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any
         "cache": dict(cache),
         "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
         "dropped": [dropped_to_wire(each) for each in window.dropped],
+        **told(planned.marks),
     }
 
 

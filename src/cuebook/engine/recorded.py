@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
+from cuebook.assembly.marked import in_force
 from cuebook.assembly.window import Text
 from cuebook.engine.desk import Desk
 from cuebook.engine.opening import CANDIDATES, look_of
@@ -75,4 +76,7 @@ async def read_recorded(desk: Desk, scope: Scope, conversation: Conversation, tu
 def plan_again(desk: Desk, recorded: Recorded, front: Sequence[Text]) -> Planned:
     """Decide a recorded window with these texts in front. Raises InvalidInput where it does not hold them."""
     wish = msgspec.structs.replace(recorded.wish, front=tuple(front))
-    return plan(recorded.scene, wish, turn=recorded.turn.n, limits=desk.limits, count=desk.count, key=desk.key)
+    marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
+    return plan(
+        recorded.scene, wish, turn=recorded.turn.n, limits=desk.limits, count=desk.count, key=desk.key, marks=marks
+    )

@@ -151,7 +151,7 @@ class Worker:
             backlog=due.backlog,
             backlog_tokens=due.backlog_tokens,
             room=allot(desk.limits, front=0).posts,
-            trigger_ratio=desk.limits.trigger_ratio,
+            trigger_ratio=due.trigger if desk.tunes and due.trigger else desk.limits.trigger_ratio,
             now=desk.clock.now(),
             last_at=due.last_at,
             not_before=due.not_before,

@@ -182,7 +182,8 @@ class Hits(_Out, frozen=True, kw_only=True):
 class Due(_Out, frozen=True, kw_only=True):
     """Work still due, by kind; empty when settled.
 
-    `compaction` counts conversations, `rollback` prompts to judge, `audit` records its mirror lacks.
+    `compaction` counts conversations, `rollback` prompts to judge, `audit` records its mirror lacks, `optimizer`
+    conversations to tune.
     """
 
     due: dict[str, int]

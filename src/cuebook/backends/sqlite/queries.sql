@@ -233,7 +233,8 @@ WHERE tenant = :tenant AND id = :id AND mark = :mark;
 -- Conversations with at least so many posts behind no summary and no round open, the most first, from one on.
 SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_last_at, compact_failures, updated_at,
     coalesce(json_extract(metadata, '$.mode'), ''), no,
-    (SELECT json_extract(t.parameters, '$.compressionTrigger') FROM tuning t WHERE t.tenant = conversation.tenant AND t.conversation = no)
+    (SELECT json_extract(t.parameters, '$.compressionTrigger') FROM tuning t
+        WHERE t.tenant = conversation.tenant AND t.conversation = no AND json_extract(t.parameters, '$.runs') > 0)
 FROM conversation
 WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 AND (:id IS NULL OR id = :id)
     AND (backlog < :backlog OR (backlog = :backlog AND no < :no)) ORDER BY backlog DESC, no DESC LIMIT :limit;

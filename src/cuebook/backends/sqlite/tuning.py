@@ -56,7 +56,7 @@ class SqliteTuning:
     async def changed(self, *, least: int, since: float, before: float, limit: int = 100) -> list[Changed]:
         """Find conversations of at least so many posts, written to since a time, with no run since the last post.
 
-        Their last run was at `before` or earlier, and none has a round open.
+        Their last run was at `before` or earlier.
         """
         values = {"least": least, "since": since, "before": before, "limit": limit}
         return await self._read(lambda c: list(starmap(Changed, c.execute(SQL["tuning_changed"], values))))

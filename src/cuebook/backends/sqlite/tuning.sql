@@ -16,7 +16,7 @@ WITH RECURSIVE tenants (id) AS (SELECT min(tenant) FROM conversation
     UNION ALL SELECT (SELECT min(tenant) FROM conversation WHERE tenant > tenants.id) FROM tenants WHERE tenants.id IS NOT NULL)
 SELECT c.tenant, c.id FROM tenants JOIN conversation c ON c.tenant = tenants.id AND c.updated_at >= :since
 LEFT JOIN tuning t ON t.tenant = c.tenant AND t.conversation = c.no
-WHERE c.last_seq >= :least AND c.open_round = 0 AND c.lease_until = 0 AND c.last_seq > coalesce(t.seen_seq, 0)
+WHERE c.last_seq >= :least AND c.last_seq > coalesce(t.seen_seq, 0)
     AND coalesce(t.updated_at, 0) <= :before ORDER BY c.no LIMIT :limit;
 
 -- name: tuning_totals
