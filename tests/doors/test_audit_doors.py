@@ -212,6 +212,8 @@ def test_checkpoints_kept_elsewhere_show_a_cut_the_store_does_not(told: Path, he
     assert "2" in here("audit", "checkpoints")
     damage(told, "DELETE FROM audit_record WHERE seq = 5")
     damage(told, "DELETE FROM audit_checkpoint WHERE size = 5")
+    assert cuebook("audit", "verify", cwd=told).stdout.startswith("FAILED: record 5 "), "the mirror has it still"
+    (told / "logs/prompts_audit.jsonl").unlink()
     assert here.json("audit", "verify") == {"ok": True, "records": 4}
     found = here.json("audit", "verify", "--checkpoints", str(kept), code=1)
     assert (found["firstBad"], "cut off" in found["reason"]) == (5, True)
