@@ -31,6 +31,17 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: float = 120.0
 
 
+class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What sharpens recall beside full text."""
+
+    provider: Literal["none", "minilm", "openai"] = "none"
+    name: str = ""
+    base_url: str = "https://api.openai.com/v1"
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout_s: float = 2.0  # for a query; then full text alone answers
+    akin: float = 0.5  # cosine from which on two texts of a server's model are about the same thing
+
+
 class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where `/v1` goes."""
 
@@ -127,6 +138,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
     store: StoreConfig = StoreConfig()
     model: ModelConfig = ModelConfig()
+    embedder: EmbedderConfig = EmbedderConfig()
     upstream: UpstreamConfig = UpstreamConfig()
     work: WorkConfig = WorkConfig()
     budget: BudgetConfig = BudgetConfig()
@@ -150,6 +162,8 @@ class Config(Struct, frozen=True):
 #: The least and the most a number may be; a number of seconds must be more than its least.
 _RANGES: dict[str, tuple[float, float]] = {
     "model.timeout_s": (0, 86_400),
+    "embedder.timeout_s": (0, 600),
+    "embedder.akin": (0, 1),
     "upstream.connect_timeout_s": (0, 86_400),
     "upstream.read_timeout_s": (0, 86_400),
     "work.interval_s": (0, 86_400),
@@ -285,7 +299,8 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     if budget.context <= budget.reply:
         said = f"{budget.context:,} tokens leave nothing beside budget.reply ({budget.reply:,}); raise it or lower that"
         yield ("budget.context", "budget.reply"), said
-    for place, url in (("upstream.url", settings.upstream.url), ("model.base_url", settings.model.base_url)):
+    addresses = {"upstream.url": settings.upstream.url, "model.base_url": settings.model.base_url}
+    for place, url in (addresses | {"embedder.base_url": settings.embedder.base_url}).items():
         if (url or place != "upstream.url") and not _is_address(url):
             shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
             yield (place,), f"{shown!r} is no address; give one like http://127.0.0.1:8080/v1"

@@ -16,8 +16,8 @@ from cuebook.app.audit import Audit
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
-from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
 from cuebook.app.keys import Keys
+from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
 from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
 from cuebook.app.organizations import Organizations
@@ -34,6 +34,7 @@ from cuebook.engine.deliver import deliver_due
 from cuebook.engine.deliver import due as deliveries_due
 from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.embed import embedding_chores
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.regress import Watch
 from cuebook.engine.request import Call
@@ -43,6 +44,7 @@ from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
+from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.ports.store import Appended
 from cuebook.prompts.names import check_project
@@ -80,11 +82,12 @@ class Cuebook:
         clock: Clock | None = None,
         dice: Dice | None = None,
         upstream: Upstream | None = None,
+        embedder: Embedder | None = None,
         worker: bool = True,
     ) -> None:
-        check_parts_of(config, model=model, clock=clock, dice=dice, upstream=upstream)
+        check_parts_of(config, model=model, clock=clock, dice=dice, upstream=upstream, embedder=embedder)
         self.config = config
-        self._given = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        self._given = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
         self._works = worker
         self._desk: Desk | None = None
         self._upstream: Upstream | None = None
@@ -103,11 +106,12 @@ class Cuebook:
         clock: Clock | None = None,
         dice: Dice | None = None,
         upstream: Upstream | None = None,
+        embedder: Embedder | None = None,
         worker: bool = True,
     ) -> "Cuebook":
         """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory, gone when it closes.
 
-        `model` (any object of the Model protocol) answers in the place of the configured one. Raises InvalidInput.
+        `model` and `embedder` (any objects of these protocols) do the work of the configured ones. Raises InvalidInput.
         """
         check_where(where, arguments)
         if where is None:
@@ -116,7 +120,8 @@ class Cuebook:
             config = where
         else:
             config = load_config(where, arguments=arguments)
-        return cls(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
+        given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        return cls(config, **given, embedder=embedder, worker=worker)
 
     async def __aenter__(self) -> Self:
         if self._desk is not None:
@@ -145,6 +150,7 @@ class Cuebook:
             Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
             Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
         ]
+        desk.chores += embedding_chores(desk)
         if self._works:
             self._worker.start()
         return self
@@ -176,6 +182,8 @@ class Cuebook:
                 closing.push_async_callback(self._mirror.keep_up, desk, closing=True)
             if self._upstream is not None:
                 closing.push_async_callback(self._upstream.aclose)
+            if desk.embedder is not None:
+                closing.push_async_callback(desk.embedder.aclose)
             closing.push_async_callback(desk.model.aclose)
             closing.push_async_callback(self._worker.stop)
 
@@ -304,7 +312,8 @@ class Cuebook:
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
 
-        Kinds: `compaction` (conversations), `rollback` (prompts to judge), `audit` (records its mirror lacks).
+        Kinds: `compaction` (conversations), `rollback` (prompts to judge), `embedding` (posts), `audit` (records its
+        mirror lacks).
         `optimizer` counts conversations to tune.
         """
         check_settle(conversation, timeout)
@@ -367,6 +376,7 @@ class Cuebook:
         return {
             "store": store,
             "model": self.desk.model.name,
+            "embedder": self.desk.embedder.name if self.desk.embedder else None,
             "hasModel": self.desk.model.name != NO_MODEL or self._upstream is not None,
             "upstream": self.upstream_url,
             "personas": self.personas,

@@ -1,6 +1,7 @@
 """How a book is put together from its configuration."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from cuebook.app.builtin import builtin_prompts
@@ -9,7 +10,9 @@ from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
 from cuebook.assembly.tokens import counter
 from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.minilm.embedder import MiniLM
 from cuebook.backends.openai import HttpUpstream, OpenAIModel
+from cuebook.backends.openai_embedder import OpenAIEmbedder
 from cuebook.backends.recalled import RecalledModel
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.backends.sqlite.store import SqliteStore
@@ -22,9 +25,13 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import Policy
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
+from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, Upstream
 from cuebook.prompts.names import check_project
 from cuebook.records.redact import Redactor
+
+#: How long a server may take to embed a batch of posts behind the reply, in seconds.
+_EMBED_S = 60.0
 
 
 def compose(
@@ -34,6 +41,7 @@ def compose(
     clock: Clock | None = None,
     dice: Dice | None = None,
     upstream: Upstream | None = None,
+    embedder: Embedder | None = None,
 ) -> tuple[Desk, Upstream | None]:
     """Open the store and build what the engine works with.
 
@@ -47,6 +55,8 @@ def compose(
     key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
     upstream, model = upstream or _upstream(config), model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
+    embedder = embedder or embedder_of(config)
+    check_numpy(embedder)
     # last: what is refused above leaves no file open
     store = SqliteStore(database_of(config), synchronous=settings.store.synchronous, failpoints=failpoints)
     desk = Desk(
@@ -55,6 +65,8 @@ def compose(
         audit=store.audit,
         model=model,
         work_model=work_model,
+        embedder=embedder,
+        embed_s=settings.embedder.timeout_s,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
         writer=Writer(count, Redactor(key) if settings.secrets.redact else None, settings.server.max_post),
@@ -147,6 +159,26 @@ def _model(config: Config) -> Model:
         settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=settings.timeout_s
     )
     return OpenAIModel(settings.name, upstream)
+
+
+def check_numpy(embedder: Embedder | None) -> None:
+    """Refuse vectors where nothing compares them. Raises InvalidInput."""
+    if embedder is not None and find_spec("numpy") is None:
+        msg = "embedder.provider: numpy compares vectors and is not installed; pip install 'cuebook[embeddings]'"
+        raise InvalidInput(msg, where="embedder.provider")
+
+
+def embedder_of(config: Config) -> Embedder | None:
+    """Give what embeds, None where nothing does; nothing is loaded and nothing sent. Raises InvalidInput."""
+    settings = config.settings.embedder
+    if settings.provider == "none":
+        return None
+    if settings.provider == "minilm":
+        return MiniLM()
+    upstream = HttpUpstream(
+        settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=_EMBED_S
+    )
+    return OpenAIEmbedder(settings.name, upstream, akin=settings.akin)
 
 
 def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Model | None:

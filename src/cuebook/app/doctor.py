@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cuebook.app.compose import database_of, environment_key, key_file_of, models_of
+from cuebook.app.compose import check_numpy, database_of, embedder_of, environment_key, key_file_of, models_of
 from cuebook.app.doctor_prompts import look_at_prompts
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
+from cuebook.backends.minilm.embedder import missing, runs_on
 from cuebook.backends.openai import HttpUpstream
 from cuebook.backends.sqlite.connect import MEMORY, REVISION
 from cuebook.backends.sqlite.store import SqliteStore
@@ -75,6 +76,7 @@ async def examine(
         yield await _prompts(config)
     async for check in _models(config):
         yield check
+    yield await _embedder(config)
 
 
 # ---- the machine ----------------------------------------------------------------------------------------------------
@@ -270,6 +272,34 @@ async def _models(config: Config) -> AsyncIterator[Check]:
         yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at ")
     if upstream.url:
         yield await _reach("upstream", upstream.url, upstream.api_key_env)
+
+
+async def _embedder(config: Config) -> Check:
+    """Let it embed a word: that loads the weights, or asks the server."""
+    settings = config.settings.embedder
+    if settings.provider == "none":
+        advice = "" if missing() else 'its package is installed: embedder.provider = "minilm" would sharpen recall'
+        return Check(name="embedder", state="ok", found=f"none: full text finds alone{advice and '; '}{advice}")
+    try:
+        embedder = embedder_of(config)
+        check_numpy(embedder)
+        if embedder is None:
+            return Check(name="embedder", state="ok", found="none")
+        try:
+            async with asyncio.timeout(PATIENCE_S + settings.timeout_s):
+                vectors = await embedder.embed(["hello"])
+        finally:
+            await embedder.aclose()
+    except TimeoutError:
+        found = f"{settings.name or settings.provider} did not answer within {PATIENCE_S + settings.timeout_s:g} s"
+        return Check(name="embedder", state="fail", found=found, advice="until it does, full text finds alone")
+    except CuebookError as error:
+        return Check(name="embedder", state="fail", found=str(error), advice="until then full text finds alone")
+    knows = ", ".join(sorted(embedder.languages)) or "any language"
+    by = f" by {runs_on()}" if settings.provider == "minilm" else ""
+    return Check(
+        name="embedder", state="ok", found=f"{embedder.name}{by}: {len(vectors[0]) // 4} numbers a text, knows {knows}"
+    )
 
 
 async def _reach(name: str, url: str, key: str, what: str = "") -> Check:

@@ -142,6 +142,7 @@ def check_parts_of(config: object, **given: object) -> None:
 #: What each part of a book must have (`cuebook.ports`).
 _PARTS = {
     "model": ("name", "stream", "aclose"),
+    "embedder": ("name", "dimension", "languages", "akin", "embed", "aclose"),
     "upstream": ("base_url", "send", "aclose"),
     "clock": ("now",),
     "dice": ("new_id",),

@@ -87,11 +87,25 @@ Table(
     "vector",
     METADATA,
     key("tenant", Text),
-    key("model", Text),
     key("scope", Text),
+    key("model", Text),
     key("ref", Integer),
     key("part", Integer),
     needed("body", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+Table(
+    "embedded",
+    METADATA,
+    key("tenant", Text),
+    key("scope", Text),
+    key("model", Text),
+    needed("owner", Text),
+    needed("upto", Integer),
+    needed("vectors", Integer),
+    needed("began", Float),
+    Index("embedded_owner", "tenant", "owner", "model", "began"),
     sqlite_with_rowid=False,
 )
 

@@ -19,6 +19,7 @@ from cuebook.memory.scopes import Policy
 from cuebook.ports.audit import AuditStore
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
+from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model
 from cuebook.ports.prompts import PromptStore
 from cuebook.ports.store import Answered, Store
@@ -26,7 +27,7 @@ from cuebook.prompts.docket import Docket
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.records.digest import digest_of, keyed_digest
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Window
@@ -112,6 +113,8 @@ class Desk(Struct, kw_only=True):
     review_every: int = 6  # turns after which durable memories are chosen anew
     recall: bool = True
     recall_hits: int = 12
+    embedder: Embedder | None = None
+    embed_s: float = 2.0  # for a query's vector; then full text alone answers
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
@@ -119,6 +122,7 @@ class Desk(Struct, kw_only=True):
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
+    sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
 
     def persona(self, name: str | None) -> Persona:
         """Give the named persona, or the default one."""

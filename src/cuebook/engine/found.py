@@ -1,29 +1,27 @@
 """What full text found, as hits: ordered by the query, and shown in a line each."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 from cuebook.assembly.tokens import Counter
 from cuebook.engine.drafts import unlearned
 from cuebook.memory.recall import Candidate, Corpus, Query, rank
 from cuebook.memory.shown import excerpt
-from cuebook.records.memory import Found, Hit
+from cuebook.records.memory import Hit, SearchResult
 
 #: A recalled post longer than this many tokens is quoted by its best passage.
 QUOTE = 160
 
 
 def rank_found(
-    found: Sequence[Found],
+    found: SearchResult,
     query: Query,
     *,
-    posts: int,
-    frequencies: Mapping[str, int],
     limit: int,
     skip: Collection[int] = (),
 ) -> list[Hit]:
-    """Order what full text search brought, best first, as hits of kind `post`."""
-    by_place = {(each.no << 32) | each.seq: each for each in found}
+    """Order what search brought, best first, as hits of kind `post`."""
+    by_place = {(each.no << 32) | each.seq: each for each in found.found}
     candidates = [
         Candidate(
             place,
@@ -32,11 +30,13 @@ def rank_found(
             each.key,
             (each.no << 32) | each.previous if each.previous else None,
             each.no,
+            each.cosine,
         )
         for place, each in by_place.items()
     ]
+    corpus = Corpus(found.posts, found.frequencies, found.mean_cosine, found.akin)
     hits: list[Hit] = []
-    for ranked in rank(query, candidates, Corpus(posts, frequencies), limit=limit + len(skip)):
+    for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
         each = by_place[ranked.seq]
         if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
             continue

@@ -15,6 +15,7 @@ from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish
 from cuebook.engine.retrieve import retrieve
+from cuebook.engine.sense import with_sense
 from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
 from cuebook.errors import Busy, Conflict, CuebookError
@@ -84,7 +85,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
 
 async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
     """Read once and decide. Answers with the scene, the plan, what stands in front and the number of the turn."""
-    scene = await desk.store.scene(scope, _look(desk, intent))
+    scene = await desk.store.scene(scope, await with_sense(desk, _look(desk, intent)))
     turn = intent.goes_on
     if turn is not None:
         scene = await _with_query(desk, scope, scene, turn.query_seq)

@@ -317,10 +317,7 @@ def _say_memories(
 def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:
     if wish.query is None:
         return []
-    found = scene.found
-    return rank_found(
-        found.found, wish.query, posts=found.posts, frequencies=found.frequencies, limit=wish.recall_hits, skip=shown
-    )
+    return rank_found(scene.found, wish.query, limit=wish.recall_hits, skip=shown)
 
 
 def _frozen(

@@ -16,6 +16,7 @@ from cuebook.assembly.window import Text
 from cuebook.engine.desk import Desk
 from cuebook.engine.opening import CANDIDATES, look_of
 from cuebook.engine.plan import Planned, Wish, plan
+from cuebook.engine.sense import with_sense
 from cuebook.memory.recall import read_query
 from cuebook.ports.store import Scene, SearchLook
 from cuebook.records.conversation import Conversation
@@ -49,7 +50,7 @@ async def read_recorded(desk: Desk, scope: Scope, conversation: Conversation, tu
     newer = min(conversation.last_seq - parent, NEWER)
     search = SearchLook(text=asked, limit=CANDIDATES + newer) if look.search else None
     look = msgspec.structs.replace(look, search=search, summary_version=manifest.summary_version)
-    scene = await desk.store.scene(scope, look)
+    scene = await desk.store.scene(scope, await with_sense(desk, look))
     found = msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found  # as many as there were
     drafts = tuple(post for post in posts if query and post.seq >= query)
     wish = Wish(

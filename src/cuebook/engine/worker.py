@@ -89,6 +89,16 @@ class Worker:
         except CuebookError as error:
             log.warning("%s", self._desk.writer.clean(str(error)))
 
+    async def _whole(self, chore: Chore) -> None:
+        """Do a chore until nothing of it is due, or a run of it changes nothing."""
+        await self._do(chore)
+        left = await chore.due()
+        while left:
+            await self._do(chore)
+            before, left = left, await chore.due()
+            if left >= before:
+                return
+
     async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
         """Work until nothing is due, or the time is over; answers with what is still due by kind, empty when settled.
 
@@ -110,7 +120,7 @@ class Worker:
                         tries[place] = 0 if outcome == "stored" else tries.get(place, 0) + 1
                         refused |= {place} if outcome == "refused" else set()
                 for chore in self._desk.chores:
-                    await self._do(chore)
+                    await self._whole(chore)
         found = await self._due(hurry=True, conversation=conversation)
         left = [due for due, _ in found if place_of(due) not in refused]
         counts = {"compaction": len(left)} | {chore.name: await chore.due() for chore in self._desk.chores}

@@ -196,6 +196,11 @@ def spans_of(text: str) -> list[tuple[int, int]]:
     return [(first, last) for first, last in pieces if not text[first:last].isspace()]
 
 
+def little_words(language: str) -> frozenset[str]:
+    """Give the words that carry no topic in English, German, French or Spanish (en, de, fr, es), without diacritics."""
+    return {"en": _ENGLISH, "de": _FOREIGN[0], "fr": _FOREIGN[1], "es": _FOREIGN[2]}[language]
+
+
 def is_pair(word: str) -> bool:
     """Tell whether a word is a pair of an unspaced run, which may stand across two words of its language."""
     return len(word) == 2 and _UNSPACED.fullmatch(word) is not None

@@ -15,9 +15,10 @@ from cuebook.ports.keys import KeyStore, OrganizationStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.ports.tuning import TuningStore
+from cuebook.ports.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
-from cuebook.records.memory import Found, Item, Scope, SearchResult, Summary
+from cuebook.records.memory import Dense, Found, Item, Scope, SearchResult, Summary
 from cuebook.records.tuning import Tuning
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
 
@@ -55,6 +56,7 @@ class SearchLook(Struct, frozen=True, kw_only=True):
 
     text: str
     limit: int = 200
+    dense: Dense | None = None  # its vector: posts close to it are found beside those that share its words
 
 
 class Look(Struct, frozen=True, kw_only=True):
@@ -263,11 +265,13 @@ class Store(Protocol):
     @property
     def audit(self) -> AuditStore: ...
     @property
+    def vectors(self) -> VectorStore: ...
+    @property
+    def tuning(self) -> TuningStore: ...
+    @property
     def keys(self) -> KeyStore: ...
     @property
     def organizations(self) -> OrganizationStore: ...
-    @property
-    def tuning(self) -> TuningStore: ...
     @property
     def memories(self) -> MemoryStore: ...
 

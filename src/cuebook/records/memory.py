@@ -138,6 +138,14 @@ class Hit(Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
+class Dense(Struct, frozen=True):
+    """A query's vector (float32, little endian, length 1) and the model it is of; `akin` as its Embedder says."""
+
+    model: str
+    vector: bytes
+    akin: float
+
+
 class Found(Struct, frozen=True):
     """A post full text search brought, or a neighbour of one (`direct` false)."""
 
@@ -153,6 +161,7 @@ class Found(Struct, frozen=True):
     conversation: str = ""
     key: str = ""  # the post's words as the index holds them
     no: int = 0  # the conversation's number
+    cosine: float | None = None  # between its vector and the query's, where both have one
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):
@@ -162,3 +171,5 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     posts: int = 0  # posts in scope
     mean_words: float = 1.0
     frequencies: dict[str, int] = {}  # term -> posts of the scope that hold it
+    mean_cosine: float = 0.0  # of the posts in scope that have a vector
+    akin: float = 1.0

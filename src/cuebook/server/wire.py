@@ -275,6 +275,7 @@ class Ready(_Out, frozen=True, kw_only=True):
     """Whether the store answers, and whether a model does."""
 
     status: str
+    embedder: str | None
     has_model: bool
     model: str
     store: dict[str, Any]

@@ -24,6 +24,7 @@ from cuebook.testing.contract_prompts import PromptContract
 from cuebook.testing.contract_reading import ReadingContract
 from cuebook.testing.contract_scopes import ScopesContract
 from cuebook.testing.contract_turns import TurnsContract
+from cuebook.testing.contract_vectors import VectorsContract
 
 
 class StoreContract(
@@ -35,6 +36,7 @@ class StoreContract(
     ScopesContract,
     PromptContract,
     KeysContract,
+    VectorsContract,
 ):
     """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
 

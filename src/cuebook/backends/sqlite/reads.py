@@ -48,7 +48,7 @@ _LARGEST = (1 << 63) - 1  # number SQLite can hold
 
 
 def scene(
-    connection: sqlite3.Connection, scope: Scope, look: Look, counts: search.TermCounts, paths: Paths | None = None
+    connection: sqlite3.Connection, scope: Scope, look: Look, remembered: search.Kept, paths: Paths | None = None
 ) -> Scene:
     """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
     row = base.find(connection, scope, look.conversation)
@@ -76,7 +76,7 @@ def scene(
         summary=summary(connection, row, version) if version else None,
         open_turn=last if last and last.state == "running" else None,
         previous=last.steps[-1].manifest if last and last.steps else None,
-        found=search.search(connection, row, runs, look.search, counts) if look.search else search.NOTHING,
+        found=search.search(connection, row, runs, look.search, remembered) if look.search else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
         tuning=standing(connection, row),

@@ -1,12 +1,16 @@
-"""How full text finds posts: the scope is a column of the index, so that a search costs its scope and not the store."""
+"""How posts are found, by full text and by vectors: a search costs its scope and not the store."""
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+
+import msgspec
 
 from cuebook.backends.sqlite.base import SQL, one
 from cuebook.backends.sqlite.rows import Row, decode_body
 from cuebook.backends.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
+from cuebook.backends.sqlite.vectors import Close, Matrices, scope_of, scopes_of
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, match_expression, read_query
 from cuebook.ports.store import Found, SearchLook, SearchResult
 from cuebook.records.memory import Scope
@@ -19,18 +23,23 @@ SMALL = 2_000
 #: In a larger one the rarest words are searched for, as many as stand in about so many posts: a word that stands
 #: everywhere tells little, and scoring its posts would make a search cost the conversation (docs/design/005).
 MATCHES = 2_000
+#: The closest posts by vectors that come beside those of full text.
+CLOSEST = 64
+#: Conversations of a user whose vectors are looked at, the newest, where no conversation is named.
+CONVERSATIONS = 200
 #: Words whose counts are remembered.
 REMEMBERED = 20_000
 
 
-class TermCounts:
-    """In how many posts of a conversation words stand, remembered.
+class Kept:
+    """What searches remember: vectors, and in how many posts of a conversation words stand.
 
     Counts change slowly, and counting costs their posts.
     """
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[int, int]] = {}
+        self.matrices = Matrices()
 
     def count(self, connection: sqlite3.Connection, no: int, term: str, *, posts: int) -> int:
         """Give a word's count; counted anew when the conversation has grown by a quarter since."""
@@ -59,25 +68,50 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
     return chosen
 
 
-def search(
-    connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, counts: TermCounts
-) -> SearchResult:
+def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, kept: Kept) -> SearchResult:
     """Find posts of one path, each with its neighbours."""
     no, posts = conversation["no"], conversation["last_seq"]
     query = read_query(look.text, speakers=json.loads(conversation["speakers"]))
     frequencies: dict[str, int] = {}
     if posts > SMALL:
-        frequencies = {term: counts.count(connection, no, term, posts=posts) for term in query.terms}
+        frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
         query = _rarer(query, frequencies)
     hits = [rowid & _SEQ for rowid in _match(connection, query, None, rows_of(no), look.limit)]
     if posts <= SMALL and len(hits) >= look.limit:
-        frequencies = {term: counts.count(connection, no, term, posts=posts) for term in query.terms}
+        frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
+    close = _close(connection, conversation, look, kept)
+    if close is not None:
+        hits = _in_turn(hits, close.best(min(look.limit, CLOSEST), runs))
+    found = _with_neighbours(connection, conversation, runs, hits)
     return SearchResult(
-        found=tuple(_with_neighbours(connection, conversation, runs, hits)),
+        found=tuple(_placed(found, close)),
         posts=posts,
         mean_words=max(1.0, conversation["words"] / max(1, posts)),
         frequencies=frequencies,
+        mean_cosine=close.mean if close else 0.0,
+        akin=look.dense.akin if look.dense else 1.0,
     )
+
+
+def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, kept: Kept) -> Close | None:
+    """Compare the query's vector, if it has one, with those of a conversation."""
+    if look.dense is None:
+        return None
+    return kept.matrices.close(connection, conversation["tenant"], scope_of(conversation["no"]), look.dense)
+
+
+def _in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
+    """Merge what words and what vectors found, best first, each post once."""
+    pairs = zip_longest(hits, close)
+    return list(dict.fromkeys(seq for pair in pairs for seq in pair if seq is not None))
+
+
+def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
+    """Give posts with their cosines."""
+    if close is None:
+        return found
+    cosines = close.of([each.seq for each in found])
+    return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in found]
 
 
 def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
@@ -86,25 +120,57 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
     return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
 
-def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook) -> SearchResult:
+def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: Kept) -> SearchResult:
     """Find posts of all of a user's conversations, or of all there are where nobody is named.
 
-    Each on its head's path.
+    Each on its head's path. Vectors are looked at in the conversations full text names, and in the user's newest.
     """
     token = tenant_token(scope.tenant) if scope.user is None else owner_token(scope.tenant, scope.user)
     by_conversation: dict[int, list[int]] = {}
     for rowid in _match(connection, read_query(look.text), token, _ALL_ROWS, look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
+    if look.dense is not None and scope.user:
+        for no in scopes_of(connection, scope.tenant, scope.user, look.dense.model, limit=CONVERSATIONS):
+            by_conversation.setdefault(no, [])
     found: list[Found] = []
     posts = words = 0
-    for no, seqs in by_conversation.items():
+    cosines, vectors = 0.0, 0
+    closest = _closest(connection, scope, by_conversation, look, kept)
+    for no, (row, runs, close, best) in closest.items():
+        seqs = _in_turn(by_conversation[no], best)
+        if not seqs:
+            continue
+        found.extend(_placed(_with_neighbours(connection, row, runs, seqs), close))
+        posts, words = posts + row["last_seq"], words + row["words"]
+        if close is not None:
+            cosines, vectors = cosines + close.mean * len(close.seqs), vectors + len(close.seqs)
+    return SearchResult(
+        found=tuple(found),
+        posts=posts,
+        mean_words=max(1.0, words / max(1, posts)),
+        mean_cosine=cosines / max(1, vectors),
+        akin=look.dense.akin if look.dense else 1.0,
+    )
+
+
+def _closest(
+    connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: Kept
+) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
+    """Give conversations that still are there, each with its path and its share of the CLOSEST posts of them all."""
+    found: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
+    ranked: list[tuple[float, int, int]] = []
+    for no in numbers:
         row = one(connection, "conversation_by_no", tenant=scope.tenant, no=no)
         if row is None:
             continue
-        runs = runs_to(connection, scope.tenant, no, row["head"])
-        found.extend(_with_neighbours(connection, row, runs, seqs))
-        posts, words = posts + row["last_seq"], words + row["words"]
-    return SearchResult(found=tuple(found), posts=posts, mean_words=max(1.0, words / max(1, posts)))
+        runs, close = runs_to(connection, scope.tenant, no, row["head"]), _close(connection, row, look, kept)
+        best = close.best(CLOSEST, runs) if close else []
+        cosines = close.of(best) if close else {}
+        ranked += [(-cosines[seq], no, seq) for seq in best]
+        found[no] = (row, runs, close, [])
+    for _, no, seq in sorted(ranked)[: min(look.limit, CLOSEST)]:
+        found[no][3].append(seq)
+    return found
 
 
 def rows_of(no: int) -> dict[str, int]:

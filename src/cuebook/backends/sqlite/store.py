@@ -23,6 +23,7 @@ from cuebook.backends.sqlite.prompts import SqlitePrompts
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.tuning import SqliteTuning
+from cuebook.backends.sqlite.vectors import SqliteVectors
 from cuebook.backends.sqlite.writer import Writer, explain, translate
 from cuebook.errors import BackendError
 from cuebook.ports.store import (
@@ -74,15 +75,16 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
         self._log_holds = False  # the write-ahead log may hold what was forgotten
-        self._counts = search.TermCounts()
+        self._kept = search.Kept()
         self._holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
         self._watch = overdue.Watch()
         self.paths = Paths() if self.path != MEMORY else None
         self.prompts = SqlitePrompts(self._read, self._write)
         self.audit = SqliteAudit(self._read, self._write)
+        self.vectors = SqliteVectors(self._read, self._write)
+        self.tuning = SqliteTuning(self._read, self._write)
         self.keys = SqliteKeys(self._read, self._write)
         self.organizations = SqliteOrganizations(self._read, self._write)
-        self.tuning = SqliteTuning(self._read, self._write)
         self.memories = SqliteMemories(self._read, self._write)
 
     @property
@@ -121,7 +123,7 @@ class SqliteStore:
 
     async def scene(self, scope: Scope, look: Look) -> Scene:
         """Read everything a turn decides on."""
-        return await self._read(lambda c: reads.scene(c, scope, look, self._counts, self.paths))
+        return await self._read(lambda c: reads.scene(c, scope, look, self._kept, self.paths))
 
     async def append(self, scope: Scope, batch: Batch) -> Appended:
         """Store posts, all or none."""
@@ -224,11 +226,11 @@ class SqliteStore:
 
         def read(c: sqlite3.Connection) -> SearchResult:
             if conversation is None:
-                return search.search_owned(c, scope, look)
+                return search.search_owned(c, scope, look, self._kept)
             row = base.find(c, scope, conversation)
             if row is None:
                 return search.NOTHING
-            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), look, self._counts)
+            return search.search(c, row, runs_to(c, row["tenant"], row["no"], row["head"]), look, self._kept)
 
         return await self._read(read)
 

@@ -69,13 +69,25 @@ CREATE INDEX delivery_due ON delivery (tenant, conversation) WHERE due = 1;
 
 CREATE TABLE vector (
     tenant TEXT NOT NULL,
-    model TEXT NOT NULL,
     scope TEXT NOT NULL,
+    model TEXT NOT NULL,
     ref INTEGER NOT NULL,
     part INTEGER NOT NULL,
     body BLOB NOT NULL,
-    PRIMARY KEY (tenant, model, scope, ref, part)
+    PRIMARY KEY (tenant, scope, model, ref, part)
 ) WITHOUT ROWID;
+
+CREATE TABLE embedded (
+    tenant TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    model TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    upto INTEGER NOT NULL,
+    vectors INTEGER NOT NULL,
+    began FLOAT NOT NULL,
+    PRIMARY KEY (tenant, scope, model)
+) WITHOUT ROWID;
+CREATE INDEX embedded_owner ON embedded (tenant, owner, model, began);
 
 CREATE TABLE api_key (
     tenant TEXT NOT NULL,
