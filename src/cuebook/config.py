@@ -88,6 +88,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     recall_hits: int = 12
     user: bool = False  # what a user says is known in their other conversations, where nothing else is said
     persona: bool = False  # likewise, to one persona
+    sink: str = ""  # a file that gets each finished pass as lines of JSON
     review_every: int = 6  # turns after which durable memories are chosen anew
 
 

@@ -30,7 +30,7 @@ def config(path: Path | None = None, **settings: Any) -> Config:
 @asynccontextmanager
 async def book_on(
     path: Path | None = None, *, model: Any = None, clock: Any = None, dice: Any = None, upstream: Any = None,
-    worker: bool = False, **settings: Any,
+    embedder: Any = None, sinks: Any = (), worker: bool = False, **settings: Any,
 ) -> AsyncIterator[Cuebook]:  # fmt: skip
     """Open a book, its work behind done when asked for unless `worker`."""
     opened = Cuebook.open(
@@ -39,6 +39,8 @@ async def book_on(
         clock=clock if clock is not None else FrozenClock(),
         dice=dice if dice is not None else LoadedDice(),
         upstream=upstream,
+        embedder=embedder,
+        sinks=sinks,
         worker=worker,
     )
     async with opened as book:

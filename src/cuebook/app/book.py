@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.audit import Audit
+from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
@@ -30,15 +31,10 @@ from cuebook.config import Config, build
 from cuebook.engine import relay as relaying
 from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
-from cuebook.engine.deliver import deliver_due
-from cuebook.engine.deliver import due as deliveries_due
-from cuebook.engine.desk import Chore, Desk
+from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
-from cuebook.engine.embed import embedding_chores
 from cuebook.engine.mirror import Mirror
-from cuebook.engine.regress import Watch
 from cuebook.engine.request import Call
-from cuebook.engine.tune import Tuner
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
@@ -46,6 +42,7 @@ from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, RelayRequest, Upstream
+from cuebook.ports.sink import Sink
 from cuebook.ports.store import Appended
 from cuebook.prompts.names import check_project
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
@@ -83,11 +80,13 @@ class Cuebook:
         dice: Dice | None = None,
         upstream: Upstream | None = None,
         embedder: Embedder | None = None,
+        sinks: Sequence[Sink] = (),
         worker: bool = True,
     ) -> None:
         check_parts_of(config, model=model, clock=clock, dice=dice, upstream=upstream, embedder=embedder)
         self.config = config
         self._given = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
+        self._sinks = sinks_of(config, sinks)
         self._works = worker
         self._desk: Desk | None = None
         self._upstream: Upstream | None = None
@@ -107,11 +106,13 @@ class Cuebook:
         dice: Dice | None = None,
         upstream: Upstream | None = None,
         embedder: Embedder | None = None,
+        sinks: Sequence[Sink] = (),
         worker: bool = True,
     ) -> "Cuebook":
         """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory, gone when it closes.
 
-        `model` and `embedder` (any objects of these protocols) do the work of the configured ones. Raises InvalidInput.
+        `model` and `embedder` (any objects of these protocols) do the work of the configured ones; each of `sinks` gets
+        every finished pass of rolling memory, once. Raises InvalidInput.
         """
         check_where(where, arguments)
         if where is None:
@@ -121,7 +122,7 @@ class Cuebook:
         else:
             config = load_config(where, arguments=arguments)
         given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **given, embedder=embedder, worker=worker)
+        return cls(config, **given, embedder=embedder, sinks=sinks, worker=worker)
 
     async def __aenter__(self) -> Self:
         if self._desk is not None:
@@ -142,15 +143,8 @@ class Cuebook:
             raise
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
-        watch = Watch()
-        tuner = Tuner(interval_s=self.config.settings.optimizer.interval_ms / 1000)
-        desk.chores += [
-            Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
-            Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
-            Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
-            Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
-        ]
-        desk.chores += embedding_chores(desk)
+        desk.sinks = tuple(sink.name for sink in self._sinks)
+        desk.chores += chores_of(desk, self.config, mirror, self._sinks)
         if self._works:
             self._worker.start()
         return self

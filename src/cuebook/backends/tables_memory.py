@@ -84,6 +84,18 @@ Table(
 )
 
 Table(
+    "outbox",
+    METADATA,
+    key("no", Integer),
+    needed("tenant", Text),
+    needed("conversation", Integer),
+    needed("version", Integer),
+    needed("sink", Text),
+    Index("outbox_of", "tenant", "conversation"),
+    sqlite_autoincrement=True,
+)
+
+Table(
     "vector",
     METADATA,
     key("tenant", Text),

@@ -110,6 +110,7 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         now=desk.clock.now(),
         no=read.conversation.no,
         audit=(told_it.record,) if told_it else (),
+        sinks=desk.sinks,
     )
     return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
 

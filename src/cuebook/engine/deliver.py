@@ -79,6 +79,8 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
     for place in places:
         allowed = categories_for(place, policy, read.settings)
         wanted = [item for item in found if item.category in allowed]
+        if not wanted:
+            continue
         changes.append(await _change(desk, scope, place, wanted, known.id))
     return Delivered(
         conversation=known.id,
@@ -108,7 +110,8 @@ def _is_own(post: Post, conversation: Conversation) -> bool:
 
 
 async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], conversation: str) -> PlaceChange:
-    generation, held = await desk.store.memories.place(scope, place)
+    texts = [item.text for item in wanted]
+    generation, held = await desk.store.memories.place(scope, place, near=texts)
     now = desk.clock.now()
     memories = await asyncio.to_thread(merged, place, held, wanted, conversation=conversation, now=now)
     return PlaceChange(place=place, generation=generation, memories=tuple(memories))

@@ -110,6 +110,7 @@ class Desk(Struct, kw_only=True):
     wait_s: float = 3600.0  # for the results of a turn's tools
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind
     memory_policy: Policy = Policy()  # what a conversation may read and write that keeps no policy of its own
+    sinks: tuple[str, ...] = ()  # who else has each finished pass
     review_every: int = 6  # turns after which durable memories are chosen anew
     recall: bool = True
     recall_hits: int = 12

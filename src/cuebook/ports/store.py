@@ -218,6 +218,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     no: int = 0  # the conversation's number as it was read: one deleted and begun again is another; 0 does not ask
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     audit: tuple[Record, ...] = ()  # what a model was told; joins the chain where the summary is kept
+    sinks: tuple[str, ...] = ()  # who else is to have it
 
 
 class Due(Struct, frozen=True):

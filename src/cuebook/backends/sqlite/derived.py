@@ -107,6 +107,8 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     _save_items(connection, row, compacted, version)
     count, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, row["head"]), upto)
     run(connection, "delivery_again", tenant=tenant, no=no)
+    for sink in compacted.sinks:
+        run(connection, "outbox_insert", tenant=tenant, no=no, version=version, sink=sink)
     run(connection, "compaction_done", no=no, mark=upto, backlog=count, backlog_tokens=tokens, now=compacted.now)
     if compacted.idempotency:
         bind(connection, scope, row, compacted.idempotency, turn=0, response=b"{}", now=compacted.now)

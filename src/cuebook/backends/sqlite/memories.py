@@ -14,6 +14,10 @@ from cuebook.ports.memories import Known, MemoryLook, PlaceChange
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Memory, Place, Scope, Source
 
+#: A place of so many memories is read whole where something comes to it; of a larger one,
+ALL = 500
+#: so many that are most like each text.
+ALIKE = 40
 _COLUMNS = (
     "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
     "decayed_at", "valid_from", "valid_to", "supersedes", "created_at", "updated_at", "no",
@@ -39,7 +43,7 @@ def known(
     places = read_places(policy, whose, settings)
     memories, found = find(connection, scope.tenant, places, look.text, look.limit) if places else ([], [])
     for id_ in set(keep) - {each.id for each in memories} if places else ():
-        again = [memory_of(connection, each) for each in rows(connection, "memory_by_id", tenant=scope.tenant, id=id_)]
+        again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
         memories += [each for each in again if each.place in places]
     return Known(policy=policy, places=places, memories=tuple(memories), found=tuple(found), settings=settings)
 
@@ -65,12 +69,24 @@ def find(
     for place in places:
         for each in rows(connection, "memory_standing", limit=limit, **place_values(tenant, place)):
             known[each["no"]] = each
-    for no in found:
-        if no not in known:
-            row = one(connection, "memory_by_no", tenant=tenant, no=no)
-            if row is not None:
-                known[no] = row
-    return [memory_of(connection, row) for row in known.values()], [no for no in found if no in known]
+    if left := [no for no in found if no not in known]:
+        known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
+    return memories_of(connection, list(known.values())), [no for no in found if no in known]
+
+
+def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None) -> list[Memory]:
+    """Give a place's memories: all of them, or of more than ALL those that share the most words with some texts."""
+    values = place_values(tenant, place)
+    if near is not None and connection.execute(SQL["memory_count"], values).fetchone()[0] > ALL:
+        wanted: set[int] = set()
+        for text in near:
+            match = match_expression(read_query(text), place_token(tenant, place))
+            if match is not None:
+                wanted |= {no for (no,) in connection.execute(SQL["memory_find"], {"match": match, "limit": ALIKE})}
+        return memories_of(
+            connection, rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
+        )
+    return memories_of(connection, rows(connection, "memory_of_place", **values))
 
 
 def place_token(tenant: str, place: Place) -> str:
@@ -127,15 +143,23 @@ def remove(connection: sqlite3.Connection, tenant: str, no: int) -> int:
     return run(connection, "memory_delete", no=no).rowcount
 
 
-def memory_of(connection: sqlite3.Connection, row: Row) -> Memory:
-    """Read a memory from its row, with its sources."""
-    sources = rows(connection, "memory_sources", tenant=row["tenant"], no=row["no"])
-    return Memory(
-        place=Place(row["kind"], row["owner"]),
-        written=bool(row["written"]),
-        sources=tuple(Source(each["id"], each["post"]) for each in sources),
-        **{name: row[name] for name in _COLUMNS},
-    )
+def memories_of(connection: sqlite3.Connection, found: Sequence[Row]) -> list[Memory]:
+    """Read memories from their rows, with their sources."""
+    if not found:
+        return []
+    sources: dict[int, list[Source]] = {}
+    nos = json.dumps([each["no"] for each in found])
+    for each in rows(connection, "memory_sources", tenant=found[0]["tenant"], nos=nos):
+        sources.setdefault(each["memory"], []).append(Source(each["id"], each["post"]))
+    return [
+        Memory(
+            place=Place(row["kind"], row["owner"]),
+            written=bool(row["written"]),
+            sources=tuple(sources.get(row["no"], ())),
+            **{name: row[name] for name in _COLUMNS},
+        )
+        for row in found
+    ]
 
 
 def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) -> Mapping[str, Any]:

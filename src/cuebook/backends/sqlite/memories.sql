@@ -11,9 +11,13 @@ ORDER BY confidence DESC, no DESC LIMIT :limit;
 -- All memories of a place, in the order they came.
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner ORDER BY no;
 
--- name: memory_by_no
--- A memory by its number.
-SELECT * FROM memory WHERE tenant = :tenant AND no = :no;
+-- name: memories_by_no
+-- Memories by their numbers.
+SELECT * FROM memory WHERE tenant = :tenant AND no IN (SELECT value FROM json_each(:nos));
+
+-- name: memory_count
+-- How many memories a place has.
+SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: memory_by_id
 -- Memories of an id, of any place.
@@ -60,9 +64,9 @@ INSERT INTO memory_text (rowid, scope, key) VALUES (:no, :token, :key);
 DELETE FROM memory_text WHERE rowid = :no;
 
 -- name: memory_sources
--- Why a memory is there; a conversation that is gone has no name.
-SELECT s.conversation, s.post, coalesce(c.id, '') AS id FROM memory_source s LEFT JOIN conversation c ON c.no = s.conversation
-WHERE s.tenant = :tenant AND s.memory = :no ORDER BY s.conversation, s.post;
+-- Why memories are there; a conversation that is gone has no name.
+SELECT s.memory, s.post, coalesce(c.id, '') AS id FROM memory_source s LEFT JOIN conversation c ON c.no = s.conversation
+WHERE s.tenant = :tenant AND s.memory IN (SELECT value FROM json_each(:nos)) ORDER BY s.conversation, s.post;
 
 -- name: memory_source_insert
 -- Note why a memory is there.
@@ -106,3 +110,24 @@ WHERE tenant = :tenant AND conversation = :no AND seq = :done_seq AND version = 
 -- name: organization_settings
 -- An organization's settings.
 SELECT settings FROM organization WHERE tenant = :tenant AND id = :id;
+
+-- name: outbox_insert
+-- Note a pass for a sink.
+INSERT INTO outbox (tenant, conversation, version, sink) VALUES (:tenant, :no, :version, :sink);
+
+-- name: outbox_of
+-- Passes noted for some sinks, the oldest first.
+SELECT o.no, o.sink, o.tenant, c.id, o.version FROM outbox o JOIN conversation c ON c.no = o.conversation
+WHERE o.sink IN (SELECT value FROM json_each(:sinks)) ORDER BY o.no LIMIT :limit;
+
+-- name: outbox_delete
+-- Cross a pass off.
+DELETE FROM outbox WHERE no = :no;
+
+-- name: delete_outbox
+-- Forget what a conversation has noted for sinks.
+DELETE FROM outbox WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_delivery
+-- Forget what of a conversation was delivered.
+DELETE FROM delivery WHERE tenant = :tenant AND conversation = :no;

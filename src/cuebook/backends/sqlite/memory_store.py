@@ -31,22 +31,35 @@ class SqliteMemories:
         """Keep a delivery; False, and nothing is kept, where the mark or a place has moved on."""
         return await self._write(lambda c: deliveries.deliver(c, scope, delivered))
 
+    async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]:
+        """Give passes noted for sinks: number, sink, tenant, conversation, version."""
+        values = {"sinks": json.dumps(list(sinks)), "limit": limit}
+        return await self._read(lambda c: c.execute(SQL["outbox_of"], values).fetchall())
+
+    async def crossed_off(self, nos: Sequence[int]) -> None:
+        """Cross passes off."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            for no in nos:
+                run(connection, "outbox_delete", no=no)
+
+        await self._write(write)
+
     async def idle(self, *, before: float, categories: Sequence[str], limit: int = 500) -> list[tuple[str, Memory]]:
         """Give memories nobody touched since a time, each with its tenant."""
 
         def read(connection: sqlite3.Connection) -> list[tuple[str, Memory]]:
             found = rows(connection, "memory_idle", before=before, categories=json.dumps(list(categories)), limit=limit)
-            return [(each["tenant"], memories.memory_of(connection, each)) for each in found]
+            return [(row["tenant"], memory) for row in found for memory in memories.memories_of(connection, [row])]
 
         return await self._read(read)
 
-    async def place(self, scope: Scope, place: Place) -> tuple[int, list[Memory]]:
-        """Give a place's generation and all its memories, ended ones too."""
+    async def place(self, scope: Scope, place: Place, *, near: Sequence[str] | None = None) -> tuple[int, list[Memory]]:
+        """Give a place's generation and all its memories, ended ones too; of a large one those like some texts."""
 
         def read(connection: sqlite3.Connection) -> tuple[int, list[Memory]]:
             values = memories.place_values(scope.tenant, place)
-            found = rows(connection, "memory_of_place", **values)
-            return memories.generation(connection, values), [memories.memory_of(connection, each) for each in found]
+            return memories.generation(connection, values), memories.like(connection, scope.tenant, place, near)
 
         return await self._read(read)
 
@@ -76,7 +89,7 @@ class SqliteMemories:
                 kind, owner = (place.kind, place.id) if place else (None, None)
                 found += rows(connection, "memory_page", kind=kind, owner=owner, **values)
             found.sort(key=lambda each: each["no"])
-            return [memories.memory_of(connection, each) for each in found[:limit]]
+            return memories.memories_of(connection, found[:limit])
 
         return await self._read(read)
 
@@ -90,10 +103,8 @@ class SqliteMemories:
         """Give the memories of an id, one a place."""
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
-            found = [
-                memories.memory_of(connection, each)
-                for each in rows(connection, "memory_by_id", tenant=scope.tenant, id=id)
-            ]
+            known = rows(connection, "memory_by_id", tenant=scope.tenant, id=id)
+            found = memories.memories_of(connection, known)
             return [each for each in found if places is None or each.place in places]
 
         return await self._read(read)

@@ -170,7 +170,7 @@ def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, fail
         "fullText": run(connection, "delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
     }
     tables = ("posts", "turns", "steps", "summaries", "items", "blobs", "blob_uses", "idempotency", "conversation")
-    for table in ("tuning", "optimizations", *tables):
+    for table in ("tuning", "optimizations", "outbox", "delivery", *tables):
         counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
     run(connection, "optimize_text")
     failpoints("delete.stored")

@@ -67,6 +67,15 @@ CREATE TABLE delivery (
 ) WITHOUT ROWID;
 CREATE INDEX delivery_due ON delivery (tenant, conversation) WHERE due = 1;
 
+CREATE TABLE outbox (
+    no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    version INTEGER NOT NULL,
+    sink TEXT NOT NULL
+);
+CREATE INDEX outbox_of ON outbox (tenant, conversation);
+
 CREATE TABLE vector (
     tenant TEXT NOT NULL,
     scope TEXT NOT NULL,

@@ -1,0 +1,44 @@
+"""The work behind the replies besides compaction: what a book's worker does at each look, and settling waits for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cuebook.backends.file_sink import FileSink
+from cuebook.config import Config
+from cuebook.engine.deliver import deliver_due
+from cuebook.engine.deliver import due as deliveries_due
+from cuebook.engine.desk import Chore, Desk
+from cuebook.engine.embed import embedding_chores
+from cuebook.engine.mirror import Mirror
+from cuebook.engine.regress import Watch
+from cuebook.engine.sinks import Outlet
+from cuebook.engine.tune import Tuner
+from cuebook.errors import InvalidInput
+from cuebook.ports.sink import Sink
+
+
+def chores_of(desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink]) -> list[Chore]:
+    """Give the chores in the order they are done."""
+    watch = Watch()
+    tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
+    outlet = Outlet(tuple(sinks))
+    return [
+        Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
+        Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
+        Chore(name="sinks", run=lambda: outlet.keep(desk), due=lambda: outlet.due(desk)),
+        Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
+        Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
+        *embedding_chores(desk),
+    ]
+
+
+def sinks_of(config: Config, given: Sequence[Sink]) -> tuple[Sink, ...]:
+    """Give the sinks of a book: those given, and the file the settings name. Raises InvalidInput for a name twice."""
+    named = config.settings.memory.sink
+    found = (*given, *([FileSink(Path(config.folder) / named)] if named else []))
+    names = [each.name for each in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"sinks: two are named {twice!r}; each needs a name of its own"
+        raise InvalidInput(msg, where="sinks")
+    return found

@@ -1,0 +1,67 @@
+"""Where finished passes of rolling memory go besides the store: A's `rollingSummaryMemorySink`."""
+
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from cuebook.records.memory import Item, Summary
+
+#: A's names.
+COLLECTION = "agentos-rolling-memory"
+CATEGORY = "conversation_memory"
+
+
+class Passed(Struct, frozen=True, kw_only=True):
+    """A finished pass: the summary that stands now, and the items as they stand at it."""
+
+    tenant: str
+    conversation: str
+    user: str | None
+    persona: str | None
+    summary: Summary
+    items: tuple[Item, ...]
+
+    @property
+    def id(self) -> str:
+        """What the pass is known by: the same whenever it is delivered again."""
+        return f"{self.conversation}:{self.summary.version}"
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Give the pass as A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
+        shared = {
+            "collection": COLLECTION,
+            "category": CATEGORY,
+            "conversationId": self.conversation,
+            "userId": self.user,
+            "personaId": self.persona,
+            "version": self.summary.version,
+        }
+        items = [
+            {
+                **shared,
+                "type": "rolling_memory_item",
+                "id": f"{self.conversation}:{item.id}",
+                "itemCategory": item.category,
+                "text": item.text,
+                "confidence": item.confidence,
+                "sources": list(item.sources),
+            }
+            for item in self.items
+        ]
+        whole = {
+            **shared,
+            "type": "rolling_memory",
+            "id": self.id,
+            "text": self.summary.markdown,
+            "memoryJson": self.summary.memory_json,
+            "uptoSeq": self.summary.upto_seq,
+        }
+        return [whole, *items]
+
+
+class Sink(Protocol):
+    """Takes finished passes, each until it returns: again after a crash, with the same `id`, so that it can tell."""
+
+    @property
+    def name(self) -> str: ...
+    async def keep(self, passed: Passed) -> None: ...
