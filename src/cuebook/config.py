@@ -134,6 +134,12 @@ class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     key_file: str = ""  # default: beside the database
 
 
+class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long something is kept that nobody touches; 0 = for good."""
+
+    conversations_days: int = 0  # since the last thing said
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings by section."""
 
@@ -149,6 +155,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     prompts: PromptsConfig = PromptsConfig()
     server: ServerConfig = ServerConfig()
     secrets: SecretsConfig = SecretsConfig()
+    retention: RetentionConfig = RetentionConfig()
 
 
 class Config(Struct, frozen=True):
@@ -180,6 +187,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "budget.memory": (0, 1_000_000_000),
     "memory.recall_hits": (0, 200),
     "optimizer.interval_ms": (1, 31 * 86_400_000),
+    "retention.conversations_days": (0, 36_500),
     "server.port": (0, 65_535),
     "server.max_body": (1, 1 << 40),
     "server.max_v1_body": (1, 1 << 40),

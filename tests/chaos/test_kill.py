@@ -36,6 +36,11 @@ ELSEWHERE = {
     "compact.read": "tests/chaos/test_turn_kill.py",
     "compact.made": "tests/chaos/test_turn_kill.py",
     "migrate.statement": "tests/contracts/test_migrations.py",
+    "forget.begin": "tests/chaos/test_forget_kill.py",
+    "forget.stored": "tests/chaos/test_forget_kill.py",
+    "forget.mirror": "tests/chaos/test_forget_kill.py",
+    "forget.log": "tests/chaos/test_forget_kill.py",
+    "forget.signed": "tests/chaos/test_forget_kill.py",
 }
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cuebook.app.blocking_audit import BlockingAudit
+from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_memories import BlockingMemories
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
@@ -125,6 +126,16 @@ class BlockingCuebook:
     def memory(self) -> BlockingMemory:
         """What is remembered: search, items, the summary."""
         return BlockingMemory(self._host)
+
+    @property
+    def receipts(self) -> BlockingReceipts:
+        """The receipts of what was forgotten: read, checked."""
+        return BlockingReceipts(self._host)
+
+    @property
+    def holds(self) -> BlockingHolds:
+        """The legal holds: what must not be forgotten yet."""
+        return BlockingHolds(self._host)
 
     def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""

@@ -13,6 +13,7 @@ from cuebook.engine.drafts import Posted
 from cuebook.errors import CuebookError
 from cuebook.ports.store import Appended, Page
 from cuebook.records.conversation import Conversation, Post, Round, SharedEntry
+from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Item, Summary
 from cuebook.records.turn import Turn
 
@@ -300,3 +301,27 @@ class BlockingMemory:
     def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
         """Read the rolling summary that stands for the head's path, or a named version."""
         return self._host.run(lambda book: book.memory.summary(conversation, user=user, version=version))
+
+    def forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        reason: str = "",
+        by: str | None = None,
+    ) -> Receipt:
+        """Forget one of these with everything derived from it; a user's transcripts too. Answers with the receipt."""
+        return self._host.run(
+            lambda book: book.memory.forget(
+                user=user,
+                conversation=conversation,
+                persona=persona,
+                organization=organization,
+                memories=memories,
+                reason=reason,
+                by=by,
+            )
+        )

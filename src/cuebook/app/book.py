@@ -16,6 +16,7 @@ from cuebook.app.audit import Audit
 from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
+from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
 from cuebook.app.keys import Keys
 from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
@@ -143,6 +144,7 @@ class Cuebook:
             raise
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
+        desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
         desk.chores += chores_of(desk, self.config, mirror, self._sinks)
         if self._works:
@@ -247,6 +249,16 @@ class Cuebook:
         """What is remembered: search, items, the summary."""
         return Memory(self.desk)
 
+    @property
+    def receipts(self) -> Receipts:
+        """The receipts of what was forgotten: read, checked."""
+        return Receipts(self.desk)
+
+    @property
+    def holds(self) -> Holds:
+        """The legal holds: what must not be forgotten yet."""
+        return Holds(self.desk)
+
     async def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""
         last: Chunk | None = None
@@ -306,8 +318,8 @@ class Cuebook:
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
 
-        Kinds: `compaction` (conversations), `rollback` (prompts to judge), `embedding` (posts), `audit` (records its
-        mirror lacks).
+        Kinds: `compaction` (conversations), `rollback` (prompts to judge), `embedding` (posts), `retention`
+        (conversations too old), `forget` (receipts to be signed), `audit` (records its mirror lacks).
         `optimizer` counts conversations to tune.
         """
         check_settle(conversation, timeout)

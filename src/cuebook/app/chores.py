@@ -9,6 +9,7 @@ from cuebook.engine.deliver import deliver_due
 from cuebook.engine.deliver import due as deliveries_due
 from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.embed import embedding_chores
+from cuebook.engine.forget import Retention, finish_all, pending
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.regress import Watch
 from cuebook.engine.sinks import Outlet
@@ -19,7 +20,7 @@ from cuebook.ports.sink import Sink
 
 def chores_of(desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink]) -> list[Chore]:
     """Give the chores in the order they are done."""
-    watch = Watch()
+    watch, retention = Watch(), Retention(config.settings.retention.conversations_days)
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
     outlet = Outlet(tuple(sinks))
     return [
@@ -27,6 +28,8 @@ def chores_of(desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink])
         Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
         Chore(name="sinks", run=lambda: outlet.keep(desk), due=lambda: outlet.due(desk)),
         Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
+        Chore(name="retention", run=lambda: retention.keep(desk), due=lambda: retention.due(desk)),
+        Chore(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),
         Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
         *embedding_chores(desk),
     ]

@@ -14,10 +14,12 @@ from cuebook.app.session import SessionMessage, session_of
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.drafts import Posted, check_text, check_time
+from cuebook.engine.forget import forget
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
 from cuebook.memory.scopes import Whose, personal_places
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
+from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import read_message
 from cuebook.records.views import role_rounds, rounds_of, shared_entries
@@ -303,9 +305,16 @@ class Conversations:
         return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[told])
 
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
-        """Forget a conversation and everything derived from it. Counts of what went, by kind."""
-        self._desk.last.clear()
-        return await self._desk.store.delete(Scope(user=user), conversation)
+        """Forget a conversation and everything derived from it. Counts of what went, by kind. Raises NotFound.
+
+        Raises Conflict naming a hold that forbids it. The receipt is kept (`book.receipts`).
+        """
+        scope = Scope(user=user)
+        await self._desk.store.conversation(scope, conversation)
+        rows = (await forget(self._desk, scope, Target("conversation", (conversation,)))).rows
+        if not rows:  # somebody was first
+            await self._desk.store.conversation(scope, conversation)
+        return rows
 
 
 def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) -> Sequence[Round]:

@@ -11,12 +11,14 @@ from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_c
 from cuebook.engine.deliver import decay, memory_id
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
+from cuebook.engine.forget import forget
 from cuebook.engine.retrieve import find
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, persona_place
 from cuebook.ports.memories import PlaceChange
+from cuebook.records.erasure import Target
 from cuebook.records.memory import CATEGORIES, Hit, Memory, Place, Scope
 
 #: Whose knowledge is nobody's: the book's own.
@@ -243,9 +245,9 @@ class Memories:
         return Decayed(lost=lost, gone=gone)
 
     async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> None:  # noqa: A002
-        """Remove a memory with its words. Raises NotFound."""
+        """Forget a memory, with its words in windows that said it. Raises NotFound, and Conflict naming a hold."""
         found = await self.get(id, user=user, organization=organization)
-        await self._desk.store.memories.remove(Scope(user=user), [found])
+        await forget(self._desk, Scope(), Target("memory", (found.id,)))
 
     async def _keep(self, place: Place, memory: Memory) -> bool:
         generation, _ = await self._desk.store.memories.place(Scope(), place)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from cuebook.app.forgetting import forget, target_of
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of
@@ -20,6 +21,7 @@ from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import SCOPES
 from cuebook.memory.shown import excerpt, pack
 from cuebook.ports.store import SearchLook
+from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Item, Scope, Summary
 
 #: A longer post is shown by its best part (measured on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
@@ -163,3 +165,24 @@ class Memory:
     ) -> Summary | None:
         """Give the rolling summary that stands for the head's path, or a named version."""
         return await self._desk.store.summary(Scope(user=user), conversation, version=version)
+
+    async def forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        reason: str = "",
+        by: str | None = None,
+    ) -> Receipt:
+        """Forget one of these with everything derived from it; a user's transcripts too. Answers with the receipt.
+
+        It is `pending` while another process still reads what a file holds; the work behind signs it then. What is not
+        there, or not of user `by`, counts nothing. Raises InvalidInput, and Conflict naming a hold that forbids it.
+        """
+        target = target_of(
+            user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
+        )
+        return await forget(self._desk, target, by=by, reason=reason)

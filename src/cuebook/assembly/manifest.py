@@ -13,6 +13,7 @@ from cuebook.assembly.window import CLIENT, RENDERER, ClientSystem, Sheet, Text,
 from cuebook.errors import NotFound
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import messages_digest, text_digest
+from cuebook.records.erasure import GONE
 from cuebook.records.turn import Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
 
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
@@ -125,7 +126,7 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
     kept: list[Placed] = []
     for each in manifest.path:
         for seq in range(each.first, each.last + 1):
-            if seq not in by_seq:
+            if seq not in by_seq or by_seq[seq].state == GONE:
                 msg = f"post {seq} of this window was erased"
                 raise NotFound(msg)
             kept.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))

@@ -190,3 +190,13 @@ Table(
     needed("body", LargeBinary),
     sqlite_with_rowid=False,
 )
+
+Table(
+    "epoch",
+    METADATA,
+    key("tenant", Text),
+    key("kind", Text),
+    key("owner", Text),
+    needed("epoch", Integer),
+    sqlite_with_rowid=False,
+)

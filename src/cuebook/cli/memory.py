@@ -11,6 +11,7 @@ from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.cli import screen
 from cuebook.cli.group import DAYS, Conversation, Cursor, Organization, PageLimit, User, command, new_app, seconds
+from cuebook.cli.memory_forget import add_to
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
 
@@ -242,3 +243,6 @@ def compress(
         screen.say_json({"text": made.text, "tokensBefore": made.tokens_before, "tokensAfter": made.tokens_after})
     else:
         screen.say(made.text)
+
+
+add_to(app)

@@ -30,6 +30,7 @@ from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
+from cuebook.records.erasure import GONE
 from cuebook.records.memory import CATEGORIES, Line, Scope, Summary
 
 log = logging.getLogger("cuebook.compact")
@@ -111,6 +112,7 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         no=read.conversation.no,
         audit=(told_it.record,) if told_it else (),
         sinks=desk.sinks,
+        epoch=read.epoch,
     )
     return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
 
@@ -161,7 +163,7 @@ def line_of(post: Post) -> Line:
         seq=post.seq,
         role=TOOL if post.role != ASSISTANT and post.result_of else post.role,
         speaker=post.sender,
-        text="" if unlearned(post.role, post.message) else post.message,
+        text="" if post.state == GONE or unlearned(post.role, post.message) else post.message,
         when=post.created_at,
         round=post.round,
         tokens=post.tokens,
@@ -365,5 +367,6 @@ async def compress_by_hand(
         now=desk.clock.now(),
         no=read.conversation.no,
         idempotency=idempotency,
+        epoch=read.epoch,
     )
     return await desk.store.save_summary(scope, compacted)

@@ -77,6 +77,11 @@ Key = tuple[str, bytes]
 Known = tuple[str, bytes, bool]
 
 
+async def nothing_mirrored() -> bool:
+    """Say that no file holds what the audit's table holds."""
+    return True
+
+
 class Desk(Struct, kw_only=True):
     """Everything a turn needs. Built once by `app`."""
 
@@ -124,6 +129,8 @@ class Desk(Struct, kw_only=True):
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
     sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
+    epoch: int = 0  # how often something was forgotten, as far as is known here
+    erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
 
     def persona(self, name: str | None) -> Persona:
         """Give the named persona, or the default one."""
@@ -157,6 +164,12 @@ class Desk(Struct, kw_only=True):
         self.last.move_to_end(place)
         while len(self.last) > REMEMBERED:
             self.last.popitem(last=False)
+
+    def see(self, epoch: int) -> None:
+        """Drop the windows remembered before something was forgotten, by whichever process."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.last.clear()
 
     def keep_heard(self, name: bytes, known: Known) -> Known:
         """Keep how a message was read, by the digest of its bytes."""

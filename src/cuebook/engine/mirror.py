@@ -8,6 +8,7 @@ the table does not hold is left as it is: it is another book's, or the proof tha
 import asyncio
 import hashlib
 import logging
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import BinaryIO
 import msgspec
 
 from cuebook.engine.desk import Desk
+from cuebook.engine.mirror_erase import is_erased, rewrite
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import mirror_line, parse_mirror, public_key_of, sign
 from cuebook.records.audit import Checkpoint, Record
@@ -85,6 +87,32 @@ class Mirror:
             except OSError:
                 return last
             return max(0, last - (told.seq if told else 0))
+
+    async def erase(self, desk: Desk) -> bool:
+        """Take out of the file what the table holds no more; False while another process writes it.
+
+        The chain stays whole: commitments and hashes stand as they were. Raises BackendError.
+        """
+        file = self.file
+        if file is None or not file.exists():
+            return True
+        async with self._lock:
+            try:
+                opened = await asyncio.to_thread(_locked, file, _PATIENCE)
+                if opened is None:
+                    return False
+                with opened:
+                    erased: set[str] = set()
+                    after = 0
+                    while records := await desk.audit.records(Scope(), after=after, limit=_PAGE):
+                        erased.update(each.hash for each in records if is_erased(each))
+                        after = records[-1].seq
+                    await asyncio.to_thread(rewrite, file, erased)
+            except OSError as error:
+                msg = f"the audit's mirror {file.name!r} cannot be written ({error.strerror})"
+                raise BackendError(msg) from error
+            self._end = None
+        return True
 
     def _written_out(self, task: asyncio.Task[None]) -> None:
         self._writing.discard(task)
@@ -156,8 +184,8 @@ def _size(file: Path) -> int:
 def _locked(file: Path, tries: int) -> BinaryIO | None:
     """Open a mirror and lock it; None where another process has it. Where files cannot be locked nobody waits."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    opened = file.open("a+b")
     for again in range(tries - 1, -1, -1):
+        opened = file.open("a+b")
         try:
             if sys.platform != "win32":
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,9 +194,18 @@ def _locked(file: Path, tries: int) -> BinaryIO | None:
         except OSError:
             return opened
         else:
-            return opened
-    opened.close()
+            if _is_at(opened, file):
+                return opened
+        opened.close()
     return None
+
+
+def _is_at(opened: BinaryIO, file: Path) -> bool:
+    """Whether an open file is still the one of its name: who erased from it has put another in its place."""
+    try:
+        return sys.platform == "win32" or os.path.samestat(os.fstat(opened.fileno()), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _mended(opened: BinaryIO) -> Record | None:

@@ -86,6 +86,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
 async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
     """Read once and decide. Answers with the scene, the plan, what stands in front and the number of the turn."""
     scene = await desk.store.scene(scope, await with_sense(desk, _look(desk, intent)))
+    desk.see(scene.epoch)
     turn = intent.goes_on
     if turn is not None:
         scene = await _with_query(desk, scope, scene, turn.query_seq)
@@ -203,6 +204,7 @@ def _opening(
         project=ask.project,
         idempotency=desk.kept(intent.idempotency),
         audit=front.renders,
+        epoch=scene.epoch,
     )
 
 

@@ -197,9 +197,7 @@ def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition
     return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens)
 
 
-def _lighten(
-    room: _Room, parted: Partition, marks: Marks, posts: int, query: int
-) -> tuple[Partition, list[PathPost]]:
+def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: int) -> tuple[Partition, list[PathPost]]:
     """Let marks take effect once the posts behind the summary pass the conversation's trigger."""
     taken = sum(placed.post.tokens for placed in parted.kept) + sum(post.tokens for post in parted.dropped)
     taken += sum(each.tokens for each in room.scene.unread)

@@ -81,7 +81,13 @@ def _compacted(scene: Scene) -> bool:
 def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
     """Give what was chosen before and when, None when it is time to choose anew."""
     durable, reviewed = told.get("durable"), told.get("reviewedAt")
-    if not isinstance(durable, list) or not durable or not isinstance(reviewed, int) or compacted or turn - reviewed >= every:
+    if (
+        not isinstance(durable, list)
+        or not durable
+        or not isinstance(reviewed, int)
+        or compacted
+        or turn - reviewed >= every
+    ):
         return None
     return [str(each) for each in durable], reviewed
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from cuebook.ports.audit import AuditStore
+from cuebook.ports.erasure import ErasureStore
 from cuebook.ports.keys import KeyStore, OrganizationStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
@@ -94,6 +95,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     tuning: Tuning | None = None  # how the conversation is tuned, None before its first run
     known: Known | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
+    epoch: int = 0  # how often something of the tenant was forgotten
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -142,6 +144,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
+    epoch: int | None = None  # of the scene: something may have been forgotten since; None does not ask
 
 
 class Lease(Struct, frozen=True, kw_only=True):
@@ -203,6 +206,7 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
     before: Post | None = None  # the last post under the summary
     failures: int = 0
     last_at: float = 0.0
+    epoch: int = 0  # how often something in the conversation was erased
 
 
 class Compacted(Struct, frozen=True, kw_only=True):
@@ -219,6 +223,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     audit: tuple[Record, ...] = ()  # what a model was told; joins the chain where the summary is kept
     sinks: tuple[str, ...] = ()  # who else is to have it
+    epoch: int = 0  # of the input: a pass over what was erased since is refused
 
 
 class Due(Struct, frozen=True):
@@ -269,6 +274,8 @@ class Store(Protocol):
     def vectors(self) -> VectorStore: ...
     @property
     def tuning(self) -> TuningStore: ...
+    @property
+    def erasure(self) -> ErasureStore: ...
     @property
     def keys(self) -> KeyStore: ...
     @property

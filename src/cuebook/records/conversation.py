@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 Role = Literal["user", "assistant", "tool", "system", "summary"]
-PostState = Literal["complete", "interrupted"]
+PostState = Literal["complete", "interrupted", "erased"]
 RoundState = Literal["created", "finished", "failed"]
 
 ASSISTANT: Final = "assistant"

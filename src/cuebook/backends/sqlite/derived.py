@@ -4,7 +4,7 @@ import json
 import sqlite3
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, reads
+from cuebook.backends.sqlite import base, epochs, reads
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import SQL, one, rows, run
@@ -54,6 +54,7 @@ def compaction(
         before=_before(connection, row, mark),
         failures=row["compact_failures"],
         last_at=row["compact_last_at"],
+        epoch=epochs.current(connection, tenant, "conversation", str(no)),
     )
 
 
@@ -98,6 +99,8 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     if row is None or (compacted.no and compacted.no != row["no"]):
         return False
     tenant, no, upto = row["tenant"], row["no"], compacted.summary.upto_seq
+    if compacted.no and compacted.epoch != epochs.current(connection, tenant, "conversation", str(no)):
+        return False
     runs = runs_to(connection, tenant, no, row["head"])
     mark, stands = mark_on(connection, tenant, no, runs)
     if stands != compacted.previous_version or upto < mark or not on_path(runs, upto):

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cuebook.backends.sqlite import epochs
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.memory.recall import match_expression, read_query
@@ -117,6 +118,8 @@ def change_place(connection: sqlite3.Connection, tenant: str, change: PlaceChang
 def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, now: float) -> None:
     if memory.no and not memory.sources and not memory.written:
         remove(connection, tenant, memory.no)
+        return
+    if epochs.is_barred(connection, tenant, memory):
         return
     place = place_values(tenant, memory.place)
     values = {name: getattr(memory, name) for name in _COLUMNS} | {"written": int(memory.written), "updated_at": now}

@@ -81,8 +81,9 @@ DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no;
 SELECT generation FROM place WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: place_changed
--- Count a change of a place.
-INSERT INTO place (tenant, kind, owner, generation) VALUES (:tenant, :kind, :owner, 1)
+-- Count a change of a place. One that was forgotten and begins again never has a generation it had before.
+INSERT INTO place (tenant, kind, owner, generation) VALUES (:tenant, :kind, :owner, 1 + 1000000 * (
+    SELECT coalesce(max(epoch), 0) FROM epoch WHERE tenant = :tenant AND kind = ''))
 ON CONFLICT DO UPDATE SET generation = generation + 1;
 
 -- name: delivery_wanted

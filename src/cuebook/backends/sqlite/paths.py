@@ -17,8 +17,9 @@ MOST_TOKENS = 4_000_000
 class Paths:
     """Of each conversation one stretch of consecutive posts, those read last, as `path_stretch` gives them.
 
-    A stored post is never altered and its seq never given again, so what is held stays true until its conversation is
-    deleted. It must not see what may yet be rolled back: reads of a database in memory go without.
+    A stored post is altered only where it is erased, and its seq never given again, so what is held stays true until
+    something is forgotten (`see`). It must not see what may yet be rolled back: reads of a database in memory go
+    without.
     """
 
     def __init__(self, *, least: int = LEAST, most_tokens: int = MOST_TOKENS) -> None:
@@ -26,6 +27,7 @@ class Paths:
         self._most_tokens = most_tokens
         self._held: OrderedDict[tuple[str, int], tuple[PathPost, ...]] = OrderedDict()  # newest first
         self._tokens = 0
+        self._epochs: dict[str, int] = {}
         self._lock = threading.Lock()
 
     @property
@@ -48,11 +50,21 @@ class Paths:
             if held[end - 1].seq > first:
                 yield from stretch(connection, "path_stretch", tenant, no, [(first, held[end - 1].seq - 1)])
 
-    def hold(self, tenant: str, no: int, posts: Sequence[PathPost]) -> None:
+    def see(self, tenant: str, epoch: int) -> None:
+        """Forget all that was read before something of a tenant was forgotten, by whichever process."""
+        with self._lock:
+            if self._epochs.setdefault(tenant, epoch) < epoch:
+                self._epochs[tenant] = epoch
+                self._held.clear()
+                self._tokens = 0
+
+    def hold(self, tenant: str, no: int, posts: Sequence[PathPost], *, epoch: int = 0) -> None:
         """Hold consecutive posts, newest first, instead of what was held of their conversation."""
         if len(posts) < self._least:
             return
         with self._lock:
+            if epoch < self._epochs.get(tenant, 0):
+                return  # read before something was forgotten
             self._tokens += _tokens(posts) - _tokens(self._held.pop((tenant, no), ()))
             self._held[tenant, no] = tuple(posts)
             while self._tokens > self._most_tokens:

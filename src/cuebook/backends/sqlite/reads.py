@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
-from cuebook.backends.sqlite import base, memories, search
+from cuebook.backends.sqlite import base, epochs, memories, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
 from cuebook.backends.sqlite.paths import Paths
@@ -55,15 +55,18 @@ def scene(
     kept = json.loads(row["metadata"]).get("project") if row and look.prompts else None
     own = overrides(look.prompts, project_of(look.project, kept, look.otherwise))
     families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
+    epoch = epochs.current(connection, scope.tenant)
     if row is None:
         known = memories.known(connection, scope, look.memory, None) if look.memory else None
-        return Scene(conversation=None, families=families, known=known)
+        return Scene(conversation=None, families=families, known=known, epoch=epoch)
+    if paths:
+        paths.see(scope.tenant, epoch)
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
     mark, version = _standing(connection, row, runs, look)
     behind = after(runs, mark)
-    path, left = _read_path(connection, (tenant, no), behind, look, paths)
+    path, left = _read_path(connection, (tenant, no), behind, look, paths, epoch=epoch)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
     last = _turn(connection, turns[0]) if turns else None
     said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
@@ -81,6 +84,7 @@ def scene(
         told=last.metadata if last else {},
         tuning=standing(connection, row),
         families=families,
+        epoch=epoch,
         known=memories.known(connection, scope, look.memory, row, said) if look.memory else None,
     )
 
@@ -100,7 +104,7 @@ def _standing(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look) 
 
 
 def _read_path(
-    connection: sqlite3.Connection, key: tuple[str, int], runs: Runs, look: Look, paths: Paths | None
+    connection: sqlite3.Connection, key: tuple[str, int], runs: Runs, look: Look, paths: Paths | None, *, epoch: int
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
     tenant, no = key
@@ -113,7 +117,7 @@ def _read_path(
         taken = _all(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
         left = _until(left, last - 1)
     if paths and taken:
-        paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1])
+        paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
     cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
     found = with_bodies(connection, tenant, taken)
     if left:

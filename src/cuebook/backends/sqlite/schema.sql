@@ -384,3 +384,11 @@ CREATE TABLE hold (
     body BLOB NOT NULL,
     PRIMARY KEY (tenant, id)
 ) WITHOUT ROWID;
+
+CREATE TABLE epoch (
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    PRIMARY KEY (tenant, kind, owner)
+) WITHOUT ROWID;

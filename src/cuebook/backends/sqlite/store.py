@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, derived, overdue, pages, reads, search, turns, writes
+from cuebook.backends.sqlite import base, derived, forget, overdue, pages, reads, search, turns, writes
 from cuebook.backends.sqlite.audit import SqliteAudit
 from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
+from cuebook.backends.sqlite.forget import SqliteErasure
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
 from cuebook.backends.sqlite.memory_store import SqliteMemories
@@ -83,6 +84,7 @@ class SqliteStore:
         self.audit = SqliteAudit(self._read, self._write)
         self.vectors = SqliteVectors(self._read, self._write)
         self.tuning = SqliteTuning(self._read, self._write)
+        self.erasure = SqliteErasure(self._read, self._write, emptied=self._emptied, failpoints=self._failpoints)
         self.keys = SqliteKeys(self._read, self._write)
         self.organizations = SqliteOrganizations(self._read, self._write)
         self.memories = SqliteMemories(self._read, self._write)
@@ -247,15 +249,18 @@ class SqliteStore:
 
         While another process reads, they stay in the log until `expire`, called from time to time, finds it free.
         """
-        counts = await self._write(lambda c: writes.delete(c, scope, conversation, self._failpoints))
-        if self.paths is not None:
-            self.paths.clear()
-            await self._empty_log(PATIENCE_MS)
+        counts = await self._write(lambda c: forget.delete(c, scope, conversation, self._failpoints))
+        await self._emptied(PATIENCE_MS)
         return counts
 
-    async def _empty_log(self, patience_ms: int) -> None:
+    async def _emptied(self, patience_ms: int) -> bool:
+        """Empty the write-ahead log, and what is kept in memory; False while another process reads what it holds."""
+        if self.paths is None:
+            return True
+        self.paths.clear()
         loop = asyncio.get_running_loop()
         self._log_holds = not await loop.run_in_executor(self._readers, self._truncate_log, patience_ms)
+        return not self._log_holds
 
     def _truncate_log(self, patience_ms: int) -> bool:
         """Empty the write-ahead log; False where somebody still reads what it holds."""
@@ -281,7 +286,7 @@ class SqliteStore:
         """
         terms = overdue.Terms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         if self._log_holds:
-            await self._empty_log(0)
+            await self._emptied(0)
         found = await self._read(lambda c: overdue.overdue(c, self._holders, self._watch, terms))
         if not found.leases and not found.left:
             return 0  # nothing to write

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, memories
+from cuebook.backends.sqlite import base, epochs, memories
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
@@ -33,6 +33,8 @@ def open_turn(
     ending is to be kept, and the caller reads again.
     """
     failpoints("open.begin")
+    if opening.epoch is not None and opening.epoch != epochs.current(connection, scope.tenant):
+        raise base.moved(opening.conversation)
     user = opening.user or scope.user
     row = begin(connection, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
     _compare(row, opening, holders)

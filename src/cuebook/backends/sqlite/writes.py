@@ -162,16 +162,28 @@ def set_head(connection: sqlite3.Connection, row: Row, seq: int, *, now: float) 
     connection.execute(base.SQL["conversation_head"], {**row, "now": max(now, row["updated_at"])})
 
 
-def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, failpoints: Failpoints) -> dict[str, int]:
-    """Forget a conversation and all that was derived from it. Counts of rows by table."""
-    row = base.need(connection, scope, conversation)
+def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
+    """Delete a conversation's own rows. Counts by table."""
     tenant, no = row["tenant"], row["no"]
     counts = {
         "fullText": run(connection, "delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
     }
-    tables = ("posts", "turns", "steps", "summaries", "items", "blobs", "blob_uses", "idempotency", "conversation")
-    for table in ("tuning", "optimizations", "outbox", "delivery", *tables):
+    for table in (
+        "tuning",
+        "optimizations",
+        "outbox",
+        "delivery",
+        "posts",
+        "turns",
+        "steps",
+        "summaries",
+        "items",
+        "blobs",
+        "blob_uses",
+        "idempotency",
+        "vectors",
+        "embedded",
+    ):
         counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
-    run(connection, "optimize_text")
-    failpoints("delete.stored")
+    counts["conversation"] = run(connection, "delete_conversation", tenant=tenant, no=no).rowcount
     return counts

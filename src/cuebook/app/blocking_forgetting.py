@@ -1,0 +1,65 @@
+"""A blocking book's receipts and holds."""
+
+from collections.abc import Sequence
+
+from cuebook.app.blocking_parts import Host
+from cuebook.app.forgetting import Checked
+from cuebook.records.erasure import Hold, Receipt
+
+
+class BlockingReceipts:
+    """`Cuebook.receipts` without `await`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def get(self, receipt: str) -> Receipt:
+        """Give a receipt; one that was pending is finished if that is possible now. Raises NotFound."""
+        return self._host.run(lambda book: book.receipts.get(receipt))
+
+    def list(self, *, limit: int = 100) -> Sequence[Receipt]:
+        """Give the newest receipts, the newest first."""
+        return self._host.run(lambda book: book.receipts.list(limit=limit))
+
+    def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> Checked:
+        """Check a receipt against this book's key; with `name` also that it is about that id."""
+        return self._host.read(lambda book: book.receipts.verify(receipt, name=name))
+
+
+class BlockingHolds:
+    """`Cuebook.holds` without `await`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def add(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memory: str | None = None,
+        reason: str = "",
+        id: str | None = None,  # noqa: A002
+    ) -> Hold:
+        """Hold one thing. Raises InvalidInput, and Conflict where the id is taken."""
+        return self._host.run(
+            lambda book: book.holds.add(
+                user=user,
+                conversation=conversation,
+                persona=persona,
+                organization=organization,
+                memory=memory,
+                reason=reason,
+                id=id,
+            )
+        )
+
+    def list(self) -> Sequence[Hold]:
+        """Give the holds, by id."""
+        return self._host.run(lambda book: book.holds.list())
+
+    def release(self, hold: str) -> None:
+        """End a hold. Raises NotFound."""
+        self._host.run(lambda book: book.holds.release(hold))

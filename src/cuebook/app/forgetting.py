@@ -1,0 +1,198 @@
+"""Forgetting as the book offers it: what is asked, the receipts, and the legal holds that forbid it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.engine import forget as forgetting
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import check_text
+from cuebook.engine.mirror import verifying_key
+from cuebook.errors import InvalidInput
+from cuebook.records.erasure import KINDS, Hold, Kind, Receipt, Target
+from cuebook.records.memory import Scope
+
+#: Characters of a reason.
+REASON = 500
+#: Things one forget may name.
+MOST = 10_000
+
+
+class Checked(Struct, frozen=True, kw_only=True):
+    """What a check of a receipt found; `names` says whether it is about the id that was asked for, None for none."""
+
+    ok: bool
+    reason: str = ""
+    names: bool | None = None
+
+
+def target_of(
+    *,
+    user: str | None = None,
+    conversation: str | Sequence[str] | None = None,
+    persona: str | None = None,
+    organization: str | None = None,
+    memories: Sequence[str] = (),
+) -> Target:
+    """Give what is to be forgotten. Raises InvalidInput unless exactly one thing is named."""
+    conversations = (conversation,) if isinstance(conversation, str) else tuple(conversation or ())
+    named: dict[Kind, tuple[str, ...]] = {
+        "user": (user,) if user is not None else (),
+        "conversation": conversations,
+        "persona": (persona,) if persona is not None else (),
+        "organization": (organization,) if organization is not None else (),
+        "memory": tuple(memories),
+    }
+    given = [(kind, ids) for kind, ids in named.items() if ids]
+    if len(given) != 1:
+        msg = "name one thing to forget: a user, a conversation, a persona, an organization, or memories by their ids"
+        raise InvalidInput(msg, where="userId")
+    kind, ids = given[0]
+    if len(ids) > MOST:
+        msg = f"{kind}: {len(ids):,} ids are over the limit of {MOST:,}; forget them in parts"
+        raise InvalidInput(msg, where=kind)
+    for each in ids:
+        check_text(each, kind)
+        if not each:
+            msg = f"{kind}: empty; name it"
+            raise InvalidInput(msg, where=kind)
+    return Target(kind, tuple(dict.fromkeys(ids)))
+
+
+async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: str = "") -> Receipt:
+    """Forget for who asks. Raises InvalidInput, and Conflict naming a hold."""
+    check_text(reason, "reason")
+    if len(reason) > REASON:
+        msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
+        raise InvalidInput(msg, where="reason")
+    return (await forgetting.forget(desk, Scope(user=by), target, reason=reason)).receipt
+
+
+class Receipts:
+    """The receipts of a book: what was forgotten, proven without saying of whom."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def get(self, receipt: str) -> Receipt:
+        """Give a receipt; one that was pending is finished if that is possible now. Raises NotFound."""
+        found = await self._desk.store.erasure.receipt(Scope(), receipt)
+        return found if found.state == "done" else await forgetting.finish(self._desk, Scope(), found)
+
+    async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
+        """Give the newest receipts, the newest first."""
+        if not 1 <= limit <= MOST:
+            msg = f"limit: {limit} is not between 1 and {MOST}"
+            raise InvalidInput(msg, where="limit")
+        return await self._desk.store.erasure.receipts(Scope(), limit=limit)
+
+    def verify(self, receipt: Receipt | bytes | str, *, name: str | None = None) -> Checked:
+        """Check a receipt, a record or its JSON, against this book's key; with `name` also that it is about that id.
+
+        Raises InvalidInput for what is no receipt.
+        """
+        return verify_receipt(receipt, public_key=verifying_key(self._desk.key), name=name)
+
+
+def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: str | None = None) -> Checked:
+    """Check a receipt against a book's public key (32 bytes). Raises InvalidInput."""
+    found = receipt if isinstance(receipt, Receipt) else read_receipt(receipt)
+    fault = forgetting.fault_of(found, public_key)
+    names = None
+    if name is not None:
+        try:
+            names = forgetting.asked(name, found.salt) in found.asked
+        except ValueError:
+            names = False
+        fault = fault or ("" if names else "it is not about this id")
+    return Checked(ok=not fault, reason=fault, names=names)
+
+
+def read_receipt(raw: bytes | str) -> Receipt:
+    """Read a receipt from JSON, by itself or as an answer holds it. Raises InvalidInput."""
+    try:
+        found: Any = msgspec.json.decode(raw)
+        inner = found.get("receipt", found) if isinstance(found, dict) else found
+        return msgspec.convert(inner, Receipt)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        msg = f"this is no receipt ({error}); give what a forget answered"
+        raise InvalidInput(msg, where="receipt") from error
+
+
+class Holds:
+    """The legal holds of a book: what they name, and what belongs to it, is not forgotten."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def add(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memory: str | None = None,
+        reason: str = "",
+        id: str | None = None,  # noqa: A002
+    ) -> Hold:
+        """Hold one thing. Raises InvalidInput, and Conflict where the id is taken."""
+        target = target_of(
+            user=user,
+            conversation=conversation,
+            persona=persona,
+            organization=organization,
+            memories=(memory,) if memory is not None else (),
+        )
+        check_text(reason, "reason")
+        name = self._desk.dice.new_id("hold") if id is None else id
+        check_text(name, "id")
+        if not name:
+            msg = "id: empty; name the hold, or leave it out"
+            raise InvalidInput(msg, where="id")
+        now = datetime.fromtimestamp(self._desk.clock.now(), UTC).isoformat(timespec="seconds")
+        hold = Hold(
+            id=name,
+            kind=target.kind,
+            owner=target.ids[0],
+            reason=self._desk.writer.clean(reason),
+            created_at=now.replace("+00:00", "Z"),
+        )
+        await self._desk.store.erasure.hold(Scope(), hold)
+        return hold
+
+    async def list(self) -> Sequence[Hold]:
+        """Give the holds, by id."""
+        return await self._desk.store.erasure.holds(Scope())
+
+    async def release(self, hold: str) -> None:
+        """End a hold. Raises NotFound."""
+        await self._desk.store.erasure.release(Scope(), hold)
+
+
+def receipt_shape(receipt: Receipt) -> dict[str, Any]:
+    """Give a receipt as the doors show it."""
+    found: dict[str, Any] = msgspec.to_builtins(receipt)
+    return found
+
+
+def hold_shape(hold: Hold) -> dict[str, Any]:
+    """Give a hold as the doors show it."""
+    found: dict[str, Any] = msgspec.to_builtins(hold)
+    return found
+
+
+__all__ = [
+    "KINDS",
+    "Checked",
+    "Holds",
+    "Receipts",
+    "forget",
+    "hold_shape",
+    "receipt_shape",
+    "target_of",
+    "verify_receipt",
+]

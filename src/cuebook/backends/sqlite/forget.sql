@@ -1,0 +1,190 @@
+-- name: epoch_get
+-- How often something of an owner was forgotten; the tenant's own counts all of them.
+SELECT epoch FROM epoch WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
+
+-- name: epoch_raise
+-- Outdate what was read of an owner before.
+INSERT INTO epoch (tenant, kind, owner, epoch) VALUES (:tenant, :kind, :owner, 1)
+ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch;
+
+-- name: conversations_of_user
+-- The conversations a user owns.
+SELECT * FROM conversation WHERE tenant = :tenant AND user_id = :user ORDER BY no;
+
+-- name: conversations_heard
+-- Conversations of others in which somebody of this name spoke or takes part; one with too many speakers may be one.
+SELECT * FROM conversation WHERE tenant = :tenant AND user_id IS NOT :user AND (
+    EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user) OR EXISTS (SELECT 1 FROM json_each(speakers) WHERE value = :user)
+    OR json_array_length(speakers) >= :many) ORDER BY no;
+
+-- name: post_sent_by
+-- Whether somebody said anything in a conversation.
+SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND sender = :user LIMIT 1;
+
+-- name: posts_told
+-- What each post of a conversation says, and who said it, by seq.
+SELECT seq, id, parent, round, role, sender, message, parts, body, tokens FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
+
+-- name: post_erase
+-- Put nothing in the place of a post's words; the post stays in its tree.
+UPDATE post SET sender = :sender, recipient = '', role = :role, state = 'erased', message = :message, small = NULL, parts = NULL,
+    wire = NULL, body = NULL, tokens = :tokens, small_tokens = :tokens, digest = :digest
+WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+
+-- name: post_recipient
+-- Let posts be sent to somebody who is not named.
+UPDATE post SET recipient = :nobody WHERE tenant = :tenant AND conversation = :no AND recipient = :user;
+
+-- name: post_sum
+-- Correct the running sum at a post.
+UPDATE post SET path_tokens = :path_tokens WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+
+-- name: post_text_words
+-- The words full text holds of a post.
+SELECT c1 FROM post_text_content WHERE id = :id;
+
+-- name: post_text_delete
+-- Let a post be found no more.
+DELETE FROM post_text WHERE rowid = :id;
+
+-- name: conversation_erased
+-- Note that posts of a conversation were erased: what was derived of it is gone, and what was begun is outdated.
+UPDATE conversation SET participants = :participants, speakers = :speakers, words = :words, mark = :mark, backlog = :backlog,
+    backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1 WHERE no = :no;
+
+-- name: turns_told
+-- What is kept of each turn beside its posts.
+SELECT n, metadata FROM turn WHERE tenant = :tenant AND conversation = :no;
+
+-- name: turn_metadata
+-- Replace what is kept of a turn beside its posts.
+UPDATE turn SET metadata = :metadata WHERE tenant = :tenant AND conversation = :no AND n = :n;
+
+-- name: turns_of_rounds
+-- The turns that answered some rounds.
+SELECT n FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (SELECT value FROM json_each(:rounds));
+
+-- name: steps_blank
+-- Forget what came of the steps of a conversation beside their posts.
+UPDATE step SET partial = NULL, error = '' WHERE tenant = :tenant AND conversation = :no;
+
+-- name: manifests_of
+-- The manifests of a conversation's steps.
+SELECT manifest FROM step WHERE tenant = :tenant AND conversation = :no;
+
+-- name: text_used
+-- Whether a conversation's post has its body in a text.
+SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND body = :digest LIMIT 1;
+
+-- name: text_unuse
+-- Note that a conversation needs a text no more.
+DELETE FROM blob_use WHERE tenant = :tenant AND conversation = :no AND digest = :digest;
+
+-- name: text_drop
+-- Forget a text nobody needs.
+DELETE FROM blob WHERE tenant = :tenant AND digest = :digest
+    AND NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.tenant = blob.tenant AND u.digest = blob.digest);
+
+-- name: keys_of_user
+-- Forget the keys a user chose.
+DELETE FROM idempotency WHERE tenant = :tenant AND substr(key, 1, length(:prefix)) = :prefix;
+
+-- name: observations_naming
+-- Observations that name somebody or a conversation.
+SELECT no, user_id, body FROM prompt_observation WHERE tenant = :tenant
+    AND (user_id = :user OR instr(CAST(body AS TEXT), :needle) > 0);
+
+-- name: observation_rename
+-- Let an observation name nobody.
+UPDATE prompt_observation SET user_id = :user, body = :body WHERE no = :no;
+
+-- name: audit_naming
+-- Records that hold texts and name something.
+SELECT seq, body, texts FROM audit_record WHERE tenant = :tenant AND length(texts) > 2
+    AND (instr(CAST(body AS TEXT), :needle) > 0 OR instr(CAST(texts AS TEXT), :inside) > 0) ORDER BY seq;
+
+-- name: audit_erase
+-- Take the texts off a record; its commitments stay.
+UPDATE audit_record SET texts = CAST('{}' AS BLOB) WHERE tenant = :tenant AND seq = :seq;
+
+-- name: receipt_insert
+-- Keep the receipt of a forget.
+INSERT INTO receipt (tenant, id, state, body, created_at) VALUES (:tenant, :id, :state, :body, :now);
+
+-- name: receipt_get
+-- A receipt.
+SELECT body FROM receipt WHERE tenant = :tenant AND id = :id;
+
+-- name: receipts_last
+-- The newest receipts, the newest first.
+SELECT body FROM receipt WHERE tenant = :tenant ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: receipts_pending
+-- Receipts that are not signed, the oldest first.
+SELECT tenant, body FROM receipt WHERE state = 'pending' ORDER BY created_at LIMIT :limit;
+
+-- name: receipt_finish
+-- Put the signed receipt in the place of its pending form.
+UPDATE receipt SET state = 'done', body = :body WHERE tenant = :tenant AND id = :id AND state = 'pending';
+
+-- name: hold_insert
+-- Keep a hold.
+INSERT INTO hold (tenant, id, body) VALUES (:tenant, :id, :body);
+
+-- name: holds
+-- The holds, by id.
+SELECT body FROM hold WHERE tenant = :tenant ORDER BY id;
+
+-- name: hold_delete
+-- End a hold.
+DELETE FROM hold WHERE tenant = :tenant AND id = :id;
+
+-- name: conversations_idle
+-- Conversations nothing was said in since a time, from one on, the oldest first.
+SELECT tenant, no, id, user_id, persona, updated_at FROM conversation WHERE updated_at < :before AND lease_until = 0
+    AND (updated_at > :after OR (updated_at = :after AND no > :after_no)) ORDER BY updated_at, no LIMIT :limit;
+
+-- name: memories_from
+-- Memories that come from a conversation, by the post.
+SELECT DISTINCT m.*, s.post FROM memory_source s JOIN memory m ON m.tenant = s.tenant AND m.no = s.memory
+WHERE s.tenant = :tenant AND s.conversation = :no ORDER BY m.no;
+
+-- name: memories_superseded
+-- The memory of a place that another came after.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :id;
+
+-- name: memories_of_persona
+-- What a persona knows, of one user or of all.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = 'persona' AND substr(owner, 1, length(:persona) + 1) = :persona || char(31)
+    AND (:user IS NULL OR substr(owner, length(:persona) + 2) = :user) ORDER BY no;
+
+-- name: memories_of_user
+-- What is a user's own: theirs, and what each persona knows of them.
+SELECT * FROM memory WHERE tenant = :tenant AND ((kind = 'user' AND owner = :user)
+    OR (kind = 'persona' AND substr(owner, instr(owner, char(31)) + 1) = :user)) ORDER BY no;
+
+-- name: places_of_user
+-- Let nothing name a user as the owner of memories.
+DELETE FROM place WHERE tenant = :tenant AND ((kind = 'user' AND owner = :user)
+    OR (kind = 'persona' AND substr(owner, instr(owner, char(31)) + 1) = :user));
+
+-- name: memory_source_drop
+-- Forget one reason why a memory is there.
+DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conversation = :no AND post = :post;
+
+-- name: memory_forgets
+-- Let no memory of a place name one that is gone.
+UPDATE memory SET supersedes = NULL WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND supersedes = :id;
+
+-- name: delivery_anew
+-- Deliver a conversation from its beginning; who is at it finds the mark moved.
+UPDATE delivery SET seq = 0, version = -:epoch, due = 1 WHERE tenant = :tenant AND conversation = :no;
+
+-- name: windows_naming
+-- Steps whose window says memories of places, of a user's conversations or of all.
+SELECT s.conversation AS no, s.turn, s.n, s.manifest, s.state FROM step s JOIN conversation c ON c.tenant = s.tenant AND c.no = s.conversation
+WHERE s.tenant = :tenant AND (:user IS NULL OR c.user_id = :user) AND instr(CAST(s.manifest AS TEXT), '"memory:') > 0;
+
+-- name: optimize_memory_text
+-- Merge the full-text index of memories so that forgotten terms leave its segments.
+INSERT INTO memory_text (memory_text) VALUES ('optimize');

@@ -1,0 +1,179 @@
+"""How a person's words leave a conversation of others: their posts and the answers to them stay as empty places.
+
+All that was derived of the conversation goes and is derived anew from what remains: its summaries and items, what its
+windows quoted, what its turns said of themselves, and what of the audit repeats the words.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.backends.sqlite.base import SQL, need, one, rows, run
+from cuebook.backends.sqlite.epochs import raised
+from cuebook.backends.sqlite.rows import Row, decode_body, decode_parts
+from cuebook.backends.sqlite.texts import unuse
+from cuebook.backends.sqlite.tree import SHIFT, tip_at
+from cuebook.backends.sqlite.turns import end_expired
+from cuebook.backends.sqlite.unlearn import deliver_anew, unlearn
+from cuebook.backends.sqlite.writes import leave_waiting
+from cuebook.memory.quotes import Quoted
+from cuebook.records.conversation import ASSISTANT, PathPost, Role
+from cuebook.records.digest import digest_of
+from cuebook.records.erasure import ERASED, GONE, NOBODY
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Manifest
+
+_manifest = msgspec.json.Decoder(Manifest).decode
+#: Of a turn's metadata, what is made of the conversation's words.
+_DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext")
+
+
+class Redacted(Struct, frozen=True):
+    """What was erased in a conversation: counts by kind, the turns it was said in, and the words."""
+
+    counts: Mapping[str, int]
+    turns: frozenset[int]
+    quoted: Quoted
+    running: frozenset[int]  # conversations in which a turn that says a memory of it is running
+
+
+def redact(
+    connection: sqlite3.Connection, row: Row, user: str, *, weigh: Callable[[PathPost], int], now: float
+) -> Redacted | None:
+    """Erase what a user said in a conversation that is not theirs; None where they said nothing and take no part."""
+    tenant, no = row["tenant"], row["no"]
+    posts = rows(connection, "posts_told", tenant=tenant, no=no)
+    own = [post for post in posts if post["sender"] == user and post["role"] == "user"]
+    takes_part = user in json.loads(row["participants"])
+    if not own and not takes_part:
+        return None
+    texts = {post["seq"]: _texts(connection, tenant, post) for post in posts} if own else {}
+    quoted = Quoted(text for post in own for text in texts[post["seq"]])
+    rounds = {post["seq"] for post in own}
+    gone = own + [
+        post
+        for post in posts
+        if post["role"] != "user"
+        and (post["round"] in rounds or any(quoted.stand_in(text) for text in texts.get(post["seq"], ())))
+    ]
+    counts: dict[str, int] = {}
+    running: set[int] = set()
+    if own:
+        stop(connection, row, now=now)
+        row = need(connection, Scope(tenant), row["id"])
+        counts = _take_derived(connection, row, quoted)
+        counts["fullText"], words = _empty(connection, row, user, posts, gone, weigh=weigh)
+        row["words"] -= words
+        taken = unlearn(connection, tenant, no, {post["id"] for post in gone})
+        counts = dict(Counter(counts) + taken.counts)
+        running = taken.running
+        deliver_anew(connection, tenant, no)
+    _settle(connection, row, user, anew=bool(own))
+    raised(connection, tenant, "conversation", str(no))
+    answered = run(connection, "turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(rounds)))
+    turns = frozenset(turn for (turn,) in answered)
+    return Redacted(counts | {"posts": len(gone)}, turns, quoted, frozenset(running))
+
+
+def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
+    """Give what a post says: its text and its parts'."""
+    message, parts = post["message"], post["parts"]
+    if post["body"] is not None:
+        kept = one(connection, "blob_get", tenant=tenant, digest=post["body"])
+        message, parts, _ = decode_body(kept["body"]) if kept else ("", None, None)
+    return [text for text in (message, *(part.content for part in decode_parts(parts))) if text]
+
+
+def stop(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
+    """End what runs in a conversation, without what had come: it was decided on what is erased."""
+    run(connection, "steps_blank", tenant=row["tenant"], no=row["no"])
+    if row["lease_until"]:
+        end_expired(connection, row, now=now)
+    leave_waiting(connection, row, now=now)
+
+
+def _take_derived(connection: sqlite3.Connection, row: Row, quoted: Quoted) -> dict[str, int]:
+    """Take summaries, items, what windows quoted, and what turns told of it."""
+    tenant, no = row["tenant"], row["no"]
+    place = {"tenant": tenant, "no": no}
+    counts = {table: run(connection, f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
+    for table in ("tuning", "optimizations"):
+        run(connection, f"delete_{table}", **place)
+    digests: set[bytes] = set()
+    for (raw,) in run(connection, "manifests_of", **place).fetchall():
+        manifest = _manifest(raw)
+        for text in (*manifest.front, *manifest.volatile):
+            digest = bytes.fromhex(text.digest)
+            if digest not in digests and (
+                text in manifest.volatile or text.kind == "summary" or _quotes(connection, tenant, digest, quoted)
+            ):
+                digests.add(digest)
+    counts["blobs"] = sum(unuse(connection, tenant, no, digest) for digest in digests)
+    for turn in rows(connection, "turns_told", **place):
+        told = json.loads(turn["metadata"])
+        kept = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
+        if kept != told:
+            run(connection, "turn_metadata", **place, n=turn["n"], metadata=json.dumps(kept, ensure_ascii=False))
+    return counts
+
+
+def _quotes(connection: sqlite3.Connection, tenant: str, digest: bytes, quoted: Quoted) -> bool:
+    kept = one(connection, "blob_get", tenant=tenant, digest=digest)
+    return kept is not None and quoted.stand_in(kept["body"].decode("utf-8", "replace"))
+
+
+def _tells(value: object, quoted: Quoted) -> bool:
+    return quoted.stand_in(json.dumps(value, ensure_ascii=False))
+
+
+def _empty(
+    connection: sqlite3.Connection,
+    row: Row,
+    user: str,
+    posts: list[Row],
+    gone: list[Row],
+    *,
+    weigh: Callable[[PathPost], int],
+) -> tuple[int, int]:
+    """Put nothing in the place of posts' words; answers with how many full text held, and how many words."""
+    tenant, no = row["tenant"], row["no"]
+    found = words = 0
+    for post in gone:
+        role: Role = ASSISTANT if post["role"] == "tool" else post["role"]  # a result stands behind no call any more
+        sender = NOBODY if post["sender"] == user else post["sender"]
+        empty = PathPost(post["seq"], "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
+        post["tokens"] = weigh(empty)
+        digest = digest_of(f"{GONE}\x00{no}\x00{post['seq']}".encode())
+        place = {"tenant": tenant, "no": no, "seq": post["seq"]}
+        values = {"sender": sender, "role": role, "message": ERASED, "tokens": post["tokens"], "digest": digest}
+        run(connection, "post_erase", **place, **values)
+        if post["body"] is not None:
+            unuse(connection, tenant, no, post["body"])
+        key = {"id": no << SHIFT | post["seq"]}
+        held = one(connection, "post_text_words", **key)
+        if held is not None:
+            words += held["c1"].count(" ") + 1
+            found += run(connection, "post_text_delete", **key).rowcount
+    sums = {0: 0}
+    for post in posts:
+        sums[post["seq"]] = sums[post["parent"]] + post["tokens"]
+        run(connection, "post_sum", tenant=tenant, no=no, seq=post["seq"], path_tokens=sums[post["seq"]])
+    return found, words
+
+
+def _settle(connection: sqlite3.Connection, row: Row, user: str, *, anew: bool) -> None:
+    """Let a conversation name the user no more; `anew` makes it due for a pass from its first post on."""
+    tenant, no = row["tenant"], row["no"]
+    run(connection, "post_recipient", tenant=tenant, no=no, user=user, nobody=NOBODY)
+    names = {name: [each for each in json.loads(row[name]) if each != user] for name in ("participants", "speakers")}
+    values: dict[str, Any] = {name: json.dumps(left, ensure_ascii=False) for name, left in names.items()}
+    values |= {name: row[name] for name in ("no", "mark", "backlog", "backlog_tokens")}
+    if anew:
+        tip = tip_at(connection, tenant, no, row["head"])
+        values |= {"mark": 0, "backlog": tip.path_count, "backlog_tokens": tip.path_tokens}
+    connection.execute(SQL["conversation_erased"], values | {"words": max(0, row["words"])})

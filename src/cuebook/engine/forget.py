@@ -1,0 +1,163 @@
+"""Forgetting: one path for a user, a conversation, a persona, an organization or memories, and for what got too old.
+
+The store takes everything in one transaction, under a raised epoch; then the audit's mirror is rewritten and the
+write-ahead log emptied; then the receipt is signed. Whoever is killed in between leaves a pending receipt, and the work
+behind finishes it.
+"""
+
+import base64
+import hashlib
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from cuebook.engine.desk import Desk
+from cuebook.engine.mirror import signing_key, verifying_key
+from cuebook.errors import BackendError, Conflict, InvalidInput
+from cuebook.ports.erasure import Erased, Erasing
+from cuebook.prompts.digest import canonical
+from cuebook.records.erasure import Receipt, Target
+from cuebook.records.memory import Scope
+
+log = logging.getLogger("cuebook.forget")
+
+#: What is signed begins with it, so that no other signature of the same key can be taken for a receipt's.
+_RECEIPT = b"cuebook erasure receipt v1\n"
+_ED25519 = "ed25519:"
+#: How long a forget waits for readers to let the log go, in milliseconds.
+PATIENCE_MS = 1000
+#: Conversations forgotten at once because they got too old.
+BATCH = 50
+DAY_S = 86_400.0
+#: Where what a receipt counts lies in the audit.
+_AUDIT = "auditTexts"
+
+
+async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") -> Erased:
+    """Forget; answers with the receipt, signed, or pending while a byte may still be left.
+
+    What is not there, or another's, counts nothing. Raises Conflict naming a hold that forbids it.
+    """
+    salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
+    bare = Receipt(
+        id=desk.dice.new_id("receipt"),
+        state="pending",
+        kind=target.kind,
+        asked=tuple(asked(each, salt) for each in target.ids),
+        salt=salt,
+        reason=desk.writer.clean(reason),
+        requested_at=_iso(desk.clock.now()),
+        origin=verifying_key(desk.key).hex(),
+    )
+    erasing = Erasing(target=target, receipt=bare, now=desk.clock.now(), weigh=desk.writer.tokens)
+    erased = await desk.store.erasure.forget(scope, erasing)
+    desk.see(erased.receipt.epoch)
+    desk.stirred()
+    return Erased(await finish(desk, scope, erased.receipt, patience_ms=PATIENCE_MS), erased.rows)
+
+
+async def finish(desk: Desk, scope: Scope, receipt: Receipt, *, patience_ms: int = 0) -> Receipt:
+    """Let no file hold what was forgotten, then sign; answers with the receipt as it is then."""
+    if receipt.counts.get(_AUDIT):
+        try:
+            if not await desk.erase_mirror():
+                return receipt
+        except BackendError as error:
+            log.warning("%s; receipt %s stays pending", error, receipt.id)
+            return receipt
+    desk.failpoint("forget.mirror")
+    if not await desk.store.erasure.emptied(patience_ms=patience_ms):
+        return receipt
+    desk.failpoint("forget.log")
+    signed = sign(replace(receipt, state="done", finished_at=_iso(desk.clock.now())), signing_key(desk.key))
+    if not await desk.store.erasure.finish(scope, signed):
+        signed = await desk.store.erasure.receipt(scope, receipt.id)  # another process was first
+    desk.failpoint("forget.signed")
+    return signed
+
+
+# ---- the work behind ------------------------------------------------------------------------------------------------
+
+
+async def finish_all(desk: Desk) -> None:
+    """Sign the receipts of which no byte is left any more."""
+    for tenant, receipt in await desk.store.erasure.pending():
+        await finish(desk, Scope(tenant), receipt)
+
+
+async def pending(desk: Desk) -> int:
+    """Count the receipts that are not signed."""
+    return len(await desk.store.erasure.pending())
+
+
+class Retention:
+    """Forgets conversations in which nothing was said for so many days; 0 keeps them."""
+
+    def __init__(self, conversations_days: float) -> None:
+        self._days = conversations_days
+
+    async def keep(self, desk: Desk) -> None:
+        """Forget what got too old."""
+        while found := await self._found(desk):
+            tenant = found[0][0]
+            names = tuple(name for each, name in found if each == tenant)
+            try:
+                await forget(desk, Scope(tenant), Target("conversation", names), reason="retention")
+            except Conflict as held:  # a hold came meanwhile
+                log.warning("%s", held)
+                return
+
+    async def due(self, desk: Desk) -> int:
+        """Count the conversations that got too old, BATCH at most."""
+        return len(await self._found(desk))
+
+    async def _found(self, desk: Desk) -> Sequence[tuple[str, str]]:
+        if not self._days:
+            return ()
+        return await desk.store.erasure.idle(before=desk.clock.now() - self._days * DAY_S, limit=BATCH)
+
+
+# ---- receipts -------------------------------------------------------------------------------------------------------
+
+
+def asked(name: str, salt: str) -> str:
+    """Give an id as a receipt names it."""
+    return hashlib.sha256(bytes.fromhex(salt) + name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def sign(receipt: Receipt, private_key: bytes) -> Receipt:
+    """Sign a receipt with an Ed25519 key of 32 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(receipt))
+    return replace(receipt, signature=_ED25519 + base64.b64encode(signature).decode())
+
+
+def fault_of(receipt: Receipt, public_key: bytes) -> str:
+    """Say what is wrong with a receipt, "" for nothing: this key's holder signed exactly this."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if receipt.state != "done" or not receipt.signature:
+        return "it is pending: a byte may still be left, and nobody has signed it"
+    if receipt.origin != public_key.hex():
+        return f"it is of another book ({receipt.origin[:16]}…)"
+    try:
+        signature = base64.b64decode(receipt.signature.removeprefix(_ED25519), validate=True)
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _signed_bytes(receipt))
+    except (InvalidSignature, InvalidInput, ValueError):
+        return "its signature is not of what it says: it was changed"
+    return ""
+
+
+def _signed_bytes(receipt: Receipt) -> bytes:
+    fields = msgspec.to_builtins(receipt)
+    del fields["signature"]
+    return _RECEIPT + canonical(fields)
+
+
+def _iso(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

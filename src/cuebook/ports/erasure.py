@@ -1,0 +1,73 @@
+"""What forgetting needs of a store: all of it in one transaction, then files that hold no byte of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from cuebook.records.conversation import PathPost
+from cuebook.records.erasure import Hold, Receipt, Target
+from cuebook.records.memory import Scope
+
+
+class Erasing(Struct, frozen=True, kw_only=True):
+    """A forget: what of, its receipt so far, the time, and what weighs a post whose words were replaced (tokens)."""
+
+    target: Target
+    receipt: Receipt
+    now: float
+    weigh: Callable[[PathPost], int]
+
+
+class Erased(Struct, frozen=True):
+    """What a forget came to: its receipt, pending, and counts of its conversations' rows as the store names them."""
+
+    receipt: Receipt
+    rows: Mapping[str, int]
+
+
+class ErasureStore(Protocol):
+    """Forgets, and remembers only that it did."""
+
+    async def forget(self, scope: Scope, erasing: Erasing) -> Erased:
+        """Raise the epoch and erase everything, in one transaction. What is not there, or another's, counts nothing.
+
+        Work of before finds its compare-and-set refused. Raises Conflict naming the hold that forbids it.
+        """
+        ...
+
+    async def emptied(self, *, patience_ms: int = 0) -> bool:
+        """Empty the write-ahead log; False while somebody still reads what it holds."""
+        ...
+
+    async def receipt(self, scope: Scope, receipt: str) -> Receipt:
+        """Give a receipt. Raises NotFound."""
+        ...
+
+    async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
+        """Give the newest receipts, the newest first."""
+        ...
+
+    async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
+        """Give receipts that are not signed, of all tenants, with their tenant."""
+        ...
+
+    async def finish(self, scope: Scope, receipt: Receipt) -> bool:
+        """Keep a signed receipt in the place of its pending form; False where another process did."""
+        ...
+
+    async def hold(self, scope: Scope, hold: Hold) -> None:
+        """Keep a hold. Raises Conflict where its id is taken."""
+        ...
+
+    async def holds(self, scope: Scope) -> Sequence[Hold]:
+        """Give the holds, by id."""
+        ...
+
+    async def release(self, scope: Scope, hold: str) -> None:
+        """End a hold. Raises NotFound."""
+        ...
+
+    async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Give conversations nothing was said in since a time and no hold keeps: tenant and id, the oldest first."""
+        ...

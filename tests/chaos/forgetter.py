@@ -1,0 +1,18 @@
+"""A process that forgets, and says on stdout what it was told; a failpoint in its environment ends or stops it."""
+
+import asyncio
+import sys
+
+from cuebook import Cuebook
+from cuebook.config import build
+
+
+async def forget(folder: str, what: dict[str, str]) -> None:
+    async with Cuebook.open(build(arguments={"store.url": "book.db"}, folder=folder), worker=False) as book:
+        receipt = await book.memory.forget(**what)
+        sys.stdout.write(f"{receipt.state} {receipt.id}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(forget(sys.argv[1], {sys.argv[2]: sys.argv[3]}))

@@ -1,0 +1,95 @@
+"""kill -9 at each step of a forget: nothing of it happened, or it is finished after the restart. Nothing comes back."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cuebook import Ask, Cuebook, Posted
+from cuebook.config import build
+from cuebook.testing import ScriptedModel
+
+FORGETTER = Path(__file__).with_name("forgetter.py")
+CANARY = "Zanzibarquokka"
+
+#: Each place, and whether the forget had happened by then.
+PLACES = [
+    ("forget.begin:kill", False),
+    ("forget.stored:kill", False),
+    ("commit.before:kill", False),
+    ("commit.after:kill", True),
+    ("forget.mirror:kill", True),
+    ("forget.log:kill", True),
+    ("commit.before:kill@2", True),
+    ("commit.after:kill@2", True),
+    ("forget.signed:kill", True),
+]
+
+
+def left(folder: Path) -> set[str]:
+    needle = CANARY.lower().encode()
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)) for file in files if needle in file.read_bytes().lower()}
+
+
+def opened(folder: Path, **given: object) -> Cuebook:
+    config = build(arguments={"store.url": "book.db"}, folder=str(folder))
+    return Cuebook.open(config, model=ScriptedModel(default=f"{CANARY}!"), worker=False, **given)  # type: ignore[arg-type]
+
+
+async def told(folder: Path) -> None:
+    """Tell the canary to a book whose persona speaks through a prompt, so that the audit and its mirror hold it."""
+    (folder / "personas").mkdir()
+    (folder / "personas" / "guide.json").write_text(
+        '{"id": "guide", "name": "Gil", "prompts": {"persona": "persona/guide"}}'
+    )
+    async with opened(folder) as book:
+        await book.prompts.save("persona/guide", {"body": "You are a guide."})
+        posts = [Posted(sender="ann", message=f"I keep {n} boats in {CANARY}.") for n in range(30)]
+        await book.append("c", posts, user="ann")
+        await book.append("other", [Posted(sender="bob", message="I like tea.")], user="bob")
+        await book.ask(Ask(f"How many boats in {CANARY}?", "c", user="ann", persona="guide"))
+        await book.settle()
+
+
+def forgotten(folder: Path, failpoint: str, what: str = "user", name: str = "ann") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(FORGETTER), str(folder), what, name],
+        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("failpoint", "happened"), PLACES)
+async def test_a_killed_forget_is_whole_after_the_restart(tmp_path: Path, failpoint: str, *, happened: bool) -> None:
+    await told(tmp_path)
+    before = left(tmp_path)
+    assert {"book.db", "logs/prompts_audit.jsonl"} <= before
+    assert (await asyncio.to_thread(forgotten, tmp_path, failpoint)).returncode == -9
+    async with opened(tmp_path) as book:
+        await book.settle()
+        names = {each.id for each in (await book.conversations.list()).items}
+        receipts = await book.receipts.list()
+        assert (await book.audit.verify()).ok
+        if not happened:
+            assert names == {"c", "other"}
+            assert receipts == []
+            assert len(await book.conversations.posts("c")) == 32
+            receipts = [await book.memory.forget(user="ann")]
+        assert [each.state for each in receipts] == ["done"]
+        assert book.receipts.verify(receipts[0], name="ann").ok
+        assert left(tmp_path) == set()
+        assert {each.id for each in (await book.conversations.list()).items} == {"other"}
+        assert (await book.audit.verify()).ok
+        assert (await book.audit.verify()).erased > 0
+    assert left(tmp_path) == set()
+    with closing(sqlite3.connect(tmp_path / "book.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
