@@ -9,7 +9,15 @@ import pytest
 from hypothesis import settings
 
 # Assertions of the shipped contract say what they compared, as those of a test do.
-for module in ("contract_memory", "contract_posts", "contract_reading", "contract_scopes", "contract_turns", "compare"):
+for module in (
+    "contract_memory",
+    "contract_places",
+    "contract_posts",
+    "contract_reading",
+    "contract_scopes",
+    "contract_turns",
+    "compare",
+):
     pytest.register_assert_rewrite(f"cuebook.testing.{module}")
 
 # "ci" is the default: the same examples every time, so that a failure is about the change and not about luck.

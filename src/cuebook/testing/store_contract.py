@@ -19,6 +19,7 @@ from cuebook.ports.store import Store
 from cuebook.testing.contract_keys import KeysContract
 from cuebook.testing.contract_leases import LeasesContract
 from cuebook.testing.contract_memory import MemoryContract
+from cuebook.testing.contract_places import PlacesContract
 from cuebook.testing.contract_posts import PostsContract
 from cuebook.testing.contract_prompts import PromptContract
 from cuebook.testing.contract_reading import ReadingContract
@@ -37,6 +38,7 @@ class StoreContract(
     PromptContract,
     KeysContract,
     VectorsContract,
+    PlacesContract,
 ):
     """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
 

@@ -1,0 +1,122 @@
+"""The contract of memories across conversations: whose they are, how they are found, and that what comes comes once."""
+
+import asyncio
+from typing import Any
+
+from cuebook.ports.memories import Delivered, MemoryLook, PlaceChange
+from cuebook.ports.store import Batch, Look, Store
+from cuebook.records.memory import Memory, Place, Scope, Source
+from cuebook.testing.contract_posts import OWNER
+from cuebook.testing.doubles import BEGINNING
+from cuebook.testing.makers import drafts
+
+NOW = BEGINNING
+ANN, BOB = Place("user", "ann"), Place("user", "bob")
+OTHERS = Scope("others")
+
+
+def memory(place: Place, id: str, text: str, **changes: Any) -> Memory:  # noqa: A002
+    """Make a memory put by hand."""
+    values: dict[str, Any] = {"id": id, "place": place, "category": "facts", "text": text, "written": True}
+    return Memory(**values | {"used_at": NOW, "valid_from": NOW} | changes)
+
+
+async def put(store: Store, *memories: Memory, scope: Scope = OWNER) -> bool:
+    """Keep memories of one place."""
+    place = memories[0].place
+    generation, _ = await store.memories.place(scope, place)
+    change = PlaceChange(place=place, generation=generation, memories=memories)
+    return await store.memories.save(scope, change, now=NOW)
+
+
+async def texts(store: Store, place: Place, *, scope: Scope = OWNER) -> list[str]:
+    """Give what a place holds."""
+    return [each.text for each in (await store.memories.place(scope, place))[1]]
+
+
+class PlacesContract:
+    """Memories of places, and deliveries."""
+
+    async def test_a_place_is_its_owners_and_a_tenants(self, store: Store) -> None:
+        assert await put(store, memory(ANN, "1", "tea"), memory(ANN, "2", "coffee"))
+        assert await put(store, memory(BOB, "3", "tea"))
+        assert await put(store, memory(ANN, "4", "tea"), scope=OTHERS)
+        assert (await texts(store, ANN), await texts(store, BOB)) == (["tea", "coffee"], ["tea"])
+        assert await texts(store, ANN, scope=OTHERS) == ["tea"]
+        assert [each.id for each in await store.memories.get(OTHERS, "1")] == []
+        assert [each.id for each in await store.memories.get(OWNER, "1", places=[BOB])] == []
+        listed = await store.memories.page(OWNER, [ANN, BOB], limit=10)
+        assert [each.id for each in listed] == ["1", "2", "3"]
+        assert [each.id for each in await store.memories.page(OTHERS, None, limit=10)] == ["4"]
+
+    async def test_full_text_finds_in_the_places_asked_for_alone(self, store: Store) -> None:
+        await put(store, memory(ANN, "1", "the lamp of the harbour"))
+        await put(store, memory(BOB, "2", "the lamp of the harbour"), memory(BOB, "3", "a key"))
+        known, found = await store.memories.find(OWNER, [BOB], "Where is the lamp?", limit=5)
+        assert [each.id for each in known if each.no in found] == ["2"]
+        assert {each.id for each in known} == {"2", "3"}, "what stands by itself comes too"
+        assert await store.memories.find(OTHERS, [BOB], "lamp", limit=5) == ([], [])
+
+    async def test_a_change_decided_on_an_older_state_changes_nothing(self, store: Store) -> None:
+        generation, _ = await store.memories.place(OWNER, ANN)
+        changes = [
+            PlaceChange(place=ANN, generation=generation, memories=(memory(ANN, str(n), f"text {n}"),))
+            for n in range(8)
+        ]
+        kept = await asyncio.gather(*(store.memories.save(OWNER, each, now=NOW) for each in changes))
+        assert sum(kept) == 1
+        assert len(await texts(store, ANN)) == 1
+
+    async def test_what_was_changed_is_found_by_its_new_words_alone(self, store: Store) -> None:
+        await put(store, memory(ANN, "1", "lamp"))
+        [old] = (await store.memories.place(OWNER, ANN))[1]
+        await put(store, memory(ANN, "1", "lantern", no=old.no))
+        assert (await store.memories.find(OWNER, [ANN], "lamp", limit=5))[1] == []
+        assert (await store.memories.find(OWNER, [ANN], "lantern", limit=5))[1] == [old.no]
+        [new] = (await store.memories.place(OWNER, ANN))[1]
+        assert await store.memories.remove(OWNER, [new]) == 1
+        assert await store.memories.find(OWNER, [ANN], "lantern", limit=5) == ([], [])
+
+    async def test_a_memory_without_sources_goes_unless_it_was_put(self, store: Store) -> None:
+        await store.append(OWNER, Batch(conversation="c", drafts=drafts("one", "two"), now=NOW))
+        said = Source("c", "p1")
+        await put(store, memory(ANN, "1", "said", written=False, sources=(said,)), memory(ANN, "2", "put"))
+        held = (await store.memories.place(OWNER, ANN))[1]
+        assert [each.sources for each in held] == [(said,), ()]
+        await put(store, *(memory(ANN, each.id, each.text, written=each.written, no=each.no) for each in held))
+        assert await texts(store, ANN) == ["put"]
+
+    async def test_a_delivery_moves_the_mark_with_all_places_or_nothing(self, store: Store) -> None:
+        await store.append(
+            OWNER, Batch(conversation="c", drafts=drafts("one", "two", "three"), now=NOW, user="ann", delivers=True)
+        )
+        assert await store.memories.undelivered() == [(OWNER.tenant, "c")]
+        read = await store.memories.delivering(OWNER, "c", limit=2)
+        assert read is not None
+        assert ([post.seq for post in read.posts], read.more, read.done) == ([1, 2], True, (0, 0))
+
+        def delivered(generation: int) -> Delivered:
+            change = PlaceChange(place=ANN, generation=generation, memories=(memory(ANN, "1", "x"),))
+            return Delivered(
+                conversation="c", no=read.conversation.no, done=read.done, seq=read.seq, version=0,
+                changes=(change,), now=NOW, more=read.more,
+            )  # fmt: skip
+
+        assert not await store.memories.deliver(OWNER, delivered(7)), "the place is not as it was read"
+        assert await texts(store, ANN) == []
+        once = await asyncio.gather(*(store.memories.deliver(OWNER, delivered(0)) for _ in range(4)))
+        assert sum(once) == 1
+        rest = await store.memories.delivering(OWNER, "c", limit=9)
+        assert rest is not None
+        assert ([post.seq for post in rest.posts], rest.more) == ([3], False)
+
+    async def test_a_scene_knows_what_its_policy_lets_it(self, store: Store) -> None:
+        await put(store, memory(ANN, "1", "the lamp of the harbour"))
+        look = MemoryLook(control={"user": True}, user="ann", text="lamp")
+        scene = await store.scene(OWNER, Look(conversation="new", memory=look))
+        assert scene.known is not None
+        assert [each.id for each in scene.known.memories] == ["1"]
+        assert scene.known.places == (ANN,)
+        scene = await store.scene(OWNER, Look(conversation="new", memory=MemoryLook(user="ann", text="lamp")))
+        assert scene.known is not None
+        assert (scene.known.places, scene.known.memories) == ((), ())
