@@ -18,9 +18,11 @@ from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
+from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.conversations import Conversations
 from cuebook.app.keys import Keys
 from cuebook.app.memory import Memory
+from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
@@ -47,6 +49,7 @@ def public(kind: type) -> dict[str, object]:
         (Prompts, BlockingPrompts),
         (PromptFiles, BlockingPromptFiles),
         (Audit, BlockingAudit),
+        (Optimizer, BlockingOptimizer),
         (Keys, BlockingKeys),
         (Organizations, BlockingOrganizations),
     ],

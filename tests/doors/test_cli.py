@@ -69,6 +69,8 @@ Commands:
   prompt        Write, compare, render, choose and roll back prompts.
   audit         Show what models were told, and that nobody changed it.
   key           Make, list and revoke the keys of the server.
+  knowledge     Keep what is known under a category and a key.
+  optimizer     Show and run what tunes how much of a talk stays whole.
   organization  Show and set what an organization allows in its memory.
   settle        Do the work that is due behind the replies.
   config        Show every setting, its value and where it came from.
@@ -328,7 +330,7 @@ def test_settling_says_what_was_done_and_where(here: Here, tmp_path: Path) -> No
     assert "no conversation 'nosuch'" in here("settle", "--conversation", "nosuch", code=1)
     assert "no conversation 'nosuch'" in here("settle", "--conversation", "nosuch", "--json", code=1)
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c3")
-    assert here("settle", "--timeout", "0", code=1) == "still due: compaction 1\n"
+    assert here("settle", "--timeout", "0", code=1) == "still due: compaction 1, optimizer 1\n"
 
 
 def test_long_lists_are_read_page_by_page(here: Here, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_memories import BlockingMemories
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
+from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.book import Cuebook, Reply
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
@@ -136,6 +137,11 @@ class BlockingCuebook:
     def holds(self) -> BlockingHolds:
         """The legal holds: what must not be forgotten yet."""
         return BlockingHolds(self._host)
+
+    @property
+    def optimizer(self) -> BlockingOptimizer:
+        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        return BlockingOptimizer(self._host)
 
     def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from cuebook.app.analysis import Budget, Judgement, MemoryStats
 from cuebook.app.book import Cuebook
 from cuebook.app.loop import LoopThread
 from cuebook.app.memory import Compressed
@@ -301,6 +302,18 @@ class BlockingMemory:
     def summary(self, conversation: str, *, user: str | None = None, version: int | None = None) -> Summary | None:
         """Read the rolling summary that stands for the head's path, or a named version."""
         return self._host.run(lambda book: book.memory.summary(conversation, user=user, version=version))
+
+    def analyze(self, conversation: str, *, user: str | None = None) -> Judgement:
+        """Judge a conversation's posts and say what should become of them. Nothing is changed. Raises NotFound."""
+        return self._host.run(lambda book: book.memory.analyze(conversation, user=user))
+
+    def stats(self, conversation: str | None = None, *, user: str | None = None) -> MemoryStats:
+        """Count what is remembered, of a conversation or in all that a user may see. Raises NotFound."""
+        return self._host.run(lambda book: book.memory.stats(conversation, user=user))
+
+    def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
+        """Say what posts may take of a prompt, and what a conversation's take of it. Raises NotFound."""
+        return self._host.run(lambda book: book.memory.budget(conversation, user=user))
 
     def forget(
         self,

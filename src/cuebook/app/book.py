@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
+from cuebook.app.asked import digest_of_ask
 from cuebook.app.audit import Audit
 from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
@@ -22,6 +22,7 @@ from cuebook.app.keys import Keys
 from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
 from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
+from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
 from cuebook.app.prompts import Prompts
@@ -259,6 +260,11 @@ class Cuebook:
         """The legal holds: what must not be forgotten yet."""
         return Holds(self.desk)
 
+    @property
+    def optimizer(self) -> Optimizer:
+        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        return Optimizer(self.desk)
+
     async def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""
         last: Chunk | None = None
@@ -282,7 +288,7 @@ class Cuebook:
         Stop early and what came stays, as interrupted.
         """
         check_ask(ask)
-        digest = _digest(ask, self.desk.key) if ask.idempotency_key else b""
+        digest = digest_of_ask(ask, self.desk.key) if ask.idempotency_key else b""
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
         async with aclosing(chunks):  # stopped early: the turn is closed before this returns
             async for chunk in chunks:
@@ -391,14 +397,3 @@ class Cuebook:
 
 class _Named(Struct):
     model: str = ""
-
-
-def _digest(ask: Ask, key: bytes) -> bytes:
-    """Give a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
-    fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
-    try:
-        encoded = msgspec.json.encode(fields)
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        msg = f"the request cannot be written as JSON ({error})"
-        raise InvalidInput(msg, where="attachments") from error
-    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.forgetting import forget, target_of
+from cuebook.app.analysis import Analysis
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of
@@ -42,7 +43,7 @@ class Compressed(Struct, frozen=True, kw_only=True):
     tokens_after: int
 
 
-class Memory:
+class Memory(Analysis):
     """The memory of a book."""
 
     def __init__(self, desk: Desk) -> None:

@@ -25,6 +25,7 @@ COMMANDS = {
     "audit": "Show what models were told, and that nobody changed it.",
     "key": "Make, list and revoke the keys of the server.",
     "knowledge": "Keep what is known under a category and a key.",
+    "optimizer": "Show and run what tunes how much of a talk stays whole.",
     "organization": "Show and set what an organization allows in its memory.",
     "settle": "Do the work that is due behind the replies.",
     "config": "Show every setting, its value and where it came from.",

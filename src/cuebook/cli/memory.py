@@ -9,7 +9,7 @@ import typer
 from cuebook.app import memory_shapes, shapes
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT, Paged
-from cuebook.cli import screen
+from cuebook.cli import memory_judge, screen
 from cuebook.cli.group import DAYS, Conversation, Cursor, Organization, PageLimit, User, command, new_app, seconds
 from cuebook.cli.memory_forget import add_to
 from cuebook.cli.state import State
@@ -20,6 +20,7 @@ app = new_app(
     'cuebook memory search "when does the lease end"',
     "cuebook memory show c1",
 )
+app.registered_commands += memory_judge.app.registered_commands
 
 
 @command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --limit 5")

@@ -36,6 +36,7 @@ from cuebook.server import (
     prompts,
     remembered,
     sessions,
+    tuning,
     v1,
 )
 from cuebook.server.caller import AnyRequest
@@ -72,6 +73,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *remembered.ROUTES,
             *forgetting.ROUTES,
             *learning.ROUTES,
+            *tuning.ROUTES,
             *audit.ROUTES,
             *prompts.ROUTES,
             *prompt_changes.ROUTES,

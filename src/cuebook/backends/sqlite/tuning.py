@@ -53,12 +53,15 @@ class SqliteTuning:
         """Keep what a run leaves; False where another run was first, or the conversation is gone."""
         return await self._write(lambda c: _keep(c, scope, conversation, run))
 
-    async def changed(self, *, least: int, since: float, before: float, limit: int = 100) -> list[Changed]:
+    async def changed(
+        self, *, least: int, since: float, before: float, limit: int = 100, scope: Scope | None = None
+    ) -> list[Changed]:
         """Find conversations of at least so many posts, written to since a time, with no run since the last post.
 
-        Their last run was at `before` or earlier.
+        Their last run was at `before` or earlier. Without a scope they are every tenant's.
         """
-        values = {"least": least, "since": since, "before": before, "limit": limit}
+        whose = {"tenant": scope and scope.tenant, "user": scope and scope.user, "proven": bool(scope and scope.proven)}
+        values = {"least": least, "since": since, "before": before, "limit": limit, **whose}
         return await self._read(lambda c: list(starmap(Changed, c.execute(SQL["tuning_changed"], values))))
 
     async def history(self, scope: Scope, conversation: str | None, *, limit: int) -> list[Snapshot]:

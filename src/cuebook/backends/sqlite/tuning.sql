@@ -17,7 +17,9 @@ WITH RECURSIVE tenants (id) AS (SELECT min(tenant) FROM conversation
 SELECT c.tenant, c.id FROM tenants JOIN conversation c ON c.tenant = tenants.id AND c.updated_at >= :since
 LEFT JOIN tuning t ON t.tenant = c.tenant AND t.conversation = c.no
 WHERE c.last_seq >= :least AND c.last_seq > coalesce(t.seen_seq, 0)
-    AND coalesce(t.updated_at, 0) <= :before ORDER BY c.no LIMIT :limit;
+    AND coalesce(t.updated_at, 0) <= :before AND (:tenant IS NULL OR c.tenant = :tenant)
+    AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))
+ORDER BY c.no LIMIT :limit;
 
 -- name: tuning_totals
 -- What the runs of a tenant's conversations came to, of one conversation or of those a user takes part in.

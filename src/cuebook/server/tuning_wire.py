@@ -1,0 +1,40 @@
+"""What comes and goes under `/learning/memory/analyze` and `/learning/optimizer`, as types."""
+
+from msgspec import Struct
+
+from cuebook.server.wire import In, Text
+
+
+class AnalyzeBody(In, frozen=True, kw_only=True):
+    """Which conversation to judge."""
+
+    conversation_id: Text
+    user_id: str | None = None
+
+
+class RunBody(In, frozen=True, kw_only=True):
+    """Where to run; without `conversationId` wherever something changed since the last run."""
+
+    conversation_id: Text | None = None
+    user_id: str | None = None
+
+
+class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A run; `conversationId` is null where several are summed up."""
+
+    conversation_id: str | None
+    tokens_before: int
+    tokens_after: int
+    entries_compressed: int
+    entries_dropped: int
+    entries_promoted: int
+    compression_trigger_ratio: float
+    full_message_window: int
+    min_relevance_score: float
+    timestamp: str
+
+
+class SnapshotList(Struct, frozen=True, kw_only=True):
+    """Runs, newest first."""
+
+    items: list[SnapshotAnswer]
