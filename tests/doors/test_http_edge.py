@@ -15,12 +15,14 @@ from cuebook.errors import (
     Busy,
     Conflict,
     CuebookError,
+    Denied,
     InvalidInput,
     KeyReused,
     LeaseLost,
     NotFound,
     StoreFull,
     TooLarge,
+    Unproven,
     UpstreamError,
 )
 from cuebook.server.app import create_app
@@ -389,6 +391,8 @@ async def test_unknown_addresses_answer_in_the_same_form(
         (InvalidInput("no"), 400, None),
         (TooLarge("no"), 413, None),
         (KeyReused("no"), 422, None),
+        (Unproven("no"), 401, None),
+        (Denied("no"), 403, None),
         (NotFound("no"), 404, None),
         (Conflict("no"), 409, None),
         (LeaseLost(), 409, None),
@@ -410,9 +414,8 @@ async def test_each_family_has_its_status(
         async def list(self, **_: object) -> None:
             raise error
 
-    failing = type(
-        "Failing", (), {"conversations": Broken(), "config": book.config, "desk": book.desk, "personas": []}
-    )()
+    parts = {"config": book.config, "desk": book.desk, "keys": book.keys, "personas": []}
+    failing = type("Failing", (), {"conversations": Broken(), **parts})()
     failing.upstream_url = None
     transport = httpx.ASGITransport(create_app(failing))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as broken:

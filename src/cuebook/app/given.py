@@ -94,6 +94,19 @@ def _check_parts(parts: object, place: str) -> None:
         _expect(part.content, str, f"{at}.content", "a string")
 
 
+def check_users(users: object) -> None:
+    """Refuse what is no list of users' names. Raises InvalidInput."""
+    if isinstance(users, str) or not isinstance(users, Sequence):
+        msg = f"participants: expected a list of users, got {_shown(users)}"
+        raise InvalidInput(msg, where="participants")
+    for number, user in enumerate(users):
+        _expect(user, str, f"participants[{number}]", "a string")
+        check_text(user, f"participants[{number}]")
+        if not user:
+            msg = f"participants[{number}]: empty; name a user"
+            raise InvalidInput(msg, where=f"participants[{number}]")
+
+
 def check_settle(conversation: object, timeout: object) -> None:
     """Refuse what names no conversation and no time. Raises InvalidInput."""
     _expect(conversation, str, "conversation", "a string", optional=True)

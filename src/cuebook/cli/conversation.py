@@ -1,4 +1,4 @@
-"""`cuebook conversation`: list, show, import, export, session, shared, compress, delete."""
+"""`cuebook conversation`: list, show, import, export, session, shared, compress, participants, delete."""
 
 import sys
 from collections.abc import Iterator
@@ -14,10 +14,11 @@ from cuebook.app.paging import LIMIT, Paged
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
-from cuebook.cli.group import Conversation, Cursor, PageLimit, User, command, new_app
+from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, User, command, new_app
 from cuebook.cli.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, InvalidInput
+from cuebook.records.memory import DEFAULT_TENANT
 
 app = new_app(
     "List, show, import, export and delete conversations.",
@@ -291,6 +292,32 @@ def compress(
         screen.say_json({"summary": shapes.summary_state(made) if made else None})
     elif made:
         screen.say(f"summary {made.version} of {conversation} stands for its posts up to {made.upto_seq}")
+
+
+@command(
+    app, "cuebook conversation participants c1", "cuebook conversation participants c1 ann bob", name="participants"
+)
+def participants(
+    state: State,
+    conversation: Conversation,
+    users: Annotated[list[str] | None, typer.Argument(metavar="[USER]...", help="Who is to take part.")] = None,
+    *,
+    nobody: Annotated[bool, typer.Option("--nobody", help="Only the first user.")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> None:
+    """Show who takes part, or say who does: these users, and the first one in any case. Nobody else sees it."""
+    if users and nobody:
+        msg = "give either users or --nobody"
+        raise typer.BadParameter(msg, param_hint="--nobody")
+    with state.open() as book:
+        talk = book.of(tenant).conversations
+        if users or nobody:
+            talk.participants(conversation, users or [], by="cli")
+        about = talk.describe(conversation)
+    if state.json:
+        screen.say_json(about)
+    else:
+        screen.say(", ".join(about["participants"]) or "nobody in particular")
 
 
 @command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")

@@ -14,6 +14,9 @@ from cuebook.cli.state import State
 
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Only what this user may see.")]
 Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="The conversation's id.", show_default=False)]
+Tenant = Annotated[
+    str, typer.Option("--tenant", metavar="T", help="Whose: tenants of one book see nothing of each other.")
+]
 Project = Annotated[
     str | None,
     typer.Option("--project", metavar="NAME", help='Whose own prompts hold, "" for nobody\'s; by setting.'),

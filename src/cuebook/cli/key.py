@@ -6,7 +6,7 @@ import typer
 
 from cuebook.app.keys import shape
 from cuebook.cli import screen
-from cuebook.cli.group import command, new_app
+from cuebook.cli.group import Tenant, command, new_app
 from cuebook.cli.state import State
 from cuebook.records.key import ROLES
 from cuebook.records.memory import DEFAULT_TENANT
@@ -20,10 +20,6 @@ app = new_app(
 
 #: Who it was, in the audit.
 _BY = "cli"
-
-Tenant = Annotated[
-    str, typer.Option("--tenant", metavar="T", help="Whose: tenants of one book see nothing of each other.")
-]
 
 
 @command(

@@ -7,8 +7,7 @@ import typer
 from cuebook.app.organizations import shape
 from cuebook.app.shapes import Wire
 from cuebook.cli import screen
-from cuebook.cli.group import command, new_app
-from cuebook.cli.key import Tenant
+from cuebook.cli.group import Tenant, command, new_app
 from cuebook.cli.state import State
 from cuebook.records.memory import DEFAULT_TENANT
 

@@ -117,6 +117,7 @@ def meaning(
                 persona=request.model if request.model in desk.personas else None,
                 mode=RELAY if place.begins else None,
                 project=call.project,
+                authenticated=call.authenticated and (request.user or scope.user) is not None,
             ),
             drafts=drafts,
             wish=_wish(desk, request, place, drafts, frozen, quotes=quotes),

@@ -41,6 +41,7 @@ class Call(Struct, frozen=True, kw_only=True):
     query: str = ""
     idempotency_key: str | None = None
     project: str | None = None  # whose own prompts stand for the others; kept in the conversation
+    authenticated: bool = False  # a key says who asks
 
     @property
     def retried(self) -> bool:

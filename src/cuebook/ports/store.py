@@ -314,6 +314,9 @@ class Store(Protocol):
 
     # changing
     async def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> Conversation: ...
+    async def participate(
+        self, scope: Scope, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
+    ) -> Conversation: ...
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]: ...
 
     # the work behind

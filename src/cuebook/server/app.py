@@ -17,7 +17,7 @@ from litestar.datastructures import State
 from litestar.exceptions import ValidationException
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.spec import Schema
+from litestar.openapi.spec import Components, Schema, SecurityScheme
 from litestar.params import ParameterKwarg
 from litestar.plugins import OpenAPISchemaPlugin
 from litestar.typing import FieldDefinition
@@ -31,6 +31,7 @@ from cuebook.server import (
     forgetting,
     learning,
     memories,
+    organizations,
     pages,
     prompt_changes,
     prompts,
@@ -39,7 +40,7 @@ from cuebook.server import (
     tuning,
     v1,
 )
-from cuebook.server.caller import AnyRequest
+from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
 from cuebook.server.problems import answer_error
 from cuebook.server.streams import Running
@@ -55,6 +56,8 @@ KEEP_ALIVE_S = 75
 BACKLOG = 2048
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
+Where the book has keys every request brings one, as `Authorization: Bearer cue_…` or in `X-Cuebook-Key`: 401 without;
+a key that is a user's says who asks, and naming another is 403.
 In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
 `/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores, for
 48 hours: the same request again does nothing and gets the first answer, another one under the same key is 422. POST
@@ -63,7 +66,7 @@ that makes something is 201, that computes or moves something 200."""
 
 def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
     """Serve a book, opening it if it is not open. `host` and `port` say what the server is bound to, if known."""
-    settings = book.config.settings.server
+    settings, exposed = book.config.settings.server, host is not None and not is_local(host)
     app = Litestar(
         route_handlers=[
             *chat.ROUTES,
@@ -75,12 +78,13 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *learning.ROUTES,
             *tuning.ROUTES,
             *audit.ROUTES,
+            *organizations.ROUTES,
             *prompts.ROUTES,
             *prompt_changes.ROUTES,
             *pages.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],
-        before_request=refuse_unknown_query,
+        before_request=_enter,
         exception_handlers={Exception: answer_error},
         lifespan=[_opened(book)],
         logging_config=None,
@@ -89,13 +93,15 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             title="Cuebook",
             version=VERSION,
             description=DESCRIPTION,
+            components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
+            security=[{"key": []}, {}],
             render_plugins=[pages.Listing()],
             openapi_router=pages.documents(),
         ),
         request_max_body_size=settings.max_body,
-        state=State({"book": book, "running": Running(), "known_query": {}}),
+        state=State({"book": book, "running": Running(), "known_query": {}, "exposed": exposed}),
     )
-    app.asgi_handler = Guard(app.asgi_handler, host=host, port=port)
+    app.asgi_handler = Guard(app.asgi_handler, host=host, port=port, exposed=exposed)
     return app
 
 
@@ -129,6 +135,11 @@ def _opened(book: Cuebook) -> Any:
         _ = app
 
     return lifespan
+
+
+async def _enter(request: AnyRequest) -> None:
+    await admit(request)
+    await refuse_unknown_query(request)
 
 
 async def refuse_unknown_query(request: AnyRequest) -> None:
@@ -173,17 +184,24 @@ def serve(
 ) -> None:
     """Serve until SIGINT or SIGTERM. `started` gets the address once it answers; port 0 takes a free one.
 
-    Raises InvalidInput for an address that is not this machine's own, BackendError for one that cannot be had.
+    Raises InvalidInput for an address that other machines reach while there are no keys, BackendError for one that
+    cannot be had.
     """
     book = where if isinstance(where, Cuebook) else Cuebook.open(where)
     settings = book.config.settings.server
     host = host or settings.host
-    sockets = listen(host, settings.port if port is None else port)
+    keyed = not is_local(host) and asyncio.run(_has_keys(book))
+    sockets = listen(host, settings.port if port is None else port, keyed=keyed)
     try:
         asyncio.run(_serve(book, host, sockets, started=started, grace_s=grace_s, access_log=access_log))
     finally:
         for each in sockets:
             each.close()
+
+
+async def _has_keys(book: Cuebook) -> bool:
+    async with book:
+        return await book.keys.configured()
 
 
 async def _serve(
@@ -204,11 +222,17 @@ async def _serve(
         await server.serve(sockets=sockets)
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Open the sockets to serve on. Raises InvalidInput, BackendError."""
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address. Raises InvalidInput."""
+    return all(address.is_loopback for address in _addresses(host))
+
+
+def listen(host: str, port: int, *, keyed: bool = False) -> list[socket.socket]:
+    """Open the sockets to serve on; with `keyed` other machines may reach them. Raises InvalidInput, BackendError."""
     addresses = _addresses(host)
-    if not all(address.is_loopback for address in addresses):
-        msg = f"host {host!r} can be reached from other machines, and no keys tell callers apart; serve on 127.0.0.1"
+    if not keyed and not is_local(host):
+        said = "can be reached from other machines, and no keys tell callers apart"
+        msg = f"host {host!r} {said}; serve on 127.0.0.1, or `cuebook key new` first"
         raise InvalidInput(msg, where="server.host")
     sockets: list[socket.socket] = []
     for address in addresses:

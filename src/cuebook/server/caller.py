@@ -1,4 +1,8 @@
-"""Who asks, and under which key. What the body names weighs more than the query, and that more than a header."""
+"""Who asks, what that allows, and under which Idempotency-Key: decided here and nowhere else.
+
+Without keys who asks owns the machine, and names a user: the body's weighs more than the query's, and that more than a
+header's. With keys a key says who asks; one that is a user's speaks for nobody else, in no place.
+"""
 
 from typing import Any
 
@@ -6,7 +10,9 @@ from litestar import Request
 from litestar.types import Scope
 
 from cuebook import Cuebook
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.key import PREFIX, Caller
+from cuebook.server.roles import declared, is_hidden, is_open
 
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
 LONGEST_KEY = 255
@@ -14,8 +20,70 @@ LONGEST_KEY = 255
 AnyRequest = Request[Any, Any, Any]
 
 
+async def admit(request: AnyRequest) -> None:
+    """Let a request in, and note who asks. Raises Unproven, Denied, NotFound."""
+    scope, book = request.scope, _book(request)
+    method, path = scope["method"], scope["path_template"]
+    if is_open(method, path):
+        scope["state"]["caller"] = None
+        return
+    caller = await book.keys.admit(token_of(scope), closed=request.app.state.exposed)
+    needed = declared(method, path) or "owner"
+    if not caller.may(needed):
+        if is_hidden(method, path):
+            msg = "there is no such object; `cuebook key list` says what this key may"
+            raise NotFound(msg)
+        caller.need(needed, f"{method} {request.url.path}")
+    scope["state"]["caller"] = caller
+    if scope["state"].get("place") is None:  # on the OpenAI wire the query is the upstream's
+        query = request.query_params
+        check_named(request, user=query.get("userId"), organization=query.get("organizationId"))
+
+
+def check_named(request: AnyRequest, *, user: str | None = None, organization: str | None = None) -> None:
+    """Refuse another user's name than the key's own, and organizations of others, wherever a request names them.
+
+    Raises Denied, NotFound.
+    """
+    caller = known_caller(request)
+    if caller is not None:
+        caller.acts_as(user, header(request.scope, b"x-user-id"))
+        caller.check_organization(organization)
+
+
+def token_of(scope: Scope) -> str | None:
+    """Give the key a request brings: X-Cuebook-Key, or the bearer of Authorization. Raises InvalidInput."""
+    own = header(scope, b"x-cuebook-key")
+    if own is not None:
+        return own
+    scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def is_ours(authorization: str) -> bool:
+    """Whether an Authorization header holds a key of Cuebook, which goes to nobody else."""
+    return authorization.partition(" ")[2].strip().startswith(PREFIX)
+
+
+def caller_of(request: AnyRequest) -> Caller:
+    """Give who asks."""
+    caller: Caller = request.scope["state"]["caller"]
+    return caller
+
+
+def known_caller(request: AnyRequest) -> Caller | None:
+    """Give who asks; None on an open route."""
+    caller: Caller | None = request.scope["state"].get("caller")
+    return caller
+
+
 def book_of(request: AnyRequest) -> Cuebook:
-    """Give the book this server serves."""
+    """Give the book this server serves, as who asks sees it."""
+    book, caller = _book(request), known_caller(request)
+    return book.of(caller.tenant) if caller is not None and caller.key else book
+
+
+def _book(request: AnyRequest) -> Cuebook:
     book: Cuebook = request.app.state.book
     return book
 
@@ -34,17 +102,29 @@ def header(scope: Scope, name: bytes) -> str | None:
 
 
 def user_of(request: AnyRequest, *named: str | None) -> str | None:
-    """Give who asks: the first of `named` that is not empty, else header X-User-Id. Naming, not authentication."""
-    return next((user for user in named if user), None) or header(request.scope, b"x-user-id")
+    """Give who asks: the key's user, else the first of `named` that is not empty, else header X-User-Id.
+
+    Raises Denied where the key is one user's and another is named.
+    """
+    return caller_of(request).acts_as(*named, header(request.scope, b"x-user-id"))
+
+
+def actor_of(request: AnyRequest) -> str:
+    """Say who did something, for the audit."""
+    caller = caller_of(request)
+    return f"key:{caller.key}" if caller.key else "owner"
 
 
 def idempotency_key(scope: Scope) -> str | None:
-    """Give the request's Idempotency-Key. Raises InvalidInput."""
-    key = header(scope, b"idempotency-key")
-    if key is not None and len(key) > LONGEST_KEY:
-        msg = f"Idempotency-Key: {len(key)} characters are over the limit of {LONGEST_KEY}"
+    """Give the request's Idempotency-Key; each API key has its own. Raises InvalidInput."""
+    key, caller = header(scope, b"idempotency-key"), scope["state"]["caller"]
+    if key is None:
+        return None
+    own = f"{caller.key}:" if caller.key else ""
+    if len(key) > LONGEST_KEY - len(own):
+        msg = f"Idempotency-Key: {len(key)} characters are over the limit of {LONGEST_KEY - len(own)}"
         raise InvalidInput(msg, where="Idempotency-Key")
-    return key
+    return own + key
 
 
 def fresh_conversation(book: Cuebook, *, user: str | None, key: str | None) -> str:

@@ -17,7 +17,15 @@ from cuebook.app import shapes
 from cuebook.errors import CuebookError
 from cuebook.records.turn import Ask
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, fresh_conversation, header, idempotency_key, user_of
+from cuebook.server.caller import (
+    AnyRequest,
+    book_of,
+    caller_of,
+    fresh_conversation,
+    header,
+    idempotency_key,
+    user_of,
+)
 from cuebook.server.edge import JsonBody
 from cuebook.server.problems import failure_of
 from cuebook.server.streams import Running, Start, Streamed, encoded
@@ -55,12 +63,20 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
     book, running = book_of(request), request.app.state.running
     user, key = user_of(request, data.user_id, user_id), idempotency_key(request.scope)
     conversation = data.conversation_id or fresh_conversation(book, user=user, key=key)
-    ask = wire.ask_of(data, conversation=conversation, user=user, idempotency_key=key)
+    ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user, idempotency_key=key))
     accepts = header(request.scope, b"accept") or ""
     if data.stream or (data.stream is None and EVENTS in accepts):
         return Streamed(running, _events(book, ask), to_the_end=key is not None)
     body = _encode(await _answer(book, ask, request, running))
     return ASGIResponse(body=body, media_type="application/json")
+
+
+def _asked(request: AnyRequest, ask: Ask) -> Ask:
+    """Give what is asked with what the caller's key says of it. Raises NotFound for an organization of others."""
+    caller = caller_of(request)
+    caller.check_organization(ask.organization)
+    proven = bool(caller.key) and ask.user is not None
+    return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"))
 
 
 async def _answer(book: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:
@@ -114,7 +130,8 @@ async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: 
     book = book_of(request)
     user = user_of(request, data.user_id, user_id)
     conversation = data.conversation_id or fresh_conversation(book, user=user, key=None)
-    window, metadata = await book.assemble_with_metadata(wire.ask_of(data, conversation=conversation, user=user))
+    ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user))
+    window, metadata = await book.assemble_with_metadata(ask)
     shown = {
         "messages": [Raw(message) for message in window.messages],
         "window": shapes.window(window),

@@ -9,10 +9,11 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from cuebook.app import shapes
 from cuebook.app.paging import LIMIT
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.conversation import SYSTEM
 from cuebook.records.memory import Item
 from cuebook.records.turn import Turn
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, actor_of, book_of, caller_of, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -21,6 +22,8 @@ Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="The n
 Flag = FromQuery[bool]
 #: Turns listed where nobody says how many.
 NEWEST = 20
+#: Roles of OpenAI messages that are system notes.
+SYSTEM_ROLES = ("system", "developer")
 #: No turn has a higher number.
 HIGHEST = 2**31
 
@@ -113,6 +116,8 @@ async def add_posts(
         msg = "posts: send either posts or messages"
         raise InvalidInput(msg, where="posts")
     posts, messages = data.posts or [], data.messages or []
+    if any(each.send_from == SYSTEM for each in posts) or any(each.get("role") in SYSTEM_ROLES for each in messages):
+        caller_of(request).need("agent", "a system note")
     appended = await book_of(request).append(
         name_in(conversation),
         [wire.posted_of(each, number) for number, each in enumerate(posts)]
@@ -132,6 +137,19 @@ async def put_head(
     """Make a post the head; the other branches stay."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
     await book.conversations.move_head(name, data.post_id, user=user)
+    return json_of(await book.conversations.describe(name, user=user))
+
+
+@put(f"{PATH}/participants", dto=JsonBody[wire.ParticipantsBody], responses=wire.answers(wire.ConversationAnswer))
+async def put_participants(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    data: JSONBody[wire.ParticipantsBody],
+    user_id: UserQuery = None,
+) -> Response[bytes]:
+    """Say who takes part, which an owner may: these users, and the first one in any case. Anyone else gets 404."""
+    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    await book.conversations.participants(name, data.participants, user=user, by=actor_of(request))
     return json_of(await book.conversations.describe(name, user=user))
 
 
@@ -239,6 +257,7 @@ ROUTES = [
     get_posts,
     add_posts,
     put_head,
+    put_participants,
     get_turns,
     get_turn,
     replay_turn,

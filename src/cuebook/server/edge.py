@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 from litestar.dto import AbstractDTO
@@ -12,6 +12,7 @@ from litestar.typing import FieldDefinition
 
 from cuebook.errors import InvalidInput
 from cuebook.records.nesting import nests_deeper
+from cuebook.server.caller import AnyRequest, check_named
 
 T = TypeVar("T")
 
@@ -121,7 +122,10 @@ class JsonBody(AbstractDTO[T], Generic[T]):
         cls._decoder = msgspec.json.Decoder(cls.model_type)
 
     def decode_bytes(self, value: bytes) -> T:
-        return read_json(value, self._decoder)
+        data = read_json(value, self._decoder)
+        user, organization = getattr(data, "user_id", None), getattr(data, "organization_id", None)
+        check_named(cast("AnyRequest", self.asgi_connection), user=user, organization=organization)
+        return data
 
     @classmethod
     def create_openapi_schema(

@@ -46,12 +46,18 @@ def place_of(scope: Scope) -> Place | None:
 class Guard:
     """Lets in what names this server, from no foreign page, and gives every request its path."""
 
-    def __init__(self, app: ASGIApp, *, host: str | None = None, port: int | None = None) -> None:
-        """`host` is the name bound beside this machine's own; without `port` any port may be named."""
+    def __init__(
+        self, app: ASGIApp, *, host: str | None = None, port: int | None = None, exposed: bool = False
+    ) -> None:
+        """`host` is the name bound beside this machine's own; without `port` any port may be named.
+
+        `exposed`: other machines reach it, under names nobody knows here; keys tell callers apart.
+        """
         self._app = app
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
         self._port = None if port is None else str(port).encode()
+        self._exposed = exposed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.WEBSOCKET:
@@ -77,7 +83,7 @@ class Guard:
 
     def _check(self, headers: Any) -> None:
         hosts = [value for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or not self._knows(hosts[0].lower()):
+        if len(hosts) != 1 or not (self._exposed or self._knows(hosts[0].lower())):
             shown = hosts[0].decode("latin-1") if hosts else ""
             msg = f"Host {shown!r} is no name of this server; use 127.0.0.1 or localhost with its port"
             raise Refused(msg, where="Host")

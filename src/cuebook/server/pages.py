@@ -35,17 +35,20 @@ def page(title: str, body: str) -> bytes:
     return text.encode()
 
 
-@get("/", include_in_schema=False, sync_to_thread=False)
-def front(request: AnyRequest) -> Response[bytes]:
+@get("/", include_in_schema=False)
+async def front(request: AnyRequest) -> Response[bytes]:
     """Show what this server is."""
     host = escape(request.headers.get("host", "127.0.0.1:8760"))
-    upstream = book_of(request).upstream_url
-    behind = f"relays to <code>{escape(upstream)}</code>" if upstream else "has no upstream and answers by itself"
+    book = book_of(request)
+    upstream, keyed = book.upstream_url, await book.keys.configured()
+    shown = "its upstream" if keyed else f"<code>{escape(upstream or '')}</code>"  # anybody reads this page
+    behind = f"relays to {shown}" if upstream else "has no upstream and answers by itself"
+    key = "cue_…, from `cuebook key new`" if keyed else "none"
     body = f"""
 <p>The prompt book of an agent: this server keeps conversations, builds prompts and remembers. It {behind}.</p>
 <h2>Use it from an OpenAI client</h2>
 <pre>from openai import OpenAI
-client = OpenAI(base_url="http://{host}/v1", api_key="none")</pre>
+client = OpenAI(base_url="http://{host}/v1", api_key="{key}")</pre>
 <p>Name a conversation in the base URL, <code>http://{host}/c/my-chat/v1</code>, or in the header
 <code>X-Conversation-Id</code>; a user with <code>/u/ann/v1</code>.</p>
 <h2>Addresses</h2>

@@ -18,12 +18,14 @@ from cuebook.errors import (
     Busy,
     Conflict,
     CuebookError,
+    Denied,
     InvalidInput,
     KeyReused,
     MergeConflict,
     NotFound,
     StoreFull,
     TooLarge,
+    Unproven,
     UpstreamError,
 )
 
@@ -33,6 +35,8 @@ TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
     (TooLarge, 413, "too-large"),
     (KeyReused, 422, "idempotency-key-reused"),
     (InvalidInput, 400, "invalid-input"),
+    (Unproven, 401, "invalid-api-key"),
+    (Denied, 403, "denied"),
     (NotFound, 404, "not-found"),
     (Busy, 429, "busy"),
     (MergeConflict, 409, "merge-conflict"),
@@ -171,6 +175,8 @@ def _of_family(error: CuebookError) -> Failure:
     headers: tuple[tuple[str, str], ...] = ()
     if isinstance(error, Busy):
         headers = (("retry-after", str(max(1, math.ceil(error.retry_after)))),)
+    elif isinstance(error, Unproven):
+        headers = (("www-authenticate", 'Bearer realm="cuebook"'),)
     elif isinstance(error, UpstreamError):
         status = error.status if error.status is not None and 400 <= error.status < 600 else status
     elif isinstance(error, BackendError) and error.retryable and status == 500:

@@ -76,7 +76,7 @@ async def merge(
         name_in(prompt),
         data.branch,
         into=data.into or MAIN,
-        by=data.by or user_of(request, data.user_id, user_id) or "",
+        by=user_of(request, data.by, data.user_id, user_id) or "",
         idempotency_key=idempotency_key(request.scope),
     )
     return json_of(made, 201)

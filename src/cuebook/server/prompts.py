@@ -10,7 +10,7 @@ from cuebook.app import prompt_views as views
 from cuebook.app.prompt_impact import MOST_TURNS, TURNS
 from cuebook.server import prompt_bodies as bodies
 from cuebook.server import prompt_wire as wire
-from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, book_of, caller_of, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import Limit, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -173,6 +173,8 @@ async def render(
 
     200: with `log` a record joins the audit, and is named.
     """
+    if data.log:
+        caller_of(request).need("editor", "log")
     made = await book_of(request).prompts.render(
         name_in(prompt),
         data.params,

@@ -17,7 +17,7 @@ from cuebook import Cuebook
 from cuebook.app.book import Call, Head, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, header, idempotency_key
+from cuebook.server.caller import AnyRequest, book_of, caller_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
 from cuebook.server.guard import PASS_THROUGH, Place, name_in
@@ -73,7 +73,8 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         body=body,
         headers=_headers(scope["headers"]),
         conversation=place.conversation or header(scope, b"x-conversation-id"),
-        user=place.user or header(scope, b"x-user-id"),
+        user=user_of(request, place.user),
+        authenticated=bool(caller_of(request).key),
         server_history=history == "server",
         query=scope["query_string"].decode("latin-1"),
         idempotency_key=idempotency_key(scope),
@@ -168,6 +169,8 @@ def _headers(raw: Any) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1"), value.decode("latin-1")
+        if key == "authorization" and is_ours(text):
+            continue
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
 

@@ -18,7 +18,7 @@ from cuebook.server.problems import PROBLEM_TYPE, OpenAIError, Problem
 #: Seconds a settle may wait.
 LONGEST_WAIT_S = 3600.0
 #: What any route may answer when it refuses or fails.
-ERRORS = (400, 403, 404, 405, 409, 413, 422, 429, 500, 502, 503, 504, 507)
+ERRORS = (400, 401, 403, 404, 405, 409, 413, 422, 429, 500, 502, 503, 504, 507)
 
 Text = Annotated[str, Meta(min_length=1)]
 Tokens = Annotated[int, Meta(ge=1, le=2**31)]
@@ -101,6 +101,12 @@ class ForgetBody(In, frozen=True, kw_only=True):
     organization_id: Text | None = None
     memory_ids: Annotated[list[Text], Meta(min_length=1, max_length=10_000)] | None = None
     reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class ParticipantsBody(In, frozen=True, kw_only=True):
+    """The users who take part beside the first one."""
+
+    participants: Annotated[list[Text], Meta(max_length=1000)]
 
 
 class CompressBody(In, frozen=True, kw_only=True):

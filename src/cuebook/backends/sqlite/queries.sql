@@ -40,6 +40,10 @@ UPDATE conversation SET lease_turn = 0, lease_until = 0, lease_holder = NULL, op
 -- Say which round is open, 0 for none.
 UPDATE conversation SET open_round = :open_round WHERE no = :no;
 
+-- name: conversation_participants
+-- Say who takes part in a conversation.
+UPDATE conversation SET participants = :participants WHERE no = :no;
+
 -- name: conversation_metadata
 -- Replace a conversation's metadata.
 UPDATE conversation SET metadata = :metadata WHERE no = :no;

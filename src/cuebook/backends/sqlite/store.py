@@ -43,6 +43,7 @@ from cuebook.ports.store import (
     Scene,
     SearchLook,
 )
+from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState
 from cuebook.records.memory import Item, Scope, SearchResult, Summary
 from cuebook.records.turn import Turn
@@ -243,6 +244,12 @@ class SqliteStore:
         return await self._write(
             lambda c: writes.move_head(c, scope, conversation, post, now=now, failpoints=self._failpoints)
         )
+
+    async def participate(
+        self, scope: Scope, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
+    ) -> Conversation:
+        """Say who takes part; its first user does in any case."""
+        return await self._write(lambda c: writes.participate(c, scope, conversation, users, audit=audit))
 
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:
         """Forget a conversation, then empty the write-ahead log so that its bytes go too.

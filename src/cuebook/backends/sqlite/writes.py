@@ -2,15 +2,18 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import SHIFT, grow, settle_head, tip_at, turn_to
 from cuebook.errors import Conflict, NotFound
 from cuebook.ports.store import ROOT, Appended, Batch
+from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft
 from cuebook.records.memory import Scope
 
@@ -40,6 +43,23 @@ def begin(
         now=now,
     ).fetchone()
     return base.need(connection, scope, conversation)
+
+
+def participate(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation: str,
+    users: Sequence[str],
+    *,
+    audit: Sequence[Record] = (),
+) -> Conversation:
+    """Say who takes part; the first user does in any case."""
+    row = base.need(connection, scope, conversation)
+    first = [row["user_id"]] if row["user_id"] is not None else []
+    row["participants"] = json.dumps(list(dict.fromkeys([*first, *users])), ensure_ascii=False)
+    run(connection, "conversation_participants", no=row["no"], participants=row["participants"])
+    chained(connection, scope.tenant, audit)
+    return conversation_record(row)
 
 
 def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoints: Failpoints) -> Appended:

@@ -1,0 +1,87 @@
+"""Which role each route needs at least: one table. A route that is missing here is the owner's alone."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from cuebook.records.key import Role
+
+#: Let in without a key: what says whether the server lives, and pages that hold nothing of the book.
+OPEN: Final = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/")})
+
+_CONVERSATION: Final = "/api/conversations/{conversation}"
+_PROMPT: Final = "/api/prompts/{prompt}"
+_AUDIT: Final = "/api/audit"
+_MEMORY: Final = "/api/memories/{memory}"
+
+#: What a role adds to those before it.
+ROUTES: Final[Mapping[Role, frozenset[str]]] = {
+    "viewer": frozenset({
+        "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
+        "GET /v1/models", "GET /v1/models/{model}",
+        "POST /api/assemble",
+        "GET /api/conversations", f"GET {_CONVERSATION}",
+        *(
+            f"GET {_CONVERSATION}/{part}"
+            for part in (
+                "rounds", "posts", "turns", "turns/{n}", "turns/{n}/replay", "summary", "items", "session",
+                "shared-entries",
+            )
+        ),
+        "POST /api/memories/search", "GET /api/memories", f"GET {_MEMORY}", "GET /api/memories/export",
+        "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
+        "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
+        "GET /learning/optimizer/status", "GET /learning/optimizer/history",
+        "GET /api/prompts", "GET /api/prompts/migrate", f"GET {_PROMPT}",
+        *(
+            f"GET {_PROMPT}/{part}"
+            for part in ("versions", "versions/{n}", "diff", "branches", "labels", "history", "rating", "lint")
+        ),
+        f"POST {_PROMPT}/render", f"POST {_PROMPT}/select",
+    }),
+    "editor": frozenset({
+        "POST /v1/chat/completions", "* /v1/-", "POST /api/chat",
+        f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
+        f"POST {_CONVERSATION}/compress",
+        f"PATCH {_MEMORY}", f"DELETE {_MEMORY}", "POST /api/memories/forget",
+        "POST /learning/knowledge", "POST /learning/knowledge/{knowledge}/use", "POST /learning/optimizer/run",
+        "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",
+    }),
+    "agent": frozenset({"POST /api/settle"}),
+    "admin": frozenset({
+        f"PUT {_PROMPT}/labels", f"POST {_PROMPT}/rollback", f"POST {_PROMPT}/clear", "POST /api/prompts/migrate",
+        f"GET {_AUDIT}", f"GET {_AUDIT}/{{n}}", f"POST {_AUDIT}/verify", f"POST {_AUDIT}/{{n}}/replay",
+        "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
+        "GET /metrics",
+    }),
+    "owner": frozenset({f"PUT {_CONVERSATION}/participants"}),
+}  # fmt: skip
+#: Whoever may not use these does not learn that they are there.
+HIDDEN: Final = frozenset({
+    f"PUT {_CONVERSATION}/participants",
+    "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
+})  # fmt: skip
+
+
+_NAME: Final = re.compile(r"\{[^}]*\}")
+_HIDDEN: Final = frozenset(_NAME.sub("{}", route) for route in HIDDEN)
+#: By routes whose parameters have no name.
+_NEEDED: Final[Mapping[str, Role]] = {
+    _NAME.sub("{}", route): role for role, routes in ROUTES.items() for route in routes
+}
+
+
+def declared(method: str, path: str) -> Role | None:
+    """Give the least role a route needs by this table; None where it says nothing of it."""
+    bare = _NAME.sub("{}", path)
+    return _NEEDED.get(f"{method} {bare}") or _NEEDED.get(f"* {bare}")
+
+
+def is_open(method: str, path: str) -> bool:
+    """Whether a route takes no key; what OPTIONS answers stands in the document."""
+    return (method, path) in OPEN or method == "OPTIONS"
+
+
+def is_hidden(method: str, path: str) -> bool:
+    """Whether who may not use a route gets the answer for what is not there."""
+    return f"{method} {_NAME.sub('{}', path)}" in _HIDDEN
