@@ -176,3 +176,26 @@ async def test_deleting_a_conversation_forgets_its_tuning(tmp_path: Path) -> Non
         assert (counts["tuning"], counts["optimizations"]) == (1, 1)
         await talk(book, 1)
         assert await tuning(book) is None
+
+
+async def test_a_promoted_post_becomes_an_item_when_it_goes_under_a_summary_and_once(tmp_path: Path) -> None:
+    said = "The nightly export is critical; it failed at https://example.com/exports/77 with an error in step 3."
+    clock = FrozenClock()
+    async with book_on(tmp_path, clock=clock) as book:
+        await book.append(NAME, [user("Hello.", id="h"), {"role": "assistant", "content": said, "id": "p"}])
+        await talk(book, 5)
+        assert ("promote", "p") in [(e.type, e.post_id) for e in (await book.memory.analyze(NAME)).suggested_actions]
+        assert (await book.optimizer.run(NAME)).entries_promoted == 1
+        assert (await book.optimizer.run(NAME)).entries_promoted == 0
+        assert "promote" not in [each.type for each in (await book.memory.analyze(NAME)).suggested_actions]
+        await talk(book, 12, first=5)
+        await book.settle()
+        assert (await book.memory.summary(NAME)) is not None
+        told = [item for item in await book.memory.items(NAME) if "p" in item.sources]
+        assert len(told) == 1
+        assert "https://example.com/exports/77" in told[0].text
+        clock.advance(500.0)
+        await talk(book, 30, first=17)
+        await book.settle()
+        assert len([item for item in await book.memory.items(NAME) if "p" in item.sources]) == 1
+        assert (await book.memory.stats(NAME)).by_type.long_term >= 1

@@ -14,6 +14,7 @@ from cuebook.assembly.tokens import Counter, cut
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import unlearned
 from cuebook.engine.instruct import Instruction, Work, instruct, told
+from cuebook.engine.promote import promoted
 from cuebook.engine.speak import closing
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
@@ -100,12 +101,14 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         return await _postpone(desk, read, profile, "refused", told_it)
     desk.failpoint("compact.made")
     held = {item.id: item for item in read.items}
+    news = [*derived.merged.kept, *derived.merged.added]
+    raised = [item for item in await promoted(desk, scope, conversation, posts, news) if item.id not in held]
     repeated = tuple(item for item in derived.merged.kept if item.id in held and item != held[item.id])
     compacted = Compacted(
         conversation=conversation,
         previous_version=read.previous.version if read.previous else 0,
         summary=summary,
-        added=tuple(derived.merged.added),
+        added=(*derived.merged.added, *raised),
         ended=tuple(derived.merged.ended),
         repeated=repeated,
         now=desk.clock.now(),

@@ -10,6 +10,7 @@ from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.lists import UserQuery, json_of
+from cuebook.server.tuning_wire import CompressedAnswer, DigestBody
 
 #: Longer texts are shortened in a thread: streams must not wait.
 LARGE = 20_000
@@ -19,7 +20,7 @@ LARGE = 20_000
     "/learning/memory/compress",
     dto=JsonBody[wire.TextBody],
     status_code=200,
-    responses=wire.answers(wire.CompressedAnswer),
+    responses=wire.answers(CompressedAnswer),
 )
 async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Response[bytes]:
     """Shorten a text as a full window does: first line, last line, every fact; a text that gets no smaller stays."""
@@ -36,11 +37,11 @@ async def compress(request: AnyRequest, data: JSONBody[wire.TextBody]) -> Respon
 
 @post(
     "/learning/memory/digest",
-    dto=JsonBody[wire.DigestBody],
+    dto=JsonBody[DigestBody],
     status_code=200,
     responses=wire.answers(wire.TextAnswer),
 )
-async def digest(request: AnyRequest, data: JSONBody[wire.DigestBody], user_id: UserQuery = None) -> Response[bytes]:
+async def digest(request: AnyRequest, data: JSONBody[DigestBody], user_id: UserQuery = None) -> Response[bytes]:
     """Give the newest posts of a conversation in C's batch form: actions, results, key facts."""
     user = user_of(request, data.user_id, user_id)
     text = await book_of(request).memory.digest(data.conversation_id, user=user, last=data.last)

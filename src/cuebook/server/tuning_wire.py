@@ -1,8 +1,18 @@
-"""What comes and goes under `/learning/memory/analyze` and `/learning/optimizer`, as types."""
+"""What comes and goes under `/learning/memory` and `/learning/optimizer`, as types."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from cuebook.server.wire import In, Text
+
+
+class DigestBody(In, frozen=True, kw_only=True):
+    """Of which conversation how many of the newest posts."""
+
+    conversation_id: Text
+    user_id: str | None = None
+    last: Annotated[int, Meta(ge=1, le=1000)] = 15
 
 
 class AnalyzeBody(In, frozen=True, kw_only=True):
@@ -17,6 +27,14 @@ class RunBody(In, frozen=True, kw_only=True):
 
     conversation_id: Text | None = None
     user_id: str | None = None
+
+
+class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A shortened text, and its tokens before and after."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
 
 
 class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -123,14 +123,6 @@ class TextBody(In, frozen=True, kw_only=True):
     text: str
 
 
-class DigestBody(In, frozen=True, kw_only=True):
-    """Of which conversation how many of the newest posts."""
-
-    conversation_id: Text
-    user_id: str | None = None
-    last: Annotated[int, Meta(ge=1, le=1000)] = 15
-
-
 class SearchBody(In, frozen=True, kw_only=True):
     """What to look for, and where."""
 
@@ -251,14 +243,6 @@ class SummaryAnswer(_Out, frozen=True, kw_only=True):
     """The rolling summary of the head's path, null where nothing was summed up yet."""
 
     summary: dict[str, Any] | None
-
-
-class CompressedAnswer(_Out, frozen=True, kw_only=True):
-    """A shortened text, and its tokens before and after."""
-
-    text: str
-    tokens_before: int
-    tokens_after: int
 
 
 class TextAnswer(_Out, frozen=True, kw_only=True):
