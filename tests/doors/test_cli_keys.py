@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from commands import Here
+from commands import Here, write_messages
 
 from cuebook.records.key import id_of
 
@@ -59,3 +59,15 @@ def test_an_organizations_settings_are_shown_and_set(here: Here) -> None:
     assert "gossip" in here("organization", "set", "acme", "--category", "gossip", code=1)
     assert "--no-writes" in here("organization", "set", "acme", code=2)
     assert "organization" in [each["event"] for each in here.json("audit", "tail")["items"]]
+
+
+def test_who_takes_part_is_shown_and_said(here: Here, project: Path) -> None:
+    talk = write_messages(project, ("user", "Hi."))
+    here("conversation", "import", talk, "--conversation", "c1", "--user", "ann")
+    assert here("conversation", "participants", "c1") == "ann\n"
+    assert here("conversation", "participants", "c1", "bob", "carol") == "ann, bob, carol\n"
+    assert here("conversation", "show", "c1", "--user", "bob")
+    assert here.json("conversation", "participants", "c1", "--nobody")["participants"] == ["ann"]
+    assert "no conversation" in here("conversation", "show", "c1", "--user", "bob", code=1)
+    assert "no conversation" in here("conversation", "participants", "c9", "bob", code=1)
+    assert "--nobody" in here("conversation", "participants", "c1", "bob", "--nobody", code=2)

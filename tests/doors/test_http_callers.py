@@ -212,10 +212,12 @@ async def test_two_users_walk_past_each_other(keyed: Keyed) -> None:
     assert (await bob.get("/api/conversations/c1/posts")).status_code == 200
     assert [each["id"] for each in (await bob.get("/api/conversations")).json()["items"]] == ["c1"]
     assert (await bob.post("/api/chat", json=SAY | {"message": "And mine is Tofu."})).json()["turn"] == 2
+    assert (await bob.delete("/api/conversations/c1")).status_code == 403
     assert (await owner.put("/api/conversations/c1/participants", json={"participants": []})).json()[
         "participants"
     ] == ["ann"]
     assert (await bob.get("/api/conversations/c1")).status_code == 404
+    assert (await ann.delete("/api/conversations/c1")).status_code == 200
     assert "participants" in [each["event"] for each in (await owner.get("/api/audit")).json()["items"]]
 
 

@@ -17,12 +17,13 @@ app = new_app()
     app,
     "cuebook serve --upstream http://127.0.0.1:8080/v1",
     "cuebook serve --port 9000 -C book",
+    "cuebook serve --host 0.0.0.0",
     name="serve",
 )
 def serve(
     state: State,
     *,
-    host: Annotated[str | None, typer.Option("--host", metavar="H", help="An address of this machine's own.")] = None,
+    host: Annotated[str | None, typer.Option("--host", metavar="H", help="An address to serve on; with keys one that others reach.")] = None,
     port: Annotated[
         int | None, typer.Option("--port", metavar="P", min=0, max=65535, help="0 takes a free one.  [default: 8760]")
     ] = None,

@@ -49,8 +49,11 @@ async def get_conversation(
 async def delete_conversation(
     request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Forget a conversation and everything derived from it."""
-    gone = await book_of(request).conversations.delete(name_in(conversation), user=user_of(request, user_id))
+    """Forget a conversation and everything derived from it. Who was let in later may not."""
+    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    if (await book.conversations.get(name, user=user)).user != user:
+        caller_of(request).need("agent", "deleting another's conversation")
+    gone = await book.conversations.delete(name, user=user)
     return json_of({"deleted": gone})
 
 

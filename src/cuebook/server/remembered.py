@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from cuebook.app import memory_shapes as shapes
 from cuebook.app.shapes import Wire
-from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.lists import PageCursor, UserQuery, json_of, listed
 from cuebook.server.wire import In, answers
@@ -111,6 +111,8 @@ async def correct_memory(
 ) -> Response[bytes]:
     """Say what a memory should have said. Nothing of the old text is kept; its id follows its text."""
     user = user_of(request, data.user_id, user_id)
+    if data.organization_id:
+        caller_of(request).need("admin", "an organization's memory")
     found = await book_of(request).memories.correct(memory, data.text, user=user, organization=data.organization_id)
     return json_of(shapes.memory(found))
 

@@ -39,6 +39,7 @@ CALLS: dict[str, Call] = {
     "items": lambda store, scope: store.items(scope, "c"),
     "search": lambda store, scope: store.search(scope, words("one"), conversation="c"),
     "move_head": lambda store, scope: store.move_head(scope, "c", "p1", now=NOW),
+    "participate": lambda store, scope: store.participate(scope, "c", ["bob"]),
     "delete": lambda store, scope: store.delete(scope, "c"),
     "compaction": lambda store, scope: store.compaction(scope, "c", limit=9),
     "save_summary": lambda store, scope: store.save_summary(scope, result(0, 1)),
@@ -90,6 +91,28 @@ class ScopesContract:
         await store.append(OWNER, Batch(conversation="c", drafts=drafts("one"), now=NOW, user="ann", persona="guide"))
         row = await store.conversation(ANN, "c")
         assert (row.user, row.persona, row.participants) == ("ann", "guide", ("ann",))
+
+    async def test_who_takes_part_sees_it_and_nobody_after(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"), scope=ANN)
+        assert (await store.participate(OWNER, "c", ["bob", "ann", "bob"])).participants == ("ann", "bob")
+        assert (await store.conversation(BOB, "c")).participants == ("ann", "bob")
+        assert [each.id for each in (await store.conversations(BOB, limit=9)).items] == ["c"]
+        assert (await store.participate(OWNER, "c", [])).participants == ("ann",)
+        with pytest.raises(NotFound):
+            await store.conversation(BOB, "c")
+        assert (await store.conversations(BOB, limit=9)).items == ()
+
+    async def test_what_is_nobodys_is_no_proven_users(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"), scope=OWNER)
+        proven = Scope(user="ann", proven=True)
+        assert (await store.conversation(ANN, "c")).user is None
+        assert len((await store.conversations(ANN, limit=9)).items) == 1
+        with pytest.raises(NotFound):
+            await store.conversation(proven, "c")
+        assert (await store.conversations(proven, limit=9)).items == ()
+        assert (await store.conversation(Scope(proven=True), "c")).last_seq == 1
+        await store.participate(OWNER, "c", ["ann"])
+        assert (await store.conversation(proven, "c")).last_seq == 1
 
     async def test_lists_hold_ones_own(self, store: Store) -> None:
         for name, scope in (("hers", ANN), ("his", BOB), ("far", ELSEWHERE), ("open", OWNER)):
