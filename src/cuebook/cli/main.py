@@ -15,6 +15,7 @@ DONE, REFUSED, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 COMMANDS = {
     "init": "Make a project directory.",
     "demo": "Replay a long conversation and show what was remembered.",
+    "eval": "Measure memory on your own conversations.",
     "chat": "Talk, with everything remembered.",
     "serve": "Start the HTTP server, for OpenAI clients and others.",
     "conversation": "List, show, import, export and delete conversations.",

@@ -1,6 +1,7 @@
 """What newly found items do to the held ones: repeat them, end them, or stand beside them."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -16,6 +17,7 @@ from cuebook.memory.remainder import remainder
 from cuebook.memory.slots import WORD, clash
 from cuebook.memory.subject import item_id, normal
 from cuebook.memory.terms import lapses
+from cuebook.records.expression import Expression
 from cuebook.records.memory import Item
 
 #: C, confidence: a repeat adds 0.1, at most 1.0 (MISSION T2).
@@ -34,6 +36,8 @@ QUIET: Final = 6
 
 #: A noun in so many current items or fewer names one thing: "slideshow", but not the name of the largest project.
 FEW: Final = 4
+#: How a tool says that what it tells replaces what it told before.
+UPDATED: Final = Expression(r"\b(?:updated|changed|moved|rescheduled|replaced|renamed|edited)\b", re.IGNORECASE)
 
 
 class Merged(Struct, frozen=True):
@@ -214,7 +218,7 @@ class _Board:
         over.
         """
         if item.trust != "user":
-            return []
+            return [(place, "") for place in self._updated(item)] if item.trust == "tool" else []
         claim = self._read(item)
         shared: dict[int, float] = {}
         for found in sorted(claim.stems.union(*claim.over)):
@@ -234,6 +238,22 @@ class _Board:
         nearest = sorted(shared, key=lambda place: (-shared[place], -place))[: CANDIDATES if tells else QUIET]
         judged = [(*self._judge.evidence(claim, self._claim(place)), place) for place in nearest]
         return [(place, hit) for evidence, hit, place in sorted(judged, reverse=True) if evidence >= ENDS]
+
+    def _updated(self, item: Item) -> list[int]:
+        """Return the places of the tool results that one of a tool says it changed: they name the same code, and
+        another value.
+        """
+        claim = self._read(item)
+        marks = {value for value in claim.values if value[0] == "code"}
+        if not marks or not (UPDATED.search(item.text) or claim.change):
+            return []
+        near = (place for place, _ in self._overlaps(claim.stems).most_common(CANDIDATES))
+        tools = [place for place in near if self._items[place].trust == "tool"]
+        return [
+            place
+            for place in tools
+            if marks & self._claim(place).values and clash(claim.values, self._claim(place).values)
+        ]
 
 
 def _keys(text: str) -> Iterable[str]:

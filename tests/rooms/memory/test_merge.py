@@ -325,3 +325,17 @@ print(merge([], extract(lines)))
         for seed in seeds
     }
     assert len(told) == 1
+
+
+def test_a_tool_says_that_what_it_told_before_was_updated():
+    held = [
+        item('Event created: "Dentist", Wed 11 Feb 2026 16:30. Event id ev_21004.', 1, trust="tool"),
+        item('Event created: "Choir", Thu 12 Feb 2026 20:00. Event id ev_21005.', 2, trust="tool"),
+        item("The dentist, ev_21004, is on 11 February.", 3),
+    ]
+    news = item('Event ev_21004 updated: "Dentist" moved to Wed 18 Feb 2026 16:30.', 4, trust="tool")
+    merged = merge(held, [news])
+    assert [one.id for one in merged.ended] == [held[0].id]  # never what the user said, nor another event
+    assert merged.added[0].supersedes == held[0].id
+    paid = item("Event ev_21005: reminder sent on 10 Feb 2026.", 5, trust="tool")
+    assert merge(held, [paid]).ended == []

@@ -1,0 +1,81 @@
+"""Which facts of a post an evaluation looks for again, and when a text still tells one; it asks no rule of memory's."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from msgspec import Struct
+
+from cuebook.memory.facts import facts_in
+from cuebook.memory.slots import AMOUNT, WORD, names
+from cuebook.memory.vocabulary import STOP
+
+#: Where a text is cut into what may tell a fact.
+_SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
+#: What is handed over to be read, not told: fenced code and quoted lines.
+_HANDED = re.compile(r"```.*?(?:```|\Z)|^\s{0,3}>.*$", re.DOTALL | re.MULTILINE)
+_SECRET = re.compile(r"\[\[secret:[^\]]*\]\]")
+#: So many words around a value must be told with it: the value alone may belong to something else.
+SHARED = 2
+
+
+class FactToken(Struct, frozen=True):
+    """A value a post tells word for word, the sentence it stands in, and the other content words of that sentence."""
+
+    value: str
+    sentence: str
+    about: frozenset[str]
+
+    def in_text(self, text: str) -> bool:
+        """Whether a text tells it: the value as a whole, and with it up to SHARED of the words beside it."""
+        return visible(self.value, text) and len(self.about & content(text)) >= min(SHARED, len(self.about))
+
+
+@lru_cache(maxsize=1 << 14)
+def content(text: str) -> frozenset[str]:
+    """Give a text's content words and numbers in lower case, as they are written."""
+    return frozenset(word for word in map(str.lower, WORD.findall(text)) if word.replace("’", "'") not in STOP)
+
+
+def values_in(text: str) -> list[str]:
+    """Give what a shorter form must keep word for word: memory's kinds of fact, amounts, numbers, and names."""
+    found = facts_in(text)
+    rest = _SECRET.sub(" ", text)
+    for match in AMOUNT.finditer(rest):
+        value = match[0].strip(" .,")
+        if len(value) > 1 and not any(value in known or known in value for known in found):
+            found.append(value)
+    for name in names(rest):
+        if not any(name in known for known in found):
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def tokens_of(text: str) -> Iterator[FactToken]:
+    """Give the facts a post states, a value once; what it only asks, quotes or hands over as code is none."""
+    known: set[str] = set()
+    for sentence in sentences_of(text):
+        for value in values_in(sentence):
+            if value.lower() not in known:
+                known.add(value.lower())
+                yield FactToken(value, sentence, content(sentence) - content(value))
+
+
+def sentences_of(text: str) -> Iterator[str]:
+    """Give the sentences of a post that state something."""
+    for sentence in _SENTENCE.split(_HANDED.sub("\n", text)):
+        stated = sentence.strip()
+        if stated and not stated.endswith("?"):
+            yield stated
+
+
+def visible(value: str, text: str) -> bool:
+    """Tell whether a text holds a value as a whole, in any case: 123 does not stand in 91234."""
+    value, text = " ".join(value.lower().split()), " ".join(text.lower().split())
+    start = text.find(value)
+    while start >= 0:
+        before, after = text[start - 1 : start], text[start + len(value) : start + len(value) + 1]
+        if not (before.isalnum() and value[0].isalnum()) and not (after.isalnum() and value[-1].isalnum()):
+            return True
+        start = text.find(value, start + 1)
+    return False
