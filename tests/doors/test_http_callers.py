@@ -213,6 +213,8 @@ async def test_two_users_walk_past_each_other(keyed: Keyed) -> None:
     assert [each["id"] for each in (await bob.get("/api/conversations")).json()["items"]] == ["c1"]
     assert (await bob.post("/api/chat", json=SAY | {"message": "And mine is Tofu."})).json()["turn"] == 2
     assert (await bob.delete("/api/conversations/c1")).status_code == 403
+    forgotten = await bob.post("/api/memories/forget", json={"conversationId": "c1"})
+    assert forgotten.status_code == 403
     assert (await owner.put("/api/conversations/c1/participants", json={"participants": []})).json()[
         "participants"
     ] == ["ann"]
@@ -235,6 +237,28 @@ async def test_tenants_share_names_and_nothing_else(keyed: Keyed) -> None:
             assert mine in answer.text or path == "/api/audit"
             assert other not in answer.text
         assert (await client.post("/api/audit/verify")).json()["ok"]
+
+
+async def test_a_key_forgets_what_is_its_own(keyed: Keyed) -> None:
+    ann, bob = await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob")
+    agent, owner = await keyed.holder("agent"), await keyed.holder("owner")
+    admin = await keyed.holder("admin", "mara", organizations=["acme"])
+    for client, talk in ((ann, "c1"), (bob, "c2")):
+        assert (await client.post("/api/chat", json=SAY | {"conversationId": talk})).status_code == 200
+    path = "/api/memories/forget"
+    assert (await ann.post(path, json={"userId": "bob"})).status_code == 403
+    assert (await ann.post(path, json={"organizationId": "acme"})).status_code == 404
+    assert (await admin.post(path, json={"organizationId": "acme"})).status_code == 200
+    assert (await admin.post(path, json={"organizationId": "other"})).status_code == 404
+    for asked in ({"userId": "ann"}, {"conversationId": "c1"}, {"personaId": "helper"}):
+        assert (await agent.post(path, json=asked)).status_code == 403
+    nothing = await ann.post(path, json={"conversationId": "c2"})  # another's is not there, and counts nothing
+    assert (nothing.status_code, (await bob.get("/api/conversations/c2")).status_code) == (200, 200)
+    assert (await ann.post(path, json={"userId": "ann"})).status_code == 200
+    assert (await ann.get("/api/conversations/c1")).status_code == 404
+    assert (await bob.get("/api/conversations/c2")).status_code == 200
+    assert (await owner.post(path, json={"userId": "bob"})).status_code == 200
+    assert (await bob.get("/api/conversations/c2")).status_code == 404
 
 
 # ---- organizations

@@ -8,7 +8,7 @@ from msgspec import structs
 from cuebook.engine.desk import Desk
 from cuebook.engine.lines import Lines
 from cuebook.ports.store import Store
-from cuebook.records.memory import Scope
+from cuebook.records.memory import DEFAULT_TENANT, Scope
 
 
 class Within:
@@ -40,7 +40,6 @@ class Within:
 def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
     """Give a desk that works for one tenant: another store, and nothing remembered of other tenants."""
     store = cast("Store", Within(desk.store, tenant))
-    fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}}
-    return structs.replace(
-        desk, store=store, prompts=store.prompts, audit=store.audit, lines=Lines(most_waiting), **fresh
-    )
+    lines = desk.lines if tenant == DEFAULT_TENANT else Lines(most_waiting)
+    fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}, "epoch": 0}
+    return structs.replace(desk, store=store, prompts=store.prompts, audit=store.audit, lines=lines, **fresh)

@@ -23,7 +23,9 @@ app = new_app()
 def serve(
     state: State,
     *,
-    host: Annotated[str | None, typer.Option("--host", metavar="H", help="An address to serve on; with keys one that others reach.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="H", help="An address to serve on; with keys one that others reach.")
+    ] = None,
     port: Annotated[
         int | None, typer.Option("--port", metavar="P", min=0, max=65535, help="0 takes a free one.  [default: 8760]")
     ] = None,

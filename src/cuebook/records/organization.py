@@ -3,7 +3,7 @@
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import CATEGORIES
@@ -21,13 +21,13 @@ class LongTermMemory(Struct, frozen=True, kw_only=True, rename="camel"):
 class OrganizationMemory(Struct, frozen=True, kw_only=True, rename="camel"):
     """Settings of an organization's memory."""
 
-    long_term_memory: LongTermMemory = LongTermMemory()
+    long_term_memory: LongTermMemory = field(default_factory=LongTermMemory)
 
 
 class OrganizationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
     """An organization's settings; one nobody has set has the defaults."""
 
-    memory: OrganizationMemory = OrganizationMemory()
+    memory: OrganizationMemory = field(default_factory=OrganizationMemory)
 
 
 class LongTermMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -42,13 +42,13 @@ class LongTermMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", fo
 class OrganizationMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What is to change of an organization's memory."""
 
-    long_term_memory: LongTermMemoryChange = LongTermMemoryChange()
+    long_term_memory: LongTermMemoryChange = field(default_factory=LongTermMemoryChange)
 
 
 class OrganizationChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What is to change of an organization's settings."""
 
-    memory: OrganizationMemoryChange = OrganizationMemoryChange()
+    memory: OrganizationMemoryChange = field(default_factory=OrganizationMemoryChange)
 
 
 def change_of(given: Any) -> OrganizationChange:

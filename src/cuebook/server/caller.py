@@ -4,6 +4,7 @@ Without keys who asks owns the machine, and names a user: the body's weighs more
 header's. With keys a key says who asks; one that is a user's speaks for nobody else, in no place.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from litestar import Request
@@ -107,6 +108,17 @@ def user_of(request: AnyRequest, *named: str | None) -> str | None:
     Raises Denied where the key is one user's and another is named.
     """
     return caller_of(request).acts_as(*named, header(request.scope, b"x-user-id"))
+
+
+async def check_first(request: AnyRequest, conversation: str, user: str | None) -> None:
+    """Refuse to forget a conversation for who was let into it later. Raises Denied."""
+    caller = caller_of(request)
+    if caller.may("agent"):
+        return
+    with suppress(NotFound):
+        found = await book_of(request).conversations.get(conversation, user=user)
+        if found.user != user:
+            caller.need("agent", "forgetting another's conversation")
 
 
 def actor_of(request: AnyRequest) -> str:

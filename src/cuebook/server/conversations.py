@@ -13,7 +13,7 @@ from cuebook.records.conversation import SYSTEM
 from cuebook.records.memory import Item
 from cuebook.records.turn import Turn
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, actor_of, book_of, caller_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, actor_of, book_of, caller_of, check_first, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -51,8 +51,7 @@ async def delete_conversation(
 ) -> Response[bytes]:
     """Forget a conversation and everything derived from it. Who was let in later may not."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
-    if (await book.conversations.get(name, user=user)).user != user:
-        caller_of(request).need("agent", "deleting another's conversation")
+    await check_first(request, name, user)
     gone = await book.conversations.delete(name, user=user)
     return json_of({"deleted": gone})
 

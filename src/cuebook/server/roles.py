@@ -28,6 +28,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
                 "shared-entries",
             )
         ),
+        "GET /api/receipts/{receipt}",
         "POST /api/memories/search", "GET /api/memories", f"GET {_MEMORY}", "GET /api/memories/export",
         "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
         "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
