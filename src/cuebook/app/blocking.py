@@ -129,6 +129,11 @@ class BlockingCuebook:
         return BlockingMemory(self._host)
 
     @property
+    def optimizer(self) -> BlockingOptimizer:
+        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        return BlockingOptimizer(self._host)
+
+    @property
     def receipts(self) -> BlockingReceipts:
         """The receipts of what was forgotten: read, checked."""
         return BlockingReceipts(self._host)
@@ -137,11 +142,6 @@ class BlockingCuebook:
     def holds(self) -> BlockingHolds:
         """The legal holds: what must not be forgotten yet."""
         return BlockingHolds(self._host)
-
-    @property
-    def optimizer(self) -> BlockingOptimizer:
-        """What tunes how much of a conversation stays whole: its runs and what they came to."""
-        return BlockingOptimizer(self._host)
 
     def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""

@@ -251,6 +251,11 @@ class Cuebook:
         return Memory(self.desk)
 
     @property
+    def optimizer(self) -> Optimizer:
+        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        return Optimizer(self.desk)
+
+    @property
     def receipts(self) -> Receipts:
         """The receipts of what was forgotten: read, checked."""
         return Receipts(self.desk)
@@ -259,11 +264,6 @@ class Cuebook:
     def holds(self) -> Holds:
         """The legal holds: what must not be forgotten yet."""
         return Holds(self.desk)
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """What tunes how much of a conversation stays whole: its runs and what they came to."""
-        return Optimizer(self.desk)
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from cuebook.app.forgetting import forget, target_of
 from cuebook.app.analysis import Analysis
+from cuebook.app.forgetting import forget, target_of
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of

@@ -92,6 +92,12 @@ class HeadBody(In, frozen=True, kw_only=True):
     post_id: Text
 
 
+class ParticipantsBody(In, frozen=True, kw_only=True):
+    """The users who take part beside the first one."""
+
+    participants: Annotated[list[Text], Meta(max_length=1000)]
+
+
 class ForgetBody(In, frozen=True, kw_only=True):
     """What to forget, one of these, and why."""
 
@@ -101,12 +107,6 @@ class ForgetBody(In, frozen=True, kw_only=True):
     organization_id: Text | None = None
     memory_ids: Annotated[list[Text], Meta(min_length=1, max_length=10_000)] | None = None
     reason: Annotated[str, Meta(max_length=500)] = ""
-
-
-class ParticipantsBody(In, frozen=True, kw_only=True):
-    """The users who take part beside the first one."""
-
-    participants: Annotated[list[Text], Meta(max_length=1000)]
 
 
 class CompressBody(In, frozen=True, kw_only=True):
