@@ -8,6 +8,7 @@ from bench.append import append, durable, growth
 from bench.assemble import assemble
 from bench.cache import cache
 from bench.graph import graph
+from bench.judge import judge
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.prompts import prompts
@@ -28,6 +29,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
     "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
+    "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
     "import": ("import cuebook", start),
 }
 

@@ -2,15 +2,18 @@
 all pairs (C, "Redundancy Detection"; the algorithm: notes/performance.md 4).
 
 Two sets that are so alike differ in few words: with A the newer, B the older set of m words, at most m/9. B's words are
-divided by their hash into one part more than can differ, so at least one part is the same in both, and with it the
+divided by their hash into more parts than can differ, so at least one part is the same in both, and with it the
 exclusive or of its words' hashes. B lies under that of each of its parts. No pair can be missed; a chance meeting only
-costs a comparison. The cost of a text depends on its own words, not on how many texts there are.
+costs a comparison. The cost of a text depends on its own words, and hardly on how many texts there are.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable
+from functools import reduce
+from itertools import combinations
+from operator import xor
+from typing import Final
 
 #: Shorter texts are ignored (C's own code: notes/seed-origins.md 3.1).
 LEAST_CHARACTERS: Final = 50
@@ -18,22 +21,17 @@ LEAST_CHARACTERS: Final = 50
 _SIZES: Final = [8 + 9 * i for i in range(10)]
 while _SIZES[-1] < 10_000_000:
     _SIZES.append(_SIZES[-1] * 11 // 10)
+#: Parts by how many words can differ, where that is one or two. Else one more than can differ, each by itself.
+_PARTS: Final = {1: 5, 2: 4}
 _64_BITS: Final = (1 << 64) - 1
 _SPREAD: Final = 0x9E3779B97F4A7C15
-
-
-class _Kept(NamedTuple):
-    """A text in the index: the hashes of its words, and where it lies."""
-
-    words: "array[int]"
-    keys: "array[int]"
 
 
 class Redundancy:
     """The word sets of texts that none newer repeats. Words are told apart by 64 bits of Python's keyed hash."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, _Kept] = {}
+        self._words: dict[int, array[int]] = {}  # arrays: the garbage collector does not look into them
         self._places: dict[int, int | list[int]] = {}
 
     def add(self, number: int, text: str) -> list[int]:
@@ -43,38 +41,42 @@ class Redundancy:
         words = frozenset(map(hash, text.lower().split()))
         if not words:
             return []
-        repeated = sorted(other for other in self._candidates(words) if alike(words, self._kept[other].words))
-        for other in repeated:
-            self._remove(other)
-        kept = _Kept(array("q", words), array("Q", _keys(words, _class_of(len(words)))))
-        self._kept[number] = kept
-        for key in kept.keys:
-            held = self._places.setdefault(key, number)
-            if isinstance(held, list):
-                held.append(number)
-            elif held != number:
-                self._places[key] = [held, number]
+        size = len(words)
+        least, most, own = -(-9 * size // 10), 10 * size // 9, _class_of(size)
+        keys = {place: _keys_of(words, place) for place in range(_class_of(least), _class_of(most) + 1)}
+        repeated = []
+        for other in sorted(self._under(key for found in keys.values() for key in found)):
+            held = self._words[other]
+            if least <= len(held) <= most and alike(words, held):
+                repeated.append(other)
+                self._remove(other)
+        self._words[number] = array("q", words)
+        for key in keys[own]:
+            there = self._places.setdefault(key, number)
+            if isinstance(there, list):
+                there.append(number)
+            elif there != number:
+                self._places[key] = [there, number]
         return repeated
 
-    def _candidates(self, words: frozenset[int]) -> set[int]:
-        """Return the texts that share a part with these words and are of a size to be alike."""
-        least, most = -(-9 * len(words) // 10), 10 * len(words) // 9
+    def _under(self, keys: Iterable[int]) -> set[int]:
+        """Return the texts that lie under any of these keys: they share a part."""
         found: set[int] = set()
-        for place in range(_class_of(least), _class_of(most) + 1):
-            for key in _keys(words, place):
-                held = self._places.get(key)
-                if held is not None:
-                    found.update(held if isinstance(held, list) else (held,))
-        return {other for other in found if least <= len(self._kept[other].words) <= most}
+        for key in keys:
+            there = self._places.get(key)
+            if there is not None:
+                found.update(there if isinstance(there, list) else (there,))
+        return found
 
     def _remove(self, number: int) -> None:
-        for key in self._kept.pop(number).keys:
-            held = self._places.get(key)
-            if isinstance(held, list):
-                held.remove(number)
-                if not held:
+        words = frozenset(self._words.pop(number))
+        for key in _keys_of(words, _class_of(len(words))):
+            there = self._places.get(key)
+            if isinstance(there, list):
+                there.remove(number)
+                if not there:
                     del self._places[key]
-            elif held == number:
+            elif there == number:
                 del self._places[key]
 
 
@@ -88,12 +90,18 @@ def _class_of(size: int) -> int:
     return bisect_left(_SIZES, size)
 
 
-def _keys(words: frozenset[int], place: int) -> Iterator[int]:
-    """Return where a set lies in a class: for each part its number and the exclusive or of its words."""
-    parts = _SIZES[place] // 9 + 1
+def _keys_of(words: frozenset[int], place: int) -> list[int]:
+    """Return where a set lies in a class: the exclusive or of its words without those of some parts, for each choice.
+
+    Where one or two words can differ, all parts but as many are taken together: alone they would be few common words.
+    """
+    differ = _SIZES[place] // 9
+    parts = _PARTS.get(differ, differ + 1)
     mixed = [0] * parts
     for word in words:
         mixed[word % parts] ^= word
+    if differ in _PARTS:
+        total = reduce(xor, mixed)
+        mixed = [reduce(xor, left, total) for left in combinations(mixed, differ)]
     first = (place + 1) << 24
-    for part, value in enumerate(mixed):
-        yield (value ^ (first + part) * _SPREAD) & _64_BITS
+    return [(value ^ (first + part) * _SPREAD) & _64_BITS for part, value in enumerate(mixed)]
