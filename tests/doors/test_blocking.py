@@ -15,11 +15,13 @@ import pytest
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
 from cuebook.app.audit import Audit
 from cuebook.app.blocking_audit import BlockingAudit
+from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.conversations import Conversations
+from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.keys import Keys
 from cuebook.app.memory import Memory
 from cuebook.app.optimizer import Optimizer
@@ -49,6 +51,8 @@ def public(kind: type) -> dict[str, object]:
         (Prompts, BlockingPrompts),
         (PromptFiles, BlockingPromptFiles),
         (Audit, BlockingAudit),
+        (Receipts, BlockingReceipts),
+        (Holds, BlockingHolds),
         (Optimizer, BlockingOptimizer),
         (Keys, BlockingKeys),
         (Organizations, BlockingOrganizations),

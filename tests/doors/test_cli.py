@@ -36,9 +36,16 @@ def every_command() -> Iterator[tuple[str, Any, Any]]:
     top = typer.Context(root, info_name="cuebook")
     for name in cli.COMMANDS:
         loaded = root.get_command(top, name)
-        context = typer.Context(loaded, info_name=name, parent=top)
-        for below, command in getattr(loaded, "commands", {"": loaded}).items():
-            yield f"cuebook {name} {below}".strip(), command, context if below else top
+        yield from commands_below(f"cuebook {name}", loaded, top)
+
+
+def commands_below(path: str, loaded: Any, parent: Any) -> Iterator[tuple[str, Any, Any]]:
+    if not hasattr(loaded, "commands"):
+        yield path, loaded, parent
+        return
+    context = typer.Context(loaded, info_name=path.rpartition(" ")[2], parent=parent)
+    for name, below in loaded.commands.items():
+        yield from commands_below(f"{path} {name}", below, context)
 
 
 def test_help_of_the_whole_command(tmp_path: Path) -> None:
@@ -67,6 +74,7 @@ Commands:
   conversation  List, show, import, export and delete conversations.
   turn          Show what a prompt held and why, and replay it.
   memory        Search, list and show what is remembered.
+  hold          Keep what must not be forgotten yet.
   prompt        Write, compare, render, choose and roll back prompts.
   audit         Show what models were told, and that nobody changed it.
   key           Make, list and revoke the keys of the server.

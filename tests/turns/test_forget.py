@@ -1,14 +1,26 @@
 """Forgetting: nothing of it is left in any byte, nothing brings it back, and a signed receipt says what went."""
 
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from stage import book_on
 
-from cuebook import Ask, Cuebook, NotFound, Part, Posted
-from cuebook.testing import FrozenClock, ScriptedModel
+from cuebook import Ask, Conflict, Cuebook, InvalidInput, NotFound, Part, Posted
+from cuebook.backends.system import SystemDice
+from cuebook.errors import LeaseLost
+from cuebook.ports.memories import Delivered, PlaceChange
+from cuebook.records.memory import Memory, Place, Scope, Source
+from cuebook.testing import FrozenClock, Script, ScriptedModel
+from cuebook.testing.audit import audit
 
 CANARY = "Zanzibarquokka"
+DAY = 86_400.0
 
 
 def left(folder: Path, words: str = CANARY) -> dict[str, int]:
@@ -20,6 +32,21 @@ def left(folder: Path, words: str = CANARY) -> dict[str, int]:
         if file.is_file()
     }
     return {name: count for name, count in found.items() if count}
+
+
+def on(folder: Path, *, model=None, clock=None, **settings):
+    return book_on(
+        folder, model=model or ScriptedModel(default=f"{CANARY} is fine."), clock=clock, dice=SystemDice(), **settings
+    )
+
+
+async def prompted(folder: Path) -> None:
+    """Let a persona speak through a prompt of the book, so that the audit and its mirror hold what was said."""
+    (folder / "personas").mkdir()
+    helper = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
+    (folder / "personas" / "helper.json").write_text(json.dumps(helper))
+    async with on(folder) as book:
+        await book.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"])
 
 
 async def tell(book: Cuebook, name: str = "c", *, user: str | None = "ann", posts: int = 30) -> None:
@@ -34,28 +61,447 @@ async def tell(book: Cuebook, name: str = "c", *, user: str | None = "ann", post
     ]
     await book.append(name, said, user=user)
     await book.append(name, [{"role": "user", "content": f"{CANARY} " * 900, "x_extra": CANARY}], user=user)
-    await book.ask(Ask(f"What of {CANARY}?", name, user=user, attachments=(Part("text", CANARY),), idempotency_key="k"))
+    files = (Part("file", CANARY, {"name": CANARY}),)
+    await book.ask(Ask(f"What of {CANARY}?", name, user=user, attachments=files, idempotency_key=f"k-{name}"))
     await book.settle()
     await book.ask(Ask(f"And my house in {CANARY}?", name, user=user))
+    async for chunk in book.stream(Ask(f"Broken off {CANARY}", name, user=user)):
+        if chunk.type == "text_delta":
+            break
 
 
-async def test_a_conversation_leaves_no_byte_and_a_receipt_that_anyone_can_check(tmp_path: Path) -> None:
-    async with book_on(tmp_path, model=ScriptedModel(default=f"{CANARY} is fine."), clock=FrozenClock()) as book:
+# ---- a conversation -------------------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_leaves_no_byte_and_a_receipt_that_can_be_checked(tmp_path):
+    await prompted(tmp_path)
+    async with on(tmp_path) as book:
         await tell(book)
+        await book.ask(Ask(f"{CANARY}, who are you?", "c", user="ann", persona="helper"))
+        await book.settle()
         assert await book.memory.summary("c")
-        assert left(tmp_path)
-        receipt = await book.memory.forget(conversation="c")
+        assert {"logs/prompts_audit.jsonl"} < set(left(tmp_path))
+        receipt = await book.memory.forget(conversation="c", reason="asked by mail")
         assert left(tmp_path) == {}
-        assert (receipt.state, receipt.kind, receipt.counts["conversations"]) == ("done", "conversation", 1)
+        assert (receipt.state, receipt.kind, receipt.reason) == ("done", "conversation", "asked by mail")
+        assert receipt.counts["conversations"] == 1
         assert receipt.counts["posts"] > 30
-        assert receipt.signature
-        assert "c" not in receipt.asked
-        assert book.receipts.verify(receipt).ok
-        assert book.receipts.verify(receipt, name="c").names
+        assert receipt.counts["auditTexts"] > 0
+        assert book.receipts.verify(receipt, name="c").ok
         assert not book.receipts.verify(receipt, name="d").ok
+        for wrong in ({"counts": {"posts": 0}}, {"asked": ()}, {"origin": "00" * 32}, {"state": "pending"}):
+            fields = {name: getattr(receipt, name) for name in receipt.__struct_fields__} | wrong
+            assert not book.receipts.verify(type(receipt)(**fields)).ok, wrong
         with pytest.raises(NotFound):
             await book.conversations.get("c")
-        again = await book.memory.forget(conversation="c")
-        assert (again.state, sum(again.counts.values())) == ("done", 0)
-        assert [each.id for each in await book.receipts.list()] == [again.id, receipt.id]
+        verdict = await book.audit.verify()
+        assert verdict.ok
+        assert verdict.erased > 0
+        assert (await book.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).erased == verdict.erased
+    assert left(tmp_path) == {}
+    assert audit(str(tmp_path / "book.db"), integrity=True) == []
+
+
+async def test_forgotten_twice_gives_a_receipt_of_zeros(tmp_path):
+    async with on(tmp_path) as book:
+        await tell(book)
+        first, second = await asyncio.gather(book.memory.forget(conversation="c"), book.memory.forget(conversation="c"))
+        assert {first.state, second.state} == {"done"}
+        assert sorted((first.counts.get("posts", 0) > 0, second.counts.get("posts", 0) > 0)) == [False, True]
+        third = await book.memory.forget(conversation="c")
+        assert sum(third.counts.values()) == 0
+        assert (await book.receipts.list())[0].id == third.id
+        with pytest.raises(NotFound):
+            await book.conversations.delete("c")
+
+
+async def test_a_conversation_begun_again_under_its_id_is_another(tmp_path):
+    async with on(tmp_path, model=ScriptedModel(default="Noted.")) as book:
+        await tell(book)
+        await book.memory.forget(conversation="c")
+        reply = await book.ask(Ask("hello", "c", user="ann"))
+        assert reply.turn == 1
+        assert left(tmp_path) == {}
+
+
+async def test_anothers_conversation_counts_nothing(tmp_path):
+    async with on(tmp_path) as book:
+        await tell(book)
+        receipt = await book.memory.forget(conversation="c", by="bob")
+        assert sum(receipt.counts.values()) == 0
+        assert await book.conversations.get("c")
+
+
+async def test_one_thing_is_named(tmp_path):
+    async with on(tmp_path) as book:
+        for given in ({}, {"user": "ann", "conversation": "c"}, {"user": ""}, {"memories": ["x"] * 10_001}):
+            with pytest.raises(InvalidInput):
+                await book.memory.forget(**given)
+
+
+# ---- a user ---------------------------------------------------------------------------------------------------------
+
+
+async def shared(book: Cuebook) -> None:
+    """A talk of bob's in which ann speaks too."""
+    said = [
+        Posted(id="b1", sender="bob", message="Our boat is called Marigold."),
+        Posted(id="x1", sender="assistant", message="A fine name."),
+        Posted(id="a1", sender="ann", message=f"My secret garden is in {CANARY} by the old mill."),
+        Posted(id="x2", sender="assistant", message=f"So your garden is in {CANARY}."),
+        Posted(id="b2", sender="bob", message="I live in Bergen."),
+        Posted(id="x3", sender="assistant", message=f"And ann's secret garden is in {CANARY} by the old mill, right?"),
+        Posted(id="b3", sender="bob", message="The boat needs new paint."),
+    ]
+    await book.append("shared", said, user="bob")
+    more = [Posted(sender="bob" if n % 2 == 0 else "assistant", message=f"Plank {n} is dry.") for n in range(24)]
+    await book.append("shared", more, user="bob")
+    await book.ask(Ask("How is the boat?", "shared", user="bob"))
+    await book.settle()
+
+
+async def test_a_users_transcripts_go_and_their_words_leave_conversations_of_others(tmp_path):
+    await prompted(tmp_path)
+    async with on(tmp_path, model=ScriptedModel(default="Well.")) as book:
+        await tell(book)
+        await tell(book, "c2")
+        await shared(book)
+        await book.ask(Ask(f"{CANARY}!", "c2", user="ann", persona="helper"))
+        await book.settle()
+        assert CANARY in (await book.memory.summary("shared")).markdown
+        receipt = await book.memory.forget(user="ann")
+        assert left(tmp_path) == {}
+        assert receipt.counts["conversations"] == 2
+        assert book.receipts.verify(receipt, name="ann").ok
+        assert {each.id for each in (await book.conversations.list()).items} == {"shared"}
+        posts = {each.id: each for each in await book.conversations.posts("shared")}
+        assert [posts[name].state for name in ("b1", "a1", "x2", "b2", "x3")] == [
+            "complete", "erased", "erased", "complete", "erased",
+        ]  # fmt: skip
+        assert (posts["a1"].message, posts["a1"].sender) == ("[erased]", "erased")
+        assert posts["b2"].message == "I live in Bergen."
+        assert await book.memory.summary("shared") is None
+        replay = await book.turns.replay("shared", 1)
+        assert replay.verdict == "erased"
         assert (await book.audit.verify()).ok
+        await book.settle()
+        summary = await book.memory.summary("shared")
+        assert summary, "derived anew from what remains"
+        assert "Marigold" in summary.markdown or "Bergen" in summary.markdown
+        assert all("erased" not in each.text for each in await book.memory.items("shared"))
+        reply = await book.ask(Ask("What is our boat called?", "shared", user="bob"))
+        assert (await book.turns.replay("shared", reply.turn)).verdict == "identical"
+        assert reply.window.tokens <= reply.window.budget
+        assert "ann" not in (await book.conversations.get("shared")).participants
+    assert left(tmp_path) == {}
+    assert audit(str(tmp_path / "book.db"), integrity=True) == []
+
+
+async def test_words_of_a_user_leave_long_posts_and_attachments_of_others_conversations(tmp_path):
+    async with on(tmp_path, model=ScriptedModel(default="Well.")) as book:
+        long = Posted(sender="ann", message=f"{CANARY} " * 4000, parts=(Part("text", CANARY * 600, {"n": CANARY}),))
+        for n in range(6):
+            posts = [
+                Posted(sender="bob", message=f"Plain words of mine, number {k} of {n}. " * (k * 9)) for k in range(9)
+            ]
+            await book.append(f"s{n}", [*posts, long, *posts], user="bob")
+        before = {n: (await book.conversations.get(f"s{n}")).last_seq for n in range(6)}
+        await book.memory.forget(user="ann")
+        assert left(tmp_path) == {}
+        assert before == {n: (await book.conversations.get(f"s{n}")).last_seq for n in range(6)}
+    assert audit(str(tmp_path / "book.db"), integrity=True) == []
+
+
+async def test_what_was_observed_of_a_user_names_nobody(tmp_path):
+    await prompted(tmp_path)
+    async with on(tmp_path) as book:
+        await book.prompts.observe("persona/kind", sentiment=1.0, user=CANARY, conversation=f"talk-{CANARY}")
+        assert left(tmp_path)
+        receipt = await book.memory.forget(user=CANARY)
+        assert receipt.counts["observations"] == 1
+        [seen] = await book.desk.prompts.observations(Scope(), "persona/kind")
+        assert seen.user.startswith("erased-")
+
+
+# ---- while something runs -------------------------------------------------------------------------------------------
+
+
+async def test_a_running_answer_is_not_written_after_its_conversation_is_forgotten(tmp_path):
+    model = ScriptedModel(Script(text=f"{CANARY} " * 40, delay=0.02))
+    async with on(tmp_path, model=model, work__checkpoint_s=0.05) as book:
+        await book.append("c", [Posted(sender="ann", message=f"I like {CANARY}.")], user="ann")
+
+        async def read() -> None:
+            async for chunk in book.stream(Ask(f"What of {CANARY}?", "c", user="ann")):
+                if chunk.type == "text_delta":
+                    begun.set()
+
+        begun = asyncio.Event()
+        reading = asyncio.create_task(read())
+        await begun.wait()
+        await asyncio.sleep(0.2)
+        receipt = await book.memory.forget(user="ann")
+        assert receipt.state == "done"
+        with pytest.raises(LeaseLost):
+            await reading
+        assert left(tmp_path) == {}
+        with pytest.raises(NotFound):
+            await book.conversations.get("c")
+
+
+async def test_a_running_answer_in_a_conversation_of_others_is_not_written_either(tmp_path):
+    model = ScriptedModel("Well.", Script(text=f"ann's garden is in {CANARY}. " * 10, delay=0.02), default="Fine.")
+    async with on(tmp_path, model=model, work__checkpoint_s=0.05) as book:
+        await shared(book)
+        reading = asyncio.create_task(book.ask(Ask("Where is ann's garden?", "shared", user="bob")))
+        await asyncio.sleep(0.3)
+        await book.memory.forget(user="ann")
+        with pytest.raises(LeaseLost):
+            await reading
+        assert left(tmp_path) == {}
+        turns = await book.turns.last("shared")
+        assert turns[-1].state == "interrupted"
+        assert (await book.ask(Ask("And the boat?", "shared", user="bob"))).text == "Fine."
+
+
+@pytest.mark.parametrize("what", ["conversation", "words"])
+async def test_a_pass_that_read_what_is_forgotten_meanwhile_is_refused(tmp_path, what):
+    waiting, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        async def stream(self, request):
+            waiting.set()
+            await go_on.wait()
+            for piece in ():
+                yield piece
+
+        async def aclose(self):
+            pass
+
+    async with on(tmp_path, model=Slow(), work__model="model") as book:
+        book.desk.work_patience_s = 30.0
+        said = [Posted(sender="ann" if n == 3 else "bob", message=f"I like {CANARY} number {n}." if n == 3 else "Yes.")
+                for n in range(40)]  # fmt: skip
+        await book.append("c", said, user="bob")
+        working = asyncio.create_task(book.work())
+        await waiting.wait()
+        if what == "conversation":
+            await book.memory.forget(conversation="c")
+            await book.append("c", [Posted(sender="bob", message="New words.") for _ in range(40)], user="bob")
+        else:
+            await book.memory.forget(user="ann")
+        go_on.set()
+        await working
+        assert await book.memory.summary("c") is None
+        assert left(tmp_path) == {}
+
+
+async def test_while_another_process_reads_the_receipt_is_pending(tmp_path):
+    async with on(tmp_path) as book:
+        await tell(book)
+        with closing(sqlite3.connect(tmp_path / "book.db", isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM post").fetchone()
+            receipt = await book.memory.forget(conversation="c")
+            assert (receipt.state, receipt.signature) == ("pending", "")
+            assert not book.receipts.verify(receipt).ok
+            assert left(tmp_path), "the reader still needs it"
+            assert (await book.settle(timeout=1))["forget"] == 1
+            assert (await book.receipts.get(receipt.id)).state == "pending"
+        assert await book.settle() == {}
+        signed = await book.receipts.get(receipt.id)
+        assert signed.state == "done"
+        assert book.receipts.verify(signed, name="c").ok
+        assert left(tmp_path) == {}
+
+
+READER = """
+import sys, time
+from cuebook import BlockingCuebook, Ask
+from cuebook.config import build
+with BlockingCuebook.open(build(arguments={"store.url": "book.db"}, folder=sys.argv[1]), worker=False) as book:
+    print(len(book.assemble(Ask("What do I like?", "c", user="bob")).messages), flush=True)
+    sys.stdin.readline()
+    print("CANARY" in str(book.assemble(Ask("What do I like?", "c", user="bob")).messages), flush=True)
+""".replace("CANARY", CANARY)
+
+
+async def test_another_process_drops_what_it_has_in_memory(tmp_path):
+    async with on(tmp_path) as book:
+        said = [Posted(sender="ann" if n % 3 == 0 else "bob", message=f"I like {CANARY} {n}.") for n in range(99)]
+        await book.append("c", [each for each in said if each.sender == "bob"][:1], user="bob")
+        await book.append("c", said, user="bob")
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", READER, str(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert int(await other.stdout.readline()) > 10
+        await book.memory.forget(user="ann")
+        posts = await book.conversations.posts("c")
+        assert sum(each.state == "erased" for each in posts) == 33
+        out, _ = await other.communicate(b"\n")
+        assert out.strip() == b"True", "bob likes it too: his own words stay"
+        assert all(CANARY not in each.message for each in posts if each.state == "erased")
+
+
+# ---- memories -------------------------------------------------------------------------------------------------------
+
+
+async def said(book, clock, text, conversation, **ask):
+    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
+    clock.advance(60)
+    await book.settle()
+    return reply
+
+
+async def known(book, **whose):
+    return [each.text for each in (await book.memories.page(**(whose or {"user": "ann"}))).items]
+
+
+def remembering(folder, clock, **settings):
+    return on(folder, clock=clock, model=ScriptedModel(default="Noted."), memory__user=True, **settings)
+
+
+async def test_a_memory_without_other_sources_goes_with_its_conversation(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock) as book:
+        await said(book, clock, f"I live in {CANARY}.", "c1")
+        await said(book, clock, "I am allergic to nuts.", "c2")
+        reply = await said(book, clock, "Where do I live?", "c3")
+        assert CANARY in str(reply.window.messages)
+        receipt = await book.memory.forget(conversation="c1")
+        assert receipt.counts["memories"] == 1
+        assert await known(book) == ["I am allergic to nuts."]
+        assert left(tmp_path) == {}
+        assert (await book.turns.replay("c3", 1)).verdict == "erased"
+        await book.settle()
+        assert await known(book) == ["I am allergic to nuts."]
+
+
+async def test_a_memory_with_other_sources_is_derived_anew_from_them(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock) as book:
+        await said(book, clock, "I live in Oslo.", "c1")
+        await said(book, clock, "I live in Oslo.", "c2")
+        await book.memory.forget(conversation="c1")
+        await book.settle()
+        [memory] = (await book.memories.page(user="ann")).items
+        assert (memory.text, {each.conversation for each in memory.sources}) == ("I live in Oslo.", {"c2"})
+
+
+async def test_what_the_forgotten_had_ended_holds_again(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock) as book:
+        await said(book, clock, "I live in Oslo.", "c1")
+        clock.advance(DAY)
+        await said(book, clock, f"I moved to {CANARY}.", "c2")
+        assert await known(book) == [f"I moved to {CANARY}."]
+        await book.memory.forget(conversation="c2")
+        await book.settle()
+        assert await known(book) == ["I live in Oslo."]
+        assert left(tmp_path) == {}
+
+
+async def test_a_memory_forgotten_by_its_id_comes_back_only_where_it_is_said_anew(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock) as book:
+        await said(book, clock, "I live in Oslo.", "c1")
+        await said(book, clock, "I am allergic to nuts.", "c1")
+        memory = next(each for each in (await book.memories.page(user="ann")).items if "Oslo" in each.text)
+        assert (await book.memory.forget(memories=[memory.id], by="bob")).counts.get("memories", 0) == 0
+        receipt = await book.memory.forget(memories=[f"memory:{memory.id}"], by="ann")
+        assert receipt.counts["memories"] == 1
+        assert await known(book) == ["I am allergic to nuts."]
+        for n in range(40):
+            await said(book, clock, f"The invoice number {n} is over {n * 17} euros.", "c1")
+        assert "I live in Oslo." not in await known(book)
+        await said(book, clock, "I live in Oslo.", "c1")
+        assert "I live in Oslo." in await known(book)
+
+
+async def test_a_user_takes_their_memories_and_those_of_their_personas(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock, memory__persona=True) as book:
+        await said(book, clock, f"I live in {CANARY}.", "c1")
+        await said(book, clock, "I live in Bergen.", "c2", user="bob")
+        await book.memory.forget(user="ann")
+        assert await known(book, user="ann") == []
+        assert set(await known(book, user="bob")) == {"I live in Bergen."}
+        assert left(tmp_path) == {}
+        with closing(sqlite3.connect(tmp_path / "book.db")) as connection:
+            assert {
+                owner.partition("\x1f")[2] or owner for (owner,) in connection.execute("SELECT owner FROM place")
+            } == {"bob"}
+
+
+async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock) as book:
+        await book.ask(Ask(f"I live in {CANARY}.", "c1", user="ann"))
+        read = await book.desk.store.memories.delivering(Scope(), "c1", limit=50)
+        assert read is not None
+        generation, _ = await book.desk.store.memories.place(Scope(), Place("user", "ann"))
+        await book.memory.forget(user="ann")
+        await book.ask(Ask("hello", "c1", user="ann"))
+        place = Place("user", "ann")
+        memory = Memory(
+            id="f" * 16, place=place, category="facts", text=CANARY, sources=(Source("c1", read.posts[0].id),)
+        )
+        delivered = Delivered(
+            conversation="c1",
+            no=read.conversation.no,
+            done=read.done,
+            seq=read.seq,
+            version=read.version,
+            changes=(PlaceChange(place=place, generation=generation, memories=(memory,)),),
+            now=clock.now(),
+        )
+        assert await book.desk.store.memories.deliver(Scope(), delivered) is False
+        await book.settle()
+        assert left(tmp_path) == {}
+
+
+# ---- holds and retention --------------------------------------------------------------------------------------------
+
+
+async def test_a_hold_forbids_and_is_named(tmp_path):
+    async with on(tmp_path, model=ScriptedModel(default="Well.")) as book:
+        await tell(book)
+        await shared(book)
+        hold = await book.holds.add(user="ann", reason="case 4711", id="case-4711")
+        assert [each.id for each in await book.holds.list()] == [hold.id]
+        for given in ({"user": "ann"}, {"conversation": "c"}):
+            with pytest.raises(Conflict, match="hold 'case-4711' keeps user 'ann'"):
+                await book.memory.forget(**given)
+        with pytest.raises(Conflict, match="case-4711"):
+            await book.conversations.delete("c")
+        with pytest.raises(Conflict, match="already"):
+            await book.holds.add(user="bob", id="case-4711")
+        await book.holds.add(conversation="shared", id="boat")
+        await book.holds.release("case-4711")
+        with pytest.raises(Conflict, match="hold 'boat' keeps conversation 'shared'"):
+            await book.memory.forget(user="ann")
+        await book.holds.release("boat")
+        with pytest.raises(NotFound):
+            await book.holds.release("boat")
+        assert (await book.memory.forget(user="ann")).counts["conversations"] == 1
+        assert left(tmp_path) == {}
+
+
+async def test_conversations_too_old_are_forgotten_but_for_held_ones(tmp_path):
+    clock = FrozenClock()
+    async with on(tmp_path, clock=clock, retention__conversations_days=30) as book:
+        await tell(book)
+        await tell(book, "held")
+        await book.holds.add(conversation="held", id="h")
+        clock.advance(20 * DAY)
+        await book.ask(Ask("hello", "young", user="ann"))
+        await book.work()
+        assert len((await book.conversations.list()).items) == 3
+        clock.advance(11 * DAY)
+        await book.work()
+        assert {each.id for each in (await book.conversations.list()).items} == {"held", "young"}
+        [receipt] = await book.receipts.list()
+        assert (receipt.reason, receipt.state, receipt.counts["conversations"]) == ("retention", "done", 1)
+        assert await book.settle() == {}

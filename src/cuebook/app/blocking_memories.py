@@ -7,6 +7,7 @@ from cuebook.app.blocking_parts import Host
 from cuebook.app.memories import Decayed
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.memory.recall import Query
+from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Memory, Place
 
 
@@ -117,6 +118,6 @@ class BlockingMemories:
         """Let knowledge that lay idle lose confidence, once a period."""
         return self._host.run(lambda book: book.memories.decay(as_of=as_of))
 
-    def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> None:  # noqa: A002
+    def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
         """Remove a memory with its words. Raises NotFound."""
-        self._host.run(lambda book: book.memories.remove(id, user=user, organization=organization))
+        return self._host.run(lambda book: book.memories.remove(id, user=user, organization=organization))

@@ -18,7 +18,7 @@ from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, persona_place
 from cuebook.ports.memories import PlaceChange
-from cuebook.records.erasure import Target
+from cuebook.records.erasure import Receipt, Target
 from cuebook.records.memory import CATEGORIES, Hit, Memory, Place, Scope
 
 #: Whose knowledge is nobody's: the book's own.
@@ -244,10 +244,10 @@ class Memories:
         lost, gone = await decay(self._desk, now=at)
         return Decayed(lost=lost, gone=gone)
 
-    async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> None:  # noqa: A002
+    async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
         """Forget a memory, with its words in windows that said it. Raises NotFound, and Conflict naming a hold."""
         found = await self.get(id, user=user, organization=organization)
-        await forget(self._desk, Scope(), Target("memory", (found.id,)))
+        return (await forget(self._desk, Scope(), Target("memory", (found.id,)))).receipt
 
     async def _keep(self, place: Place, memory: Memory) -> bool:
         generation, _ = await self._desk.store.memories.place(Scope(), place)

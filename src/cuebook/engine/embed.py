@@ -94,6 +94,7 @@ class Embedding:
             upto=upto,
             rows=tuple(rows),
             now=desk.clock.now(),
+            epoch=due.epoch,
         )
         if not await desk.store.vectors.keep(scope, embedded):
             log.debug("another was first to embed posts of %s", due.conversation)

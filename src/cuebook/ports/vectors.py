@@ -16,6 +16,7 @@ class Unembedded(Struct, frozen=True, kw_only=True):
     no: int
     upto: int
     last_seq: int
+    epoch: int = 0  # how often something in the conversation was erased
 
 
 class Embedded(Struct, frozen=True, kw_only=True):
@@ -31,6 +32,7 @@ class Embedded(Struct, frozen=True, kw_only=True):
     upto: int
     rows: tuple[tuple[int, int, bytes], ...]
     now: float
+    epoch: int = 0  # of before the posts were read: vectors of what was erased since are refused
 
 
 class VectorStore(Protocol):

@@ -1,19 +1,58 @@
-"""`/api/memories/forget` and `/api/receipts`."""
+"""`/api/memories/forget`, the deletion of one memory, and `/api/receipts`."""
 
-from litestar import Response, get, post
-from litestar.params import FromPath, JSONBody
+from typing import Annotated
+
+from litestar import Response, delete, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+from msgspec import Meta
 
 from cuebook.app.forgetting import receipt_shape
 from cuebook.records.erasure import Receipt
-from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of, caller_of, check_first, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
-from cuebook.server.lists import json_of
+from cuebook.server.lists import UserQuery, json_of
+from cuebook.server.wire import In, Text, answers
+
+OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="The organization's")]
 
 
-@post("/api/memories/forget", dto=JsonBody[wire.ForgetBody], status_code=200, responses=wire.answers(wire.Forgotten))
-async def forget(request: AnyRequest, data: JSONBody[wire.ForgetBody]) -> Response[bytes]:
+class ForgetBody(In, frozen=True, kw_only=True):
+    """What to forget, one of these, and why."""
+
+    user_id: Text | None = None
+    conversation_id: Text | None = None
+    persona_id: Text | None = None
+    organization_id: Text | None = None
+    memory_ids: Annotated[list[Text], Meta(min_length=1, max_length=10_000)] | None = None
+    reason: Annotated[str, Meta(max_length=500)] = ""
+
+
+class ReceiptAnswer(In, frozen=True, kw_only=True):
+    """What went: the ids asked for as salted hashes, counts by kind, times, a signature."""
+
+    id: str
+    state: str
+    kind: str
+    asked: list[str]
+    salt: str
+    reason: str
+    counts: dict[str, int]
+    epoch: int
+    requested_at: str
+    finished_at: str
+    origin: str
+    signature: str
+
+
+class Forgotten(In, frozen=True, kw_only=True):
+    """The receipt of a forget."""
+
+    receipt: ReceiptAnswer
+
+
+@post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(Forgotten))
+async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[bytes]:
     """Forget one thing with everything derived from it; a user's transcripts too. What is not there counts nothing.
 
     202 while another process still reads what a file holds: the receipt is `pending`, and signed when no byte is left.
@@ -32,7 +71,7 @@ async def forget(request: AnyRequest, data: JSONBody[wire.ForgetBody]) -> Respon
     return _answer(receipt)
 
 
-async def _check(request: AnyRequest, data: wire.ForgetBody) -> None:
+async def _check(request: AnyRequest, data: ForgetBody) -> None:
     """Refuse a forget of others: a user's key forgets what is its user's, an admin's its organizations, an owner's all.
 
     Raises Denied.
@@ -46,7 +85,20 @@ async def _check(request: AnyRequest, data: wire.ForgetBody) -> None:
         await check_first(request, data.conversation_id, caller.user)
 
 
-@get("/api/receipts/{receipt:str}", responses=wire.answers(wire.Forgotten))
+@delete("/api/memories/{memory:str}", status_code=200, responses=answers(Forgotten))
+async def delete_memory(
+    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization_id: OrganizationQuery = None
+) -> Response[bytes]:
+    """Forget a memory, with its words in windows that said it. What was said before does not bring it back."""
+    caller, user = caller_of(request), user_of(request, user_id)
+    if organization_id:
+        caller.need("admin", "forgetting what an organization knows")
+    elif user is None:
+        caller.need("owner", "forgetting what is others'")
+    return _answer(await book_of(request).memories.remove(name_in(memory), user=user, organization=organization_id))
+
+
+@get("/api/receipts/{receipt:str}", responses=answers(Forgotten))
 async def get_receipt(request: AnyRequest, receipt: FromPath[str]) -> Response[bytes]:
     """Give the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it."""
     return _answer(await book_of(request).receipts.get(name_in(receipt)))
@@ -58,4 +110,4 @@ def _answer(receipt: Receipt) -> Response[bytes]:
     return answer
 
 
-ROUTES = [forget, get_receipt]
+ROUTES = [forget, delete_memory, get_receipt]

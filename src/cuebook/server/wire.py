@@ -98,17 +98,6 @@ class ParticipantsBody(In, frozen=True, kw_only=True):
     participants: Annotated[list[Text], Meta(max_length=1000)]
 
 
-class ForgetBody(In, frozen=True, kw_only=True):
-    """What to forget, one of these, and why."""
-
-    user_id: Text | None = None
-    conversation_id: Text | None = None
-    persona_id: Text | None = None
-    organization_id: Text | None = None
-    memory_ids: Annotated[list[Text], Meta(min_length=1, max_length=10_000)] | None = None
-    reason: Annotated[str, Meta(max_length=500)] = ""
-
-
 class CompressBody(In, frozen=True, kw_only=True):
     """A summary that is to stand for all posts before the one named."""
 
@@ -225,12 +214,6 @@ class Listing(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     items: list[dict[str, Any]]
     next: str | None = None
-
-
-class Forgotten(_Out, frozen=True, kw_only=True):
-    """The receipt of a forget: what was asked by salted hashes, counts of what went, times, a signature."""
-
-    receipt: dict[str, Any]
 
 
 class Deleted(_Out, frozen=True, kw_only=True):

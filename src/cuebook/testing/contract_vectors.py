@@ -1,6 +1,7 @@
 """The contract of vectors: found by closeness, kept once, by model, and gone with their conversation."""
 
 from array import array
+from typing import Any
 
 from cuebook.ports.store import Batch, SearchLook, Store
 from cuebook.ports.vectors import Embedded
@@ -31,9 +32,9 @@ async def stored(store: Store, *, scope: Scope = US, name: str = "c", count: int
     return (await store.conversation(scope, name)).no
 
 
-def embedded(no: int, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 3, **fields: str) -> Embedded:
+def embedded(no: int, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 3, **fields: Any) -> Embedded:
     """Give vectors to keep."""
-    told = {"conversation": "c", "model": MODEL, **fields}
+    told: dict[str, Any] = {"conversation": "c", "model": MODEL, **fields}
     return Embedded(no=no, after=after, upto=upto, rows=rows, now=BEGINNING, **told)
 
 

@@ -188,3 +188,7 @@ WHERE s.tenant = :tenant AND (:user IS NULL OR c.user_id = :user) AND instr(CAST
 -- name: optimize_memory_text
 -- Merge the full-text index of memories so that forgotten terms leave its segments.
 INSERT INTO memory_text (memory_text) VALUES ('optimize');
+
+-- name: sources_of
+-- The posts a memory comes from.
+SELECT conversation, post FROM memory_source WHERE tenant = :tenant AND memory = :no ORDER BY conversation, post;

@@ -102,7 +102,8 @@ def _take_derived(connection: sqlite3.Connection, row: Row, quoted: Quoted) -> d
     tenant, no = row["tenant"], row["no"]
     place = {"tenant": tenant, "no": no}
     counts = {table: run(connection, f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
-    for table in ("tuning", "optimizations"):
+    counts["vectors"] = run(connection, "delete_vectors", **place).rowcount
+    for table in ("tuning", "optimizations", "outbox", "embedded"):
         run(connection, f"delete_{table}", **place)
     digests: set[bytes] = set()
     for (raw,) in run(connection, "manifests_of", **place).fetchall():

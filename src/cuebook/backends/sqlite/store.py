@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -54,6 +55,8 @@ T = TypeVar("T")
 READERS = 4
 #: How long a deletion waits for readers to let the log go, in milliseconds.
 PATIENCE_MS = 1000
+#: Seconds between two looks whether they have.
+PAUSE_S = 0.02
 
 
 class SqliteStore:
@@ -271,15 +274,17 @@ class SqliteStore:
 
     def _truncate_log(self, patience_ms: int) -> bool:
         """Empty the write-ahead log; False where somebody still reads what it holds."""
+        end = time.monotonic() + patience_ms / 1000
         try:
             with closing(connect(self.path)) as connection:
-                connection.execute(f"PRAGMA busy_timeout = {patience_ms}")
-                busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-                return not busy
+                connection.execute("PRAGMA busy_timeout = 0")  # SQLite does not wait for who is at the same
+                while not _truncated(connection):
+                    if time.monotonic() >= end:
+                        return False
+                    time.sleep(PAUSE_S)
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "").startswith("SQLITE_BUSY"):
-                return False
             raise translate(error) from error
+        return True
 
     # the work behind
 
@@ -354,3 +359,13 @@ class SqliteStore:
         self._readers.shutdown(wait=True)
         for connection in self._connections:
             connection.close()
+
+
+def _truncated(connection: sqlite3.Connection) -> bool:
+    try:
+        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return False
+        raise
+    return not busy

@@ -60,7 +60,7 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         if row["no"] in gone:
             continue
         gone[row["no"]] = row
-        sources = rows(connection, "memory_sources", tenant=tenant, no=row["no"])
+        sources = rows(connection, "sources_of", tenant=tenant, no=row["no"])
         if anew:
             again.update(each["conversation"] for each in sources)
         else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite import base, epochs
 from cuebook.backends.sqlite.base import SQL, one, run
 from cuebook.ports.vectors import Embedded, Unembedded
 from cuebook.records.memory import Dense, Scope
@@ -135,9 +135,16 @@ def _grown(
 
 def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[Unembedded]:
     """Conversations with posts without vectors."""
-    found = connection.execute(SQL["embedded_due"], {"model": model, "since": since, "limit": limit})
+    found = connection.execute(SQL["embedded_due"], {"model": model, "since": since, "limit": limit}).fetchall()
     return [
-        Unembedded(tenant=tenant, conversation=id_, no=no, upto=upto, last_seq=last)
+        Unembedded(
+            tenant=tenant,
+            conversation=id_,
+            no=no,
+            upto=upto,
+            last_seq=last,
+            epoch=epochs.current(connection, tenant, "conversation", str(no)),
+        )
         for tenant, id_, no, upto, last in found
     ]
 
@@ -146,6 +153,8 @@ def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bo
     """Keep vectors of posts if nobody kept any of them before, and the conversation is still the one they are of."""
     row = base.find(connection, scope, embedded.conversation)
     if row is None or row["no"] != embedded.no or row["last_seq"] < embedded.upto:
+        return False
+    if embedded.epoch != epochs.current(connection, row["tenant"], "conversation", str(embedded.no)):
         return False
     names = {"tenant": row["tenant"], "scope": scope_of(embedded.no), "model": embedded.model}
     known = one(connection, "embedded_get", **names)
