@@ -14,6 +14,7 @@ from bench.measure import Figure, Run, machine, run_in_folders
 from bench.prompts import prompts
 from bench.relay import relay
 from bench.start import start
+from bench.survival import survival
 from bench.turn import turn
 
 Row = Callable[[Run], Iterator[Figure]]
@@ -30,6 +31,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
+    "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),
     "import": ("import cuebook", start),
 }
 

@@ -22,8 +22,8 @@ class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
     """Where facts stand after so many compactions; the same facts at every mark.
 
     `held` in the summary or a current item, `ended` in an item that something later ended, `found` in none of these
-    but in the first hits of a search for it, `lost` nowhere. `dropped` names those that were held or ended at the mark
-    before and are no longer.
+    but in the first hits of a search for it, `lost` nowhere. `dropped` names those that were held or ended (gold facts:
+    held, for they hold at the end) at the mark before and are no longer.
     """
 
     whose: Whose
@@ -115,7 +115,7 @@ def _survival(
     whose: Whose, mark: int, now: Mapping[tuple[int, str], Fate], before: Mapping[tuple[int, str], Fate]
 ) -> Survival:
     fates = list(now.values())
-    kept = ("held", "ended")
+    kept = ("held",) if whose == "gold" else ("held", "ended")  # a gold fact that holds must not be ended
     return Survival(
         whose=whose,
         compactions=mark,

@@ -77,7 +77,7 @@ def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
         yield name + "".join(f"{figure:>8,}" for figure in figures)
     yield "  held: in summary or items; ended by what came later; found: by a search only"
     dropped = [text for row in rows for text in row.dropped]
-    yield f"  facts that memory held or had ended, and no longer has at the next mark: {len(dropped)}"
+    yield f"  facts lost from a mark to the next, gold facts that were ended among them: {len(dropped)}"
     yield from (f"    {_quote(text)}" for text in dropped[:SHOWN])
 
 

@@ -32,9 +32,9 @@ CHANGE: Final = Expression(
     r"(?:go|gone|going) to the \w+ instead|pack(?:ed|ing) (?:it )?in|has it now|no more|reduced|lowered|doubled|"
     r"put (?:me|us|him|her|it|them) (?:back|on|to|off)|gone to \w+ instead|a change|called it a day|not (?:before|"
     r"until|till)|"
-    r"upped|traded|got rid of|started \w+ing|from (?:next|january|february|march|april|may|june|july|august|september|"
-    r"october|november|december)\b(?! (?:to|till|until))|"
-    r"found (?:us )?(?:an?|the) (?:new )?(?:flat|house|apartment|place|unit|room|job))\b",
+    r"upped|traded|got rid of|started \w+ing|from (?:the )?(?:\d{1,2}(?:st|nd|rd|th)?(?: of)? )?"
+    r"(?:next|january|february|march|april|may|june|july|august|september|october|november|december)\b"
+    r"(?! (?:to|till|until))|found (?:us )?(?:an?|the) (?:new )?(?:flat|house|apartment|place|unit|room|job))\b",
 )
 #: What comes after these words held before and is over.
 OVER: Final = Expression(

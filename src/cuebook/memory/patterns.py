@@ -53,8 +53,8 @@ FAULTS: Final[tuple[Sign, ...]] = (
         0.45,
         any_of(
             (
-                r"^(?:(?:please|pls|now|then|ok|so|and) )*(?:write|draft|ask|search|look|remind|put|add|send|give|"
-                r"tell|show|explain|list|suggest|"
+                r"^(?:(?:please|pls|now|then|ok|so|and) )*(?:write(?! to me\b)|draft|ask|search|look|remind|"
+                r"put|add|send|give|tell|show|explain|list|suggest|"
                 r"recommend|make|create|generate|find|help|compare|describe|summari[sz]e|translate|draw|compose|"
                 r"continue|try|convert|calculate|check|rewrite|shorten|walk me|teach me|quiz(?= me| us)|"
                 r"brainstorm)\b(?! (?:a )?note| me (?:to|that|i|we|about|of)\b)"

@@ -16,6 +16,8 @@ NOTHING: Final[Verdict] = (0.0, "")
 
 #: Of "no more quiz nights" the quiz is over, not the nights.
 YEARLY: Final = frozenset({"birthday", "anniversary"})
+#: What every number may be called: the stall's number is not the house's.
+NUMBERED: Final = frozenset({"number"})
 TIMES: Final = frozenset({"night", "morning", "evening", "afternoon", "session"})
 
 
@@ -150,7 +152,7 @@ class Judge:
         clashes = clash(one.values, two.values) - {"name"}
         if one.change and not clashes:
             clashes = _bare_amount(one, two)
-        if not common or not clashes or (new.more and not one.change):
+        if not common - NUMBERED or not clashes or (new.more and not one.change):
             return NOTHING
         mine, theirs = (object_stems(frame.stems) | common for frame in (one, two))
         share = self._share(common, mine - (one.named - common), theirs - (two.named - common))

@@ -14,7 +14,13 @@ from cuebook.records.memory import Item
 
 #: A remainder is already known to come from a kept statement, so it needs less than a new one.
 REMAINS: Final = 0.25
+#: Who is whose kin weighs no more than this: what is told of them beside it stands in a summary first.
+KIN: Final = 0.4
 _STATEMENTS: Final = Expression(r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our)\b)", re.IGNORECASE)
+_KIN: Final = Expression(
+    r"\b(?:[Mm]y|[Oo]ur) (?:[a-z]{1,12} ){0,2}(?:step|grand)?(?:mother|mom|mum|father|dad|sister|brother|daughter|son|"
+    r"niece|nephew|aunt|uncle|cousin),? (?P<name>[A-ZÀ-ÖØ-Þ][\w’'-]*[\w])(?!['’]s\b)"
+)
 _MARKS: Final = " ,;.!?…"
 #: What cannot end a statement.
 _LOOSE: Final = Expression(
@@ -27,6 +33,26 @@ def remainder(item: Item, clause: str) -> Item | None:
     """Return what of `item` still holds when one clause of it is over, in its own words, or None."""
     if not clause:
         return None
+    return _rest(item, clause) or _kin(item)
+
+
+def _kin(item: Item) -> Item | None:
+    """Return who somebody is to the speaker: whatever else about them is over, a sister stays one."""
+    match = _KIN.search(item.text)
+    if match is None or match[0] == item.text:
+        return None
+    return msgspec.structs.replace(
+        item,
+        id=item_id("people", match[0]),
+        category="people",
+        text=match[0],
+        subject=_resubject(item, match[0]),
+        name=match["name"],
+        weight=min(item.weight, KIN),
+    )
+
+
+def _rest(item: Item, clause: str) -> Item | None:
     left = [
         part
         for sentence in sentences(item.text)

@@ -185,7 +185,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
                 r"beach|mountain|city|country|outdoors?|indoors?|numbers|words) (?:person|guy|girl)|[\w-]+ (?:lover|"
                 r"fan))\b"
             ),
-            r"\bplease (?:always|never|don't|do not|use|keep|answer|reply|write|call|give|stick|avoid|stop|be)\b",
+            r"\bplease (?:always|never|don't|do not|use|keep|answer|reply|write|talk|call|give|stick|avoid|stop|be)\b",
             (
                 r"(?:^|[.,:;!] )(?:keep|use|answer|reply|write) (?:\w+ ){0,3}(?:short|brief|answers?|replies|bullets?|"
                 r"bullet points|spelling|units|language|tone|format|formal|informal|english|metric|markdown)\b"
@@ -255,7 +255,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
                 r"\b(?:my|our|the) (?:[\w-]+ ){0,2}(?:goal|aim|target|plan|project|thesis|dissertation|novel|book|"
                 r"startup|app|renovation|campaign|launch)\b(?: \w+){0,3} (?:is|are|was|'s|will|has)"
             ),
-            r"\b(?:goal|target|aim) (?:is|:)",
+            r"\b(?:goal|target|aim) (?:is|:)|\b(?:that's|that is) my (?:plan|goal|aim|dream)\b",
             rf"\b{_WE} (?:want|plan|hope|aim|intend) to\b",
             rf"\b{_WE}(?:'ll|’ll| will) (?:be|have|start|move|go|fly|run|take|host|visit|travel|join|launch)\b",
         ),

@@ -115,8 +115,10 @@ def test_what_is_no_statement_gives_no_item(said):
     [
         ("I prefer trains to planes.", "preferences"),
         ("Please keep your answers in bullet points.", "preferences"),
+        ("Please write to me without bullet points.", "preferences"),
         ("My favourite tea is oolong.", "preferences"),
         ("I'm training for the Leeds marathon.", "projects"),
+        ("I'd like to learn queen rearing, that's my plan for the summer.", "projects"),
         ("We've decided on the oak floor.", "decisions"),
         ("Anya is allergic to eggs.", "decisions"),
         ("Still waiting for the visa.", "open_loops"),

@@ -339,3 +339,17 @@ def test_a_tool_says_that_what_it_told_before_was_updated():
     assert merged.added[0].supersedes == held[0].id
     paid = item("Event ev_21005: reminder sent on 10 Feb 2026.", 5, trust="tool")
     assert merge(held, [paid]).ended == []
+
+
+def test_the_number_of_a_house_is_not_the_stalls():
+    holds, ended = after(
+        "The market gave me a stall, my stall is number 41.",
+        "We moved yesterday, so I live in Almen now, on the Dorpsstraat, number 22.",
+    )
+    assert ended == []
+    assert any("41" in text for text in holds)
+
+
+def test_what_holds_from_a_day_on_ends_what_held_before():
+    _, ended = after("My rent is 900 euros a month.", "From the 1st of May my rent is 950 euros a month.")
+    assert ended == ["My rent is 900 euros a month."]
