@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 
 
-def install(folder: Path, package: str) -> str | None:
-    """Put a package into an environment of its own; None where that does not work."""
+def install(folder: Path, *packages: str) -> str | None:
+    """Put packages into an environment of their own; None where that does not work."""
     uv = Path(sys.executable).with_name("uv")
     python = str(folder / "bin" / "python")
     steps = (
         [str(uv), "venv", "--quiet", str(folder)],
-        [str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--python", python, package],
+        [str(uv), "pip", "install", "--quiet", "--compile-bytecode", "--python", python, *packages],
     )
     try:
         for step in steps:

@@ -1,0 +1,105 @@
+"""Recall, in process: of the posts that answer a question, how many come first, with embeddings and without.
+
+Two made-up sets of kinds LoCoMo is not: chats with long answers, and a transcript full of tool results. A file in
+LoCoMo's form (RECALL_DATA) is measured too.
+"""
+
+import asyncio
+import json
+import math
+import os
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Figure, Run
+from bench.recall_chats import chats
+from bench.recall_tools import tools
+from cuebook import Cuebook
+from cuebook.backends.minilm.embedder import missing
+from cuebook.engine.drafts import Posted
+
+_LIMIT, _BUDGET = 50, 1_000
+#: R@10 and rec@1000t below which a kind of data counts as collapsed (docs/design/005).
+_FLOORS = {"chats": (85.0, 85.0), "tools": (75.0, 75.0)}
+_HEADLINE = (1, 2, 3, 4)
+
+
+def recall(run: Run) -> Iterator[Figure]:
+    """Per cent of the evidence among the first 10 posts, and within 1000 tokens of hits."""
+    sets = {"chats": chats(), "tools": tools(rounds=40 if run.quick else 120)}
+    if named := os.environ.get("RECALL_DATA"):
+        sets["file"] = json.loads(Path(named).read_text("utf-8"))
+    providers = ["none", *([] if missing() else ["minilm"])]
+    for name, data in sets.items():
+        for provider in providers:
+            yield from asyncio.run(_measured(name, data, provider))
+
+
+async def _measured(name: str, data: list[dict[str, Any]], provider: str) -> list[Figure]:
+    arguments = {"embedder.provider": provider, "embedder.timeout_s": 60.0}
+    async with Cuebook.open(arguments=arguments, worker=False) as book:
+        for sample in data:
+            posts = list(_posts(sample["conversation"]))
+            await book.append(sample["sample_id"], posts, user=sample["sample_id"])
+        began = time.perf_counter()
+        while provider != "none" and "embedding" in await book.settle(timeout=60):
+            pass
+        embedded, rows, took = time.perf_counter() - began, [], []
+        for sample in data:
+            for question in sample["qa"]:
+                evidence = {f"D{int(a)}:{int(b)}" for each in question["evidence"] for a, b in _ids(each)}
+                if not evidence or question["category"] not in _HEADLINE:
+                    continue
+                began = time.perf_counter()
+                place = sample["sample_id"]
+                hits = await book.memory.search(question["question"], conversation=place, user=place, limit=_LIMIT)
+                took.append(time.perf_counter() - began)
+                rows.append((question["category"], *_score(hits, evidence)))
+    return list(_figures(name, provider, rows, statistics.median(took), embedded))
+
+
+def _figures(
+    name: str, provider: str, rows: list[tuple[int, float, float]], took: float, embedded: float
+) -> Iterator[Figure]:
+    least = _FLOORS.get(name, (0.0, 0.0))
+    by = "full text" if provider == "none" else f"with {provider}"
+    for at, (what, floor) in enumerate(zip(("R@10", "rec@1000t"), least, strict=True), 1):
+        mean = 100 * statistics.mean(row[at] for row in rows)
+        kinds = sorted({row[0] for row in rows})
+        shares = [f"{kind}: {100 * statistics.mean(row[at] for row in rows if row[0] == kind):.0f}" for kind in kinds]
+        note = f"category {', '.join(shares)}; {len(rows)} questions, p50 {1e3 * took:.0f} ms"
+        note += f", embedded in {embedded:.0f} s" if provider != "none" else ""
+        yield Figure(f"{name}, {by}: {what}", f"{mean:.1f}", ratio=mean, bar=floor, least=True, unit=" %", note=note)
+
+
+def _ids(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"D:?(\d+):(\d+)", text)
+
+
+def _posts(talk: dict[str, Any]) -> Iterator[Posted]:
+    """Give a conversation's turns as posts, a second between those of a session."""
+    names = [name for name in talk if re.fullmatch(r"session_\d+", name)]
+    for name in sorted(names, key=lambda each: int(each[8:])):
+        told = talk[f"{name}_date_time"].replace(" on ", " ")
+        start = datetime.strptime(told, "%I:%M %p %d %B, %Y").replace(tzinfo=UTC)
+        for number, turn in enumerate(talk[name]):
+            text = turn["text"] + (f" [image: {turn['blip_caption']}]" if turn.get("blip_caption") else "")
+            when = (start + timedelta(seconds=number)).timestamp()
+            yield Posted(sender=turn["speaker"], message=text, id=turn["dia_id"], created_at=when)
+
+
+def _score(hits: list[Any], evidence: set[str]) -> tuple[float, float]:
+    """Give R@10, and the part of the evidence in the hits that fit the budget, up to the first that does not."""
+    first = {source for hit in hits[:10] for source in hit.sources}
+    used, within = 0, set()
+    for hit in hits:
+        used += hit.tokens or math.ceil(len(hit.text) / 4)
+        if used > _BUDGET:
+            break
+        within.update(hit.sources)
+    return len(first & evidence) / len(evidence), len(within & evidence) / len(evidence)

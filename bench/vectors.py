@@ -1,0 +1,128 @@
+"""Vectors of one scope searched: beside the bare product, as the store grows, and beside other libraries."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Figure, Run, Sample, compared, interleave, wall
+from bench.peers import install
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite.base import SQL
+from cuebook.backends.sqlite.connect import connect, prepare
+from cuebook.backends.sqlite.vectors import Matrices, scope_of
+from cuebook.records.memory import Dense
+
+_SCOPE = 1_000  # vectors
+_DIMENSION = 384
+_MODEL = "bench"
+_TIMES = 50
+
+
+def vectors(run: Run) -> Iterator[Figure]:
+    """One scope of 1,000 vectors: warm beside numpy's product and top ten, cold beside the blobs alone, as N grows."""
+    import numpy as np
+
+    sizes = (1_000, 20_000) if run.quick else (1_000, 200_000)
+    dice = np.random.default_rng(5)
+    query = _unit(dice.standard_normal((1, _DIMENSION)))[0]
+    dense = Dense(_MODEL, query.tobytes(), 0.5)
+    searches: dict[int, Callable[[], list[int]]] = {}
+    stores = []
+    for size in sizes:
+        path = run.fast / f"vectors-{size}.db"
+        _fill(path, size, np.random.default_rng(6))
+        stores.append(connection := connect(str(path), read_only=True))
+        searches[size] = _search(connection, Matrices(), dense)
+    rows = np.frombuffer(b"".join(_bodies(stores[0])), "<f4").reshape(_SCOPE, _DIMENSION)
+
+    def bare() -> list[int]:
+        found = rows @ query
+        best = np.argpartition(-found, 9)[:10]
+        return [int(at) + 1 for at in best[np.argsort(-found[best])]]
+
+    same = all(each() == bare() for each in searches.values())
+    sides = interleave(
+        run.rounds(40),
+        {"bare": lambda: wall(_TIMES, bare)}
+        | {str(size): (lambda do=do: wall(_TIMES, do)) for size, do in searches.items()},  # type: ignore[misc]
+    )
+    yield Figure("the same ten, in the same order", str(same), "numpy", ratio=float(same), bar=1, least=True, unit="")
+    yield compared("a scope of 1,000, warm", sides["1000"], "product and top ten", sides["bare"], bar=3)
+    last = str(sizes[-1])
+    yield compared(f"the same among {sizes[-1]:,}", sides[last], "among 1,000", sides["1000"], bar=1.3)
+    cold = interleave(
+        run.rounds(20),
+        {
+            "cold": lambda: wall(1, _search(stores[-1], Matrices(), dense)),
+            "read": lambda: wall(1, lambda: b"".join(_bodies(stores[-1]))),
+        },
+    )
+    yield compared("a scope of 1,000, cold", cold["cold"], "its blobs read", cold["read"], bar=2)
+    yield from _peers(run, searches[1_000])
+    for connection in stores:
+        connection.close()
+
+
+def _unit(rows: Any) -> Any:
+    import numpy as np
+
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype("<f4")
+
+
+def _search(connection: sqlite3.Connection, matrices: Matrices, dense: Dense) -> Callable[[], list[int]]:
+    def search() -> list[int]:
+        close = matrices.close(connection, "default", scope_of(1), dense)
+        return close.best(10, [(1, _SCOPE)]) if close else []
+
+    return search
+
+
+def _bodies(connection: sqlite3.Connection) -> Iterator[bytes]:
+    values = {"tenant": "default", "scope": scope_of(1), "model": _MODEL, "after": 0}
+    return (body for _, body in connection.execute(SQL["vector_behind"], values))
+
+
+def _fill(path: Path, size: int, dice: Any) -> None:
+    """Make a store of so many vectors, 1,000 a scope."""
+    with closing(prepare(str(path), synchronous="OFF", failpoints=Failpoints())) as connection:
+        connection.execute("BEGIN")
+        for no in range(1, size // _SCOPE + 1):
+            rows = _unit(dice.standard_normal((_SCOPE, _DIMENSION)))
+            made = [("default", scope_of(no), _MODEL, at, 0, row.tobytes()) for at, row in enumerate(rows, 1)]
+            connection.executemany(SQL["vector_insert"], made)
+            values = {"tenant": "default", "scope": scope_of(no), "model": _MODEL, "owner": "", "upto": _SCOPE}
+            connection.execute(SQL["embedded_put"], {**values, "vectors": _SCOPE, "now": 1.0})
+        connection.execute("COMMIT")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+# ---- peers: the same scope among others, searched with a filter by another library ---------------------------------
+
+
+def _peers(run: Run, search: Callable[[], list[int]]) -> Iterator[Figure]:
+    for name, package, bar in (("langgraph InMemoryStore", "langgraph", 5), ("chroma, filtered", "chromadb", 10)):
+        python = install(run.disk / package, package, "numpy") if run.peers else None
+        if python is None:
+            yield Figure(f"search: {name}", "", "not installed" if run.peers else "not asked for (--peers)")
+            continue
+        took = _peer(python, package)
+        if took is None:
+            yield Figure(f"search: {name}", "", "did not run")
+            continue
+        ours = interleave(run.rounds(20), {"ours": lambda: wall(_TIMES, search)})["ours"].median  # right behind theirs
+        yield compared("a scope of 1,000, warm", Sample((ours,)), name, Sample((took,)), bar=bar, inverse=True)
+
+
+def _peer(python: str, package: str) -> float | None:
+    """Seconds a search takes another library, the median of its own process."""
+    import subprocess
+
+    quiet = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
+    program = str(Path(__file__).with_name("peer_vectors.py"))
+    done = subprocess.run(
+        [python, program, package], capture_output=True, text=True, check=False, timeout=300, env=quiet
+    )
+    return float(done.stdout.split()[-1]) if done.returncode == 0 and done.stdout.split() else None

@@ -1,0 +1,123 @@
+"""Embedders as their users meet them: the shipped English model, a server of the OpenAI wire, doctor and readiness."""
+
+import json
+import subprocess
+import sys
+import threading
+from array import array
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from commands import cuebook
+
+from cuebook import Cuebook, Posted
+from cuebook.backends.minilm.embedder import MODEL_SHA256, MiniLM, verified
+from cuebook.errors import BackendError
+from cuebook.server.app import create_app
+
+TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
+
+
+def numbers(vector: bytes) -> array:
+    return array("f", vector)
+
+
+def cosine(one: bytes, other: bytes) -> float:
+    return sum(a * b for a, b in zip(numbers(one), numbers(other), strict=True))
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """A server whose vectors say how often the letters a, b and c stand in a text; it fails for "fail"."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            failed = "fail" in asked["input"] or self.path != "/v1/embeddings" or asked["model"] != "letters"
+            rows = [[1.0 + text.count(letter) for letter in "abc"] for text in asked["input"]]
+            data = [{"index": at, "embedding": row} for at, row in reversed(list(enumerate(rows)))]
+            body = json.dumps({"error": "no"} if failed else {"data": data}).encode()
+            self.send_response(500 if failed else 200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def test_numpy_computes_what_onnxruntime_does() -> None:
+    found = [await MiniLM(runtime=runtime).embed(TEXTS) for runtime in ("numpy", "onnxruntime")]
+    assert {len(vector) for row in found for vector in row} == {4 * 384}
+    assert min(cosine(one, other) for one, other in zip(*found, strict=True)) > 0.99999
+    assert cosine(found[0][0], found[0][2]) > 0.4 > cosine(found[0][1], found[0][2])
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"other weights")
+    with pytest.raises(BackendError, match=r"'model.onnx' is not the one we know .* set embedder.provider to none"):
+        verified(tmp_path / "model.onnx", MODEL_SHA256)
+    with pytest.raises(BackendError, match="cannot be read"):
+        verified(tmp_path / "none.onnx", MODEL_SHA256)
+
+
+async def test_the_shipped_model_finds_what_means_the_same_and_readiness_names_it() -> None:
+    settings = {"embedder.provider": "minilm", "embedder.timeout_s": 60.0}
+    async with Cuebook.open(arguments=settings, worker=False) as book:
+        said = ("We adopted a puppy on Sunday", "The invoice is paid", "Let us paint the kitchen blue")
+        posts = [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(said)]
+        await book.append("c", posts)
+        assert await book.settle() == {}
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(create_app(book)), base_url="http://localhost"
+        ) as client:
+            body = {"query": "When did ann get a young dog?", "conversationId": "c"}
+            hits = (await client.post("/api/memories/search", json=body)).json()["hits"]
+            assert (hits[0]["sources"], "meaning 1.00" in hits[0]["why"]) == (["p0"], True)
+            assert (await client.get("/readyz")).json()["embedder"].startswith("all-MiniLM-L6-v2-int8:")
+    async with Cuebook.open() as book:
+        assert (await book.check())["embedder"] is None
+
+
+async def test_a_server_of_the_openai_wire_embeds(endpoint: str) -> None:
+    settings = {"embedder.provider": "openai", "embedder.name": "letters", "embedder.base_url": endpoint}
+    async with Cuebook.open(arguments=settings, worker=False) as book:
+        posts = [Posted(sender="u", message=text, id=text[:2]) for text in ("aaaaaaaa", "bbbbbbbb", "cccccccc")]
+        await book.append("c", posts)
+        assert await book.settle() == {}
+        assert (await book.memory.search("xbbbbx", conversation="c"))[0].sources == ("bb",)
+        assert (await book.memory.search("fail aaaaaaaa", conversation="c"))[0].sources == ("aa",)
+
+
+def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
+    def found(**settings: str) -> dict[str, str]:
+        done = cuebook("doctor", "--json", cwd=tmp_path, **settings)
+        [check] = [each for each in json.loads(done.stdout)["checks"] if each["name"] == "embedder"]
+        return check
+
+    cuebook("init", cwd=tmp_path)
+    assert found()["found"].startswith("none: full text finds alone")
+    shipped = found(CUEBOOK_EMBEDDER_PROVIDER="minilm")
+    assert (shipped["state"], "384 numbers a text, knows en" in shipped["found"]) == ("ok", True)
+    here = {"CUEBOOK_EMBEDDER_PROVIDER": "openai", "CUEBOOK_EMBEDDER_BASE_URL": endpoint}
+    assert found(**here, CUEBOOK_EMBEDDER_NAME="letters")["state"] == "ok"
+    assert "answered 500" in found(**here, CUEBOOK_EMBEDDER_NAME="other")["found"]
+    assert "embedder.name: missing" in found(**here)["found"]
+
+
+def test_import_loads_nothing_of_an_embedder() -> None:
+    heavy = "{'numpy', 'tokenizers', 'onnxruntime'}"
+    program = f"import sys, cuebook; cuebook.Cuebook; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
