@@ -83,6 +83,22 @@ async def test_while_another_reads_the_answer_is_202_and_a_hold_is_409(tmp_path:
             assert (signed.status_code, signed.json()["receipt"]["state"]) == (200, "done")
 
 
+async def test_a_memory_is_forgotten_by_its_id(client: httpx.AsyncClient, book: Cuebook) -> None:
+    kept = {"longTermMemory": {"scopes": {"user": True}}}
+    body = {"message": "I live in Oslo.", "conversationId": "c1", "userId": "ann", "memoryControl": kept}
+    assert (await client.post("/api/chat", json=body)).status_code == 200
+    await book.settle()
+    [memory] = (await client.get("/api/memories?userId=ann")).json()["items"]
+    place = f"/api/memories/{memory['id']}"
+    assert (await client.delete(place, headers={"x-user-id": "bob"})).status_code == 404
+    answer = await client.delete(f"{place}?userId=ann")
+    assert (answer.status_code, answer.json()["receipt"]["counts"]["memories"]) == (200, 1)
+    assert (await client.get("/api/memories?userId=ann")).json()["items"] == []
+    assert (await client.delete(f"{place}?userId=ann")).status_code == 404
+    answer = await client.post("/api/memories/forget", json={"memoryIds": [memory["id"]]})
+    assert sum(answer.json()["receipt"]["counts"].values()) == 0
+
+
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 

@@ -37,7 +37,15 @@ _ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
 #: Under which a prompt's values name who it is for.
 _USER = ("user", "userId", "user_id", "user_name")
 #: How a receipt names the tables of a conversation.
-NAMES = {"blobs": "texts", "blob_uses": "", "conversation": "conversations", "idempotency": "keys"}
+NAMES = {
+    "blobs": "texts",
+    "conversation": "conversations",
+    "idempotency": "keys",
+    "blob_uses": "",  # and what only notes how far something is
+    "delivery": "",
+    "embedded": "",
+    "outbox": "",
+}
 
 
 class SqliteErasure:

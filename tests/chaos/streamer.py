@@ -1,0 +1,47 @@
+"""A process that answers slowly and condenses what was said while another one forgets it; it says when it began."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+from cuebook import Ask, Cuebook
+from cuebook.config import build
+from cuebook.errors import CuebookError
+from cuebook.ports.model import ModelRequest, Piece
+
+
+class Slow:
+    """Says the canary again and again, a hundredth of a second apart."""
+
+    name = "slow"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        del request
+        for n in range(120):
+            await asyncio.sleep(0.01)
+            yield Piece(text=f"{sys.argv[2]} {n} ")
+        yield Piece(finish="stop")
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+async def answer(book: Cuebook) -> None:
+    try:
+        async for chunk in book.stream(Ask("How is the garden?", "c", user=sys.argv[3])):
+            if chunk.type == "text_delta":
+                sys.stdout.write("speaks\n")
+                sys.stdout.flush()
+    except CuebookError as error:
+        sys.stdout.write(f"{type(error).__name__}\n")
+
+
+async def main() -> None:
+    arguments = {"store.url": "book.db", "work.checkpoint_s": 0.05, "memory.user": True}
+    async with Cuebook.open(build(arguments=arguments, folder=sys.argv[1]), model=Slow(), worker=True) as book:
+        await answer(book)
+        await book.settle()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,52 @@
+"""Two processes: one answers, condenses and remembers what another one forgets meanwhile. Nothing of it comes back."""
+
+import asyncio
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from cuebook import Cuebook, Posted
+from cuebook.config import build
+from cuebook.testing import ScriptedModel
+from cuebook.testing.audit import audit
+
+STREAMER = Path(__file__).with_name("streamer.py")
+CANARY = "Zanzibarquokka"
+
+
+def left(folder: Path) -> set[str]:
+    needle = CANARY.lower().encode()
+    return {file.name for file in folder.rglob("*") if file.is_file() and needle in file.read_bytes().lower()}
+
+
+@pytest.mark.parametrize(("owner", "pause"), [("ann", 0.0), ("ann", 0.3), ("ann", 0.7), ("bob", 0.1), ("bob", 0.5)])
+async def test_what_another_process_is_at_is_not_written_back(tmp_path: Path, owner: str, pause: float) -> None:
+    arguments = {"store.url": "book.db", "memory.user": True}
+    config = build(arguments=arguments, folder=str(tmp_path))
+    async with Cuebook.open(config, model=ScriptedModel(default="Well."), worker=False) as book:
+        said = [Posted(sender="ann", message=f"I keep {n} quails in my garden in {CANARY}.") for n in range(30)]
+        await book.append("c", said, user=owner)
+        await book.append("other", [Posted(sender="bob", message="I like tea.")], user="bob")
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, str(STREAMER), str(tmp_path), CANARY, owner, stdout=asyncio.subprocess.PIPE
+        )
+        while not (await other.stdout.readline()).startswith(b"speaks"):
+            pass
+        await asyncio.sleep(pause)
+        receipt = await book.memory.forget(user="ann")
+        out, _ = await other.communicate()
+        assert b"LeaseLost" in out
+        assert other.returncode == 0
+        await book.settle()
+        assert (await book.receipts.get(receipt.id)).state == "done"
+        names = {each.id for each in (await book.conversations.list()).items}
+        assert names == ({"other"} if owner == "ann" else {"c", "other"})
+        assert left(tmp_path) == set()
+        assert (await book.memories.page(user="ann")).items == ()
+    assert left(tmp_path) == set()
+    assert audit(str(tmp_path / "book.db"), integrity=True) == []
+    with closing(sqlite3.connect(tmp_path / "book.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM receipt WHERE state = 'pending'").fetchone() == (0,)
