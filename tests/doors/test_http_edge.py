@@ -156,13 +156,17 @@ async def test_odd_but_valid_unicode_is_taken(client: httpx.AsyncClient) -> None
 
 
 def nested(depth: int) -> bytes:
-    return b'{"message": "Hi", "memoryControl": {"a": ' + b"[" * depth + b"]" * depth + b"}}"
+    """A body that is so deep."""
+    extra = b'{"a": ' + b"[" * (depth - 6) + b"]" * (depth - 6) + b"}"
+    attachment = b'{"type": "text", "content": "x", "extra": ' + extra + b"}"
+    return b'{"posts": [{"sendFrom": "user", "message": "Hi", "attachments": [' + attachment + b"]}]}"
 
 
 async def test_nesting_is_bounded(client: httpx.AsyncClient) -> None:
-    assert (await client.post("/api/chat", content=nested(DEPTH - 2))).status_code == 200
-    for depth in (DEPTH - 1, 5_000, 1_000_000):
-        assert (await client.post("/api/chat", content=nested(depth))).status_code == 400
+    posts = "/api/conversations/c/posts"
+    assert (await client.post(posts, content=nested(DEPTH))).status_code == 201
+    for depth in (DEPTH + 1, 5_000, 1_000_000):
+        assert (await client.post(posts, content=nested(depth))).status_code == 400
     brackets = json.dumps({"message": '[{"' * 500 + "\\"}).encode()
     assert (await client.post("/api/chat", content=brackets)).status_code == 200
 

@@ -22,7 +22,9 @@ from cuebook.engine.drafts import Posted
 from cuebook.engine.turn import Chunk
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
+from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, Upstream
+from cuebook.ports.sink import Sink
 from cuebook.ports.store import Appended
 from cuebook.records.turn import Ask, Window
 
@@ -38,9 +40,12 @@ class BlockingCuebook:
         clock: Clock | None = None,
         dice: Dice | None = None,
         upstream: Upstream | None = None,
+        embedder: Embedder | None = None,
+        sinks: Sequence[Sink] = (),
         worker: bool = True,
     ) -> None:
-        book = Cuebook(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
+        given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        book = Cuebook(config, **given, embedder=embedder, sinks=sinks, worker=worker)
         self._host = Host(book)
 
     @classmethod
@@ -53,11 +58,14 @@ class BlockingCuebook:
         clock: Clock | None = None,
         dice: Dice | None = None,
         upstream: Upstream | None = None,
+        embedder: Embedder | None = None,
+        sinks: Sequence[Sink] = (),
         worker: bool = True,
     ) -> "BlockingCuebook":
         """Name a book, as `Cuebook.open` does; `with` opens it. Raises InvalidInput."""
         config = Cuebook.open(where, arguments=arguments).config
-        return cls(config, model=model, clock=clock, dice=dice, upstream=upstream, worker=worker)
+        given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
+        return cls(config, **given, embedder=embedder, sinks=sinks, worker=worker)
 
     def __enter__(self) -> Self:
         self._host.open()
