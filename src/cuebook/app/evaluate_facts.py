@@ -17,6 +17,8 @@ _HANDED = re.compile(r"```.*?(?:```|\Z)|^\s{0,3}>.*$", re.DOTALL | re.MULTILINE)
 _SECRET = re.compile(r"\[\[secret:[^\]]*\]\]")
 #: So many words around a value must be told with it: the value alone may belong to something else.
 SHARED = 2
+#: With fewer content words beside it a name is an address: "Hey Caroline, great!" states nothing of her.
+ADDRESS = 3
 
 
 class FactToken(Struct, frozen=True):
@@ -56,9 +58,11 @@ def tokens_of(text: str) -> Iterator[FactToken]:
     known: set[str] = set()
     for sentence in sentences_of(text):
         for value in values_in(sentence):
-            if value.lower() not in known:
+            about = content(sentence) - content(value)
+            told = len(about) >= ADDRESS or any(map(str.isdigit, value)) or value in facts_in(sentence)
+            if told and value.lower() not in known:
                 known.add(value.lower())
-                yield FactToken(value, sentence, content(sentence) - content(value))
+                yield FactToken(value, sentence, about)
 
 
 def sentences_of(text: str) -> Iterator[str]:

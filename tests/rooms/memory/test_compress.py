@@ -100,6 +100,7 @@ def test_twelve_links_in_the_middle_are_all_kept():
     assert small is not None
     assert small.startswith("[user] First line of it.\n... Last.\n[preserved: ")
     assert all(link in small for link in links)
+    assert len(small) < len(text)
 
 
 def test_a_fact_the_kept_lines_show_is_not_repeated():
