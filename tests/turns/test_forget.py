@@ -360,7 +360,7 @@ async def known(book, **whose):
 
 
 def remembering(folder, clock, **settings):
-    return on(folder, clock=clock, model=ScriptedModel(default="Noted."), memory__user=True, **settings)
+    return on(folder, clock=clock, model=ScriptedModel(default="Noted."), **({"memory__user": True} | settings))
 
 
 async def test_a_memory_without_other_sources_goes_with_its_conversation(tmp_path):
@@ -433,6 +433,22 @@ async def test_a_user_takes_their_memories_and_those_of_their_personas(tmp_path)
             assert {
                 owner.partition("\x1f")[2] or owner for (owner,) in connection.execute("SELECT owner FROM place")
             } == {"bob"}
+
+
+async def test_what_a_persona_knows_goes_and_what_was_said_before_does_not_come_to_it(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock, memory__persona=True, memory__user=False) as book:
+        persona = book.desk.default_persona
+        await said(book, clock, "I am allergic to nuts.", "c1")
+        await book.ask(Ask("I live in Oslo.", "c1", user="ann"))
+        await said(book, clock, "I live in Bergen.", "c2", user="bob")
+        assert sum((await book.memory.forget(persona="nobody")).counts.values()) == 0
+        receipt = await book.memory.forget(persona=persona, by="ann")
+        assert receipt.counts["memories"] == 2
+        await said(book, clock, "What do you know of me?", "c1")
+        assert await known(book, user="ann") == []
+        assert await known(book, user="bob") == ["I live in Bergen."]
+        assert (await book.conversations.get("c1")).turns == 3
 
 
 async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):

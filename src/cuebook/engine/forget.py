@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
+from cuebook.engine.deliver import deliver_due
 from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import signing_key, verifying_key
 from cuebook.errors import BackendError, Conflict, InvalidInput
@@ -32,6 +33,8 @@ PATIENCE_MS = 1000
 #: Conversations forgotten at once because they got too old.
 BATCH = 50
 DAY_S = 86_400.0
+#: What is told by conversations that stay.
+_KEPT = ("persona", "organization")
 #: Where what a receipt counts lies in the audit.
 _AUDIT = "auditTexts"
 
@@ -41,6 +44,8 @@ async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") 
 
     What is not there, or another's, counts nothing. Raises Conflict naming a hold that forbids it.
     """
+    if target.kind in _KEPT:
+        await deliver_due(desk)  # what was said before it was asked is to go too
     salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
     bare = Receipt(
         id=desk.dice.new_id("receipt"),

@@ -117,7 +117,8 @@ SELECT body FROM receipt WHERE tenant = :tenant AND id = :id;
 
 -- name: receipts_last
 -- The newest receipts, the newest first.
-SELECT body FROM receipt WHERE tenant = :tenant ORDER BY created_at DESC, id DESC LIMIT :limit;
+SELECT body FROM receipt WHERE tenant = :tenant
+ORDER BY created_at DESC, json_extract(CAST(body AS TEXT), '$.epoch') DESC LIMIT :limit;
 
 -- name: receipts_pending
 -- Receipts that are not signed, the oldest first.
