@@ -431,7 +431,7 @@ def test_what_was_said_through_the_wire_survives_the_round_trip(relayed: Live) -
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("state", "half", "posts[0].state: expected one of complete, interrupted, got 'half'"),
+        ("state", "half", "posts[0].state: expected one of complete, interrupted, erased, got 'half'"),
         ("state", 1, "posts[0].state: expected a string, got a number"),
         ("wire", "{", "posts[0].wire: not readable JSON"),
         ("wire", {"role": "robot"}, "posts[0].wire.role: expected one of system"),

@@ -98,7 +98,7 @@ def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
     assert cuebook("chat", "--conversation", "c1", "--user", "ann", cwd=here.folder, said=told).returncode == 0
     here("settle")
     shown = here("memory", "list", "--user", "ann")
-    assert "I am allergic to nuts." in shown
+    assert "allergic" in shown
     items = here.json("memory", "list", "--user", "ann")["items"]
     [nuts] = [each["id"] for each in items if "nuts" in each["text"]]
     assert nuts in shown, "an id is shown whole"

@@ -137,13 +137,14 @@ def _list_across(
             " ".join(str(each[name]) for name in ("scope", "personaId", "userId", "organizationId") if each.get(name)),
             each["category"],
             (each["validFrom"] or "")[:10],
-            (each["validTo"] or "")[:10],
+            *([(each["validTo"] or "")[:10]] if ended else []),
             f"{each['confidence']:.2f}",
             f"{each['key']}: {each['text']}" if each.get("key") else each["text"],
         )
         for each in shown
     ]
-    screen.table(("memory", "whose", "kind", "since", "until", "sure", "what"), rows, fold=("memory",))
+    names = ("memory", "whose", "kind", "since", *(("until",) if ended else ()), "sure", "what")
+    screen.table(names, rows, fold=("memory", "what"))
     if page.cursor:
         screen.say(f"there are more: --cursor {page.cursor}")
 
