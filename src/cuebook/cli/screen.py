@@ -115,8 +115,9 @@ def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int
     """Narrow columns until a table fits: always the widest, never one below NARROWEST, and the `last` ones last."""
     widths = list(wanted)
     over = sum(widths) + GAP * (len(widths) - 1) - room
-    first = [at for at in range(len(widths)) if not (last and last[at])]
-    for places in (first, list(range(len(widths)))):
+    everywhere = list(range(len(widths)))
+    first = [at for at in everywhere if not (last and last[at])]
+    for places in (first, everywhere[1:] if last else [], everywhere):  # the first column names what the row is about
         while over > 0 and places and max(widths[at] for at in places) > NARROWEST:
             widths[max(places, key=lambda at: widths[at])] -= 1
             over -= 1
