@@ -199,6 +199,10 @@ async def test_a_conversation_keeps_its_variant_and_assembling_twice_gives_the_s
             texts |= said
             variant = replies[0].metadata["promptVariants"]["persona/kind"]
             assert 0 < variant["propensity"] <= 1
+            assert replies[0].metadata["promptVariant"] == {
+                "id": "persona/kind", "version": variant["version"], "branch": variant["branch"],
+                "propensity": variant["propensity"], "signals": {},
+            }  # fmt: skip
         assert len(texts) == 2, "both are tried"
 
 

@@ -23,7 +23,7 @@ from cuebook.errors import CuebookError, InvalidInput
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Scene
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.names import candidates, project_of
+from cuebook.prompts.names import candidates, parse_reference, project_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.presets import Profile, ProfileState, route
 from cuebook.prompts.template import render
@@ -38,7 +38,7 @@ GENERAL = "general"
 #: The block each link of a chain is shown as.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
 #: What a round's later steps tell of the choice as its first one did.
-_TOLD = ("promptProject", "promptProfile", "promptVariants")
+_TOLD = ("promptProject", "promptProfile", "promptVariants", "promptVariant")
 
 
 class Front(Struct, frozen=True, kw_only=True):
@@ -73,9 +73,20 @@ async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
     return Front(
         texts=kept,
         dropped=tuple(said.dropped),
-        metadata=_told(profile, project, said.chosen),
+        metadata=_told(profile, project, said.chosen) | _variant(kept, said.chosen, ask.signals),
         renders=tuple(said.renders),
     )
+
+
+def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float] | None) -> dict[str, Any]:
+    """Give `metadata.promptVariant`: the persona's prompt that speaks, and how likely that was."""
+    for text in texts:
+        if text.kind == "persona" and text.source.startswith("prompt:"):
+            reference = parse_reference(text.source.removeprefix("prompt:"), where="prompt")
+            propensity = chosen.get(reference.slug, {}).get("propensity", 1.0)
+            told = {"id": reference.slug, "version": reference.number, "branch": reference.branch}
+            return {"promptVariant": told | {"propensity": propensity, "signals": dict(signals or {})}}
+    return {}
 
 
 async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
