@@ -13,7 +13,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.forget import forget
 from cuebook.engine.retrieve import find
-from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, persona_place
@@ -121,8 +121,13 @@ class Memories:
         limit: int = 20,
         cursor: str | None = None,
     ) -> tuple[list[Memory], str | None]:
-        """Give knowledge of a user, or of the book, that holds: by its words best first, else in the order it came."""
+        """Give knowledge of a user, or of the book, that holds: by its words best first, else in the order it came.
+
+        Raises InvalidInput.
+        """
         check_limit(limit)
+        if category is not None:
+            _check_knowledge(category)
         place, store = Place("user", user) if user else BOOK, self._desk.store.memories
         if query:
             known, found = await store.find(Scope(), [place], query, limit=FOUND)
@@ -149,6 +154,17 @@ class Memories:
         msg = f"no memory {id!r}; `cuebook memory list` names those there are"
         raise NotFound(msg)
 
+    async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
+        """Give a memory that who is named may change: what is the book's is everybody's to read only.
+
+        Raises NotFound, Denied.
+        """
+        found = await self.get(id, user=user, organization=organization)
+        if found.place == BOOK and (user is not None or organization is not None):
+            msg = f"memory {id!r} is the book's, and nobody's alone to change; name no user and no organization"
+            raise Denied(msg)
+        return found
+
     async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncIterator[Memory]:
         """Give all memories of a user or an organization, ended ones too, with what they come from."""
         cursor: str | None = None
@@ -170,10 +186,13 @@ class Memories:
         user: str | None = None,
         organization: str | None = None,
     ) -> Memory:
-        """Say what a memory should have said; it was wrong, so nothing of the old text is kept. Raises NotFound."""
+        """Say what a memory should have said; it was wrong, so nothing of the old text is kept.
+
+        Raises NotFound, and Denied where it is the book's and a user or an organization is named.
+        """
         text = self._said(text, "text")
         for _ in range(RETRIES):
-            old = await self.get(id, user=user, organization=organization)
+            old = await self._own(id, user=user, organization=organization)
             now = self._desk.clock.now()
             own = old.id if old.category in KNOWLEDGE else memory_id(old.place, old.category, text)
             new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
@@ -189,9 +208,7 @@ class Memories:
 
         Another value takes the place of the one before, which stays as history. Raises InvalidInput.
         """
-        if category not in KNOWLEDGE:
-            msg = f"category: no category {category!r}; there are {', '.join(KNOWLEDGE)}"
-            raise InvalidInput(msg, where="category")
+        _check_knowledge(category)
         if not key.strip() or len(key) > MAX_KEY:
             msg = f"key: expected 1 to {MAX_KEY} characters"
             raise InvalidInput(msg, where="key")
@@ -245,8 +262,11 @@ class Memories:
         return Decayed(lost=lost, gone=gone)
 
     async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
-        """Forget a memory, with its words in windows that said it. Raises NotFound, and Conflict naming a hold."""
-        found = await self.get(id, user=user, organization=organization)
+        """Forget a memory, with its words in windows that said it.
+
+        Raises NotFound, Conflict naming a hold, and Denied where it is the book's and a user or an organization named.
+        """
+        found = await self._own(id, user=user, organization=organization)
         return (await forget(self._desk, Scope(), Target("memory", (found.id,)))).receipt
 
     async def _keep(self, place: Place, memory: Memory) -> bool:
@@ -261,6 +281,12 @@ class Memories:
             msg = f"{where}: expected a text"
             raise InvalidInput(msg, where=where)
         return self._desk.writer.clean(" ".join(text.split()) if where == "key" else text.strip())
+
+
+def _check_knowledge(category: str) -> None:
+    if category not in KNOWLEDGE:
+        msg = f"category: no category {category!r}; there are {', '.join(KNOWLEDGE)}"
+        raise InvalidInput(msg, where="category")
 
 
 def _holds(memory: Memory, as_of: float | None) -> bool:

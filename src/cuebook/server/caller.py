@@ -13,6 +13,7 @@ from litestar.types import Scope
 from cuebook import Cuebook
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.key import PREFIX, Caller
+from cuebook.server.guard import name_in
 from cuebook.server.roles import declared, is_hidden, is_open
 
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
@@ -34,7 +35,7 @@ async def admit(request: AnyRequest) -> None:
         if is_hidden(method, path):
             msg = "there is no such object; `cuebook key list` says what this key may"
             raise NotFound(msg)
-        caller.need(needed, f"{method} {request.url.path}")
+        caller.need(needed, f"{method} {name_in(request.url.path)}")
     scope["state"]["caller"] = caller
     if scope["state"].get("place") is None:  # on the OpenAI wire the query is the upstream's
         query = request.query_params

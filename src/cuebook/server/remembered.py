@@ -10,6 +10,7 @@ from cuebook.app import memory_shapes as shapes
 from cuebook.app.shapes import Wire
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.edge import JsonBody
+from cuebook.server.guard import name_in
 from cuebook.server.lists import PageCursor, UserQuery, json_of, listed
 from cuebook.server.wire import In, answers
 
@@ -102,7 +103,9 @@ async def get_memory(
 ) -> Response[bytes]:
     """Give a memory with the posts it comes from."""
     user = user_of(request, None, user_id)
-    return json_of(shapes.memory(await book_of(request).memories.get(memory, user=user, organization=organization)))
+    return json_of(
+        shapes.memory(await book_of(request).memories.get(name_in(memory), user=user, organization=organization))
+    )
 
 
 @patch(ONE, dto=JsonBody[CorrectBody], status_code=200, responses=answers(MemoryAnswer))
@@ -113,7 +116,10 @@ async def correct_memory(
     user = user_of(request, data.user_id, user_id)
     if data.organization_id:
         caller_of(request).need("admin", "an organization's memory")
-    found = await book_of(request).memories.correct(memory, data.text, user=user, organization=data.organization_id)
+    elif user is None:
+        caller_of(request).need("owner", "correcting what is others'")
+    memories, named = book_of(request).memories, name_in(memory)
+    found = await memories.correct(named, data.text, user=user, organization=data.organization_id)
     return json_of(shapes.memory(found))
 
 
@@ -147,7 +153,7 @@ async def put_knowledge(
 @post(KNOWLEDGE + "/{memory:str}/use", status_code=200, responses=answers(KnowledgeAnswer))
 async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Count a use: it raises the confidence by 0.05."""
-    used = await book_of(request).memories.use(memory, user=user_of(request, None, user_id))
+    used = await book_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
     return json_of(_counted(shapes.knowledge(used)))
 
 

@@ -1,0 +1,60 @@
+"""Memories under keys: whose they are to read, and whose to change."""
+
+import pytest
+from keyed import served
+
+from cuebook.errors import Denied
+
+PUT = {"category": "domain", "key": "api.rate", "value": "100 a minute"}
+
+
+async def test_what_the_book_knows_is_no_users_to_change() -> None:
+    async with served() as keyed:
+        known = await keyed.book.memories.put("domain", "api.rate", "100 a minute")
+        where = f"/api/memories/{known.id}"
+        bob = await keyed.holder("editor", "bob")
+        mara = await keyed.holder("admin", "mara", organizations=["acme"])
+        assert (await bob.get(where)).json()["text"] == "100 a minute"
+        for client in (bob, mara):
+            for refused in (await client.patch(where, json={"text": "9 a minute"}), await client.delete(where)):
+                assert (refused.status_code, "is the book's" in refused.text) == (403, True), refused.text
+        acme = await mara.patch(where, json={"text": "9 a minute", "organizationId": "acme"})
+        assert acme.status_code == 403
+        assert (await mara.delete(f"{where}?organizationId=acme")).status_code == 403
+        assert (await bob.post(f"/learning/knowledge/{known.id}/use")).status_code == 200
+        with pytest.raises(Denied, match="is the book's"):
+            await keyed.book.memories.correct(known.id, "9 a minute", user="bob")
+        agent, owner = await keyed.holder("agent"), await keyed.holder("owner")
+        assert (await agent.patch(where, json={"text": "9 a minute"})).status_code == 403
+        assert (await owner.patch(where, json={"text": "90 a minute"})).json()["text"] == "90 a minute"
+        assert (await owner.delete(where)).status_code == 200
+        assert (await bob.get(where)).status_code == 404
+
+
+async def test_an_agents_key_corrects_a_users_memory_when_it_names_the_user() -> None:
+    async with served() as keyed:
+        agent = await keyed.holder("agent")
+        kept = await agent.post("/learning/knowledge", json=PUT | {"userId": "ann"})
+        where = f"/api/memories/{kept.json()['id']}"
+        assert (await agent.patch(where, json={"text": "90 a minute"})).status_code == 403
+        fixed = await agent.patch(where, json={"text": "90 a minute", "userId": "ann"})
+        assert fixed.json()["text"] == "90 a minute"
+
+
+async def test_a_slash_in_a_name_is_shown_as_one() -> None:
+    async with served() as keyed:
+        bob = await keyed.holder("editor", "bob")
+        refused = await bob.put("/api/prompts/persona~kind/labels", json={"name": "live", "version": 1})
+        assert refused.json()["detail"].startswith("PUT /api/prompts/persona/kind/labels needs a key")
+        missing = await bob.get("/api/memories/a%2Fb")
+        assert missing.json()["detail"].startswith("no memory 'a/b'")
+        used = await bob.post("/learning/knowledge/a%2Fb/use")
+        assert used.json()["detail"].startswith("no memory 'a/b'")
+
+
+async def test_a_category_that_is_none_is_refused_by_the_list_too() -> None:
+    async with served() as keyed:
+        bob = await keyed.holder("editor", "bob")
+        for path in ("/learning/knowledge?category=x", "/learning/knowledge?category=x&q=rate"):
+            answer = await bob.get(path)
+            assert (answer.status_code, answer.json()["where"]) == (400, "category")
