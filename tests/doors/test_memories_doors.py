@@ -49,6 +49,13 @@ async def test_a_users_memories_are_listed_read_corrected_and_exported(client):
     assert "hazelnuts" in json.dumps(hits.json())
 
 
+async def test_without_a_model_a_memory_is_told_with_its_day_and_no_empty_name(client):
+    await tell(client, "I am allergic to nuts.", "c1")
+    told = (await tell(client, "What am I allergic to?", "c2"))["text"]
+    assert "] I am allergic to nuts. (post-" in told
+    assert "] :" not in told
+
+
 async def test_the_policy_is_a_requests_and_what_is_none_is_refused(client):
     answer = await tell(client, "I live in Oslo.", "c1", memoryControl={"longTermMemory": {"enabled": False}})
     assert answer["metadata"]["longTermMemoryPolicy"]["enabled"] is False

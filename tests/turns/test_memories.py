@@ -92,6 +92,9 @@ async def test_a_repeat_adds_a_source_and_a_change_ends_the_old_as_history(tmp_p
         assert (old.text, new.supersedes) == ("I live in Oslo.", old.id)
         [hit, *_] = await book.memory.search("Who lives in Oslo?", user="ann", scopes=["user"], as_of=before)
         assert (hit.kind, hit.text) == ("item", "I live in Oslo.")
+        found = await book.memory.search("Who lives in Oslo or moved to Berlin?", user="ann", as_of=before)
+        assert {hit.text for hit in found} == {"I live in Oslo.", "Noted."}, "what was said later is not of then"
+        assert not await book.memory.search("Oslo Berlin", user="ann", as_of=before - 30 * DAY)
 
 
 async def test_no_conversation_takes_away_what_another_said(tmp_path, clock):

@@ -65,8 +65,8 @@ class Memory(Analysis):
         """Give what answers a query, best first: posts of the conversation named, else of all the user's, and memories.
 
         Memories are those of the user, their personas and the organization named, that hold, or held at `as_of` (Unix
-        seconds). With `token_budget` (tokens) the hits are packed by value per token. What was just stored is found at
-        once.
+        seconds); posts said after it are left out. With `token_budget` (tokens) the hits are packed by value per token.
+        What was just stored is found at once.
         """
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
@@ -91,6 +91,9 @@ class Memory(Analysis):
             return known
         look = SearchLook(text=query, dense=await sense(self._desk, query))
         found = await self._desk.store.search(Scope(user=user), look, conversation=place)
+        if as_of is not None:
+            said = tuple(each for each in found.found if each.created_at <= as_of)
+            found = msgspec.structs.replace(found, found=said)
         speakers = {each.sender for each in found.found}
         read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now())
         most = limit if token_budget is None else MOST

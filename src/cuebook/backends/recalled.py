@@ -30,7 +30,9 @@ class RecalledModel:
             day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
             text = " ".join(hit.text.split())
             shown = text if len(text) <= QUOTE else text[: QUOTE - 1] + "…"
-            yield Piece(text=f"\n- [{day}] {hit.speaker}: {shown} ({', '.join(hit.sources)})")
+            said = f"{hit.speaker}: " if hit.speaker else ""  # a memory may come from many posts
+            sources = f" ({', '.join(hit.sources)})" if hit.sources else ""
+            yield Piece(text=f"\n- [{day}] {said}{shown}{sources}")
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:

@@ -33,7 +33,8 @@ def search(
     persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="What only this one knows.")] = None,
     organization: Organization = None,
     as_of: Annotated[
-        datetime | None, typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held then.")
+        datetime | None,
+        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held as it began (UTC), and was said before."),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Why each was found.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 10,
