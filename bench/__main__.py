@@ -11,6 +11,7 @@ from bench.graph import graph
 from bench.judge import judge
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
+from bench.memories import memories
 from bench.prompts import prompts
 from bench.recall import recall
 from bench.relay import relay
@@ -33,6 +34,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
+    "memories": ("Memories of one user as everybody else's grow", memories),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
     "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),

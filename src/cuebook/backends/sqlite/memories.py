@@ -8,13 +8,15 @@ from typing import Any
 from cuebook.backends.sqlite import epochs
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
-from cuebook.memory.recall import match_expression, read_query
+from cuebook.memory.recall import Query, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
 from cuebook.memory.words import key_text
 from cuebook.ports.memories import Known, MemoryLook, PlaceChange
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Memory, Place, Scope, Source
 
+#: A place of so many memories is looked through for a query; a larger one is asked by full text.
+SMALL = 1_000
 #: A place of so many memories is read whole where something comes to it; of a larger one,
 ALL = 500
 #: so many that are most like each text.
@@ -62,10 +64,7 @@ def find(
     found: list[int] = []
     query = read_query(text) if text else None
     for place in places:
-        match = match_expression(query, place_token(tenant, place)) if query else None
-        if match is not None:
-            hits = connection.execute(SQL["memory_find"], {"match": match, "limit": limit})
-            found += [no for (no,) in hits]
+        found += matching(connection, tenant, place, query, limit) if query else []
     known: dict[int, Row] = {}
     for place in places:
         for each in rows(connection, "memory_standing", limit=limit, **place_values(tenant, place)):
@@ -73,6 +72,22 @@ def find(
     if left := [no for no in found if no not in known]:
         known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
     return memories_of(connection, list(known.values())), [no for no in found if no in known]
+
+
+def matching(connection: sqlite3.Connection, tenant: str, place: Place, query: Query, limit: int) -> list[int]:
+    """Give the numbers of a place's memories that share words with a query, the most first.
+
+    A place of up to SMALL is looked through: full text would walk over the words of everybody's memories to it.
+    """
+    values = place_values(tenant, place) | {"limit": SMALL + 1}
+    keys = connection.execute(SQL["memory_keys"], values).fetchall()
+    if len(keys) <= SMALL:
+        shared = [(sum(f" {term} " in f" {key} " for term in query.terms), no) for no, key in keys]
+        return [no for count, no in sorted(shared, reverse=True)[:limit] if count]
+    match = match_expression(query, place_token(tenant, place))
+    if match is None:
+        return []
+    return [no for (no,) in connection.execute(SQL["memory_find"], {"match": match, "limit": limit})]
 
 
 def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None) -> list[Memory]:

@@ -2,6 +2,11 @@
 -- Best rows of a full-text question among memories.
 SELECT rowid FROM memory_text WHERE memory_text MATCH :match ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
 
+-- name: memory_keys
+-- The words of a place's memories as the index holds them.
+SELECT m.no, t.key FROM memory m JOIN memory_text t ON t.rowid = m.no WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner
+LIMIT :limit;
+
 -- name: memory_standing
 -- The memories of a place that stand by themselves, the surest first.
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL
@@ -13,7 +18,7 @@ SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner 
 
 -- name: memories_by_no
 -- Memories by their numbers.
-SELECT * FROM memory WHERE tenant = :tenant AND no IN (SELECT value FROM json_each(:nos));
+SELECT m.* FROM json_each(:nos) j CROSS JOIN memory m ON m.no = j.value WHERE m.tenant = :tenant;
 
 -- name: memory_count
 -- How many memories a place has.
@@ -49,7 +54,7 @@ UPDATE memory SET id = :id, category = :category, name = :name, text = :text, su
 -- name: memory_used
 -- Note that memories were said: each a use.
 UPDATE memory SET uses = uses + 1, used_at = max(used_at, :now), confidence = min(1.0, round(confidence + :by, 6))
-WHERE tenant = :tenant AND no IN (SELECT value FROM json_each(:nos));
+WHERE +tenant = :tenant AND no IN (SELECT value FROM json_each(:nos));
 
 -- name: memory_delete
 -- Remove a memory.
@@ -65,8 +70,9 @@ DELETE FROM memory_text WHERE rowid = :no;
 
 -- name: memory_sources
 -- Why memories are there; a conversation that is gone has no name.
-SELECT s.memory, s.post, coalesce(c.id, '') AS id FROM memory_source s LEFT JOIN conversation c ON c.no = s.conversation
-WHERE s.tenant = :tenant AND s.memory IN (SELECT value FROM json_each(:nos)) ORDER BY s.conversation, s.post;
+SELECT s.memory, s.post, coalesce(c.id, '') AS id
+FROM json_each(:nos) j CROSS JOIN memory_source s ON s.tenant = :tenant AND s.memory = j.value LEFT JOIN conversation c ON c.no = s.conversation
+ORDER BY s.conversation, s.post;
 
 -- name: memory_source_insert
 -- Note why a memory is there.
