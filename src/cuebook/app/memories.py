@@ -1,6 +1,7 @@
 """What a book remembers across conversations: a user's memories, a persona's, an organization's, and knowledge."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -151,8 +152,7 @@ class Memories:
         for each in known:
             if places is None or each.place in places or each.place == BOOK:
                 return each
-        msg = f"no memory {id!r}; `cuebook memory list` names those there are"
-        raise NotFound(msg)
+        raise _missing(id)
 
     async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
         """Give a memory that who is named may change: what is the book's is everybody's to read only.
@@ -191,14 +191,20 @@ class Memories:
         Raises NotFound, and Denied where it is the book's and a user or an organization is named.
         """
         text = self._said(text, "text")
+        names = [id]
         for _ in range(RETRIES):
-            old = await self._own(id, user=user, organization=organization)
+            generation, old = await self._at(names, user=user, organization=organization)
             now = self._desk.clock.now()
             own = old.id if old.category in KNOWLEDGE else memory_id(old.place, old.category, text)
             new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
-            if await self._keep(old.place, new):
+            changed = [new]
+            for other in [] if own == old.id else await self._desk.store.memories.get(Scope(), own, places=[old.place]):
+                both = tuple(sorted({*old.sources, *other.sources}))  # one says that already
+                new = replace(new, no=other.no, uses=old.uses + other.uses, sources=both, valid_to=None)
+                changed = [replace(old, sources=(), written=False), new]
+            if await self._save(old.place, generation, changed):
                 return new
-            id = own  # noqa: A001  # another correction said the same
+            names = [id, own]  # another correction may have said the same
         raise _busy()
 
     async def put(
@@ -248,10 +254,10 @@ class Memories:
     async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
         """Count a use of a memory: it raises its confidence by 0.05. Raises NotFound."""
         for _ in range(RETRIES):
-            old = await self.get(id, user=user)
+            generation, old = await self._now(await self.get(id, user=user))
             now = self._desk.clock.now()
             new = replace(old, uses=old.uses + 1, used_at=now, confidence=raised(old.confidence, USE))
-            if await self._keep(old.place, new):
+            if await self._save(old.place, generation, [new]):
                 return new
         raise _busy()
 
@@ -269,9 +275,23 @@ class Memories:
         found = await self._own(id, user=user, organization=organization)
         return (await forget(self._desk, Scope(), Target("memory", (found.id,)))).receipt
 
-    async def _keep(self, place: Place, memory: Memory) -> bool:
-        generation, _ = await self._desk.store.memories.place(Scope(), place)
-        change = PlaceChange(place=place, generation=generation, memories=(memory,))
+    async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
+        for name in names[:-1]:
+            with suppress(NotFound):
+                return await self._now(await self._own(name, user=user, organization=organization))
+        return await self._now(await self._own(names[-1], user=user, organization=organization))
+
+    async def _now(self, memory: Memory) -> tuple[int, Memory]:
+        """Give a place's generation, and its memory as it is from there on. Raises NotFound."""
+        store = self._desk.store.memories
+        generation, _ = await store.place(Scope(), memory.place, near=())
+        again = await store.get(Scope(), memory.id, places=[memory.place])
+        if not again:
+            raise _missing(memory.id)
+        return generation, again[0]
+
+    async def _save(self, place: Place, generation: int, memories: Sequence[Memory]) -> bool:
+        change = PlaceChange(place=place, generation=generation, memories=tuple(memories))
         return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
 
     def _said(self, text: Any, where: str) -> str:
@@ -297,6 +317,10 @@ def _holds(memory: Memory, as_of: float | None) -> bool:
 
 def _is_knowledge(memory: Memory, category: str | None) -> bool:
     return memory.category in KNOWLEDGE and category in (None, memory.category)
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound(f"no memory {name!r}; `cuebook memory list` names those there are")
 
 
 def _busy() -> Conflict:

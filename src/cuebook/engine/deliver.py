@@ -27,8 +27,8 @@ from cuebook.memory.scopes import (
     published_place,
 )
 from cuebook.memory.subject import normal
-from cuebook.ports.memories import Delivered, Delivering, PlaceChange
-from cuebook.records.conversation import Conversation, Post
+from cuebook.ports.memories import Cited, Delivered, Delivering, PlaceChange
+from cuebook.records.conversation import Conversation
 from cuebook.records.memory import CATEGORIES, Category, Item, Memory, Place, Scope, Source
 
 log = logging.getLogger("cuebook.deliver")
@@ -78,7 +78,7 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
     changes = []
     for place in places:
         allowed = categories_for(place, policy, read.settings)
-        wanted = [item for item in found if item.category in allowed]
+        wanted = [item for item in found if item.category in allowed and _may_reach(place, item, read.cited)]
         if not wanted:
             continue
         changes.append(await _change(desk, scope, place, wanted, known.id))
@@ -96,15 +96,22 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
 
 def _found(read: Delivering) -> list[Item]:
     """Give items of the user's own words: of posts no pass has read yet, and those passes have touched since."""
-    own = {post.id for post in (*read.before, *read.posts) if _is_own(post, read.conversation)}
-    strange = {post.id for post in (*read.before, *read.posts)} - own
+    own = {id_ for id_, post in read.cited.items() if _is_own(post, read.conversation)}
     said = extract([line_of(post) for post in read.posts], before=[line_of(post) for post in read.before])
     passed = {item.id for item in read.items}
     found = [*(item for item in said if item.id not in passed), *read.items]
-    return [each for each in found if each.trust == "user" and not strange.intersection(each.sources)]
+    return [each for each in found if each.trust == "user" and own.issuperset(each.sources)]
 
 
-def _is_own(post: Post, conversation: Conversation) -> bool:
+def _may_reach(place: Place, item: Item, cited: Mapping[str, Cited]) -> bool:
+    """Whether the turns an item was said in allow it: none was to leave nothing, and who is told was named in each."""
+    said = [cited[each] for each in item.sources if cited[each].role == "user"]
+    if any(each.off for each in said):
+        return False
+    return place.kind != "organization" or all(place.id in each.shared for each in said)
+
+
+def _is_own(post: Cited, conversation: Conversation) -> bool:
     alone = len(conversation.participants) <= 1
     return post.role == "assistant" or (post.role == "user" and (alone or post.sender == conversation.user))
 
@@ -124,12 +131,13 @@ def merged(
     known = {memory.id: memory for memory in held}
     ended = {memory_id(place, each.category, each.text): each for each in found if each.valid_to is not None}
     items = [_item(each) for each in held if each.category in CATEGORIES]
-    items = [_ended(each, ended.get(each.id)) for each in items]
+    items = [_ended(each, ended.get(each.id), conversation) for each in items]
     fresh = [
         replace(each, sources=tuple(f"{conversation}{_APART}{post}" for post in each.sources))
         for each in found
         if each.valid_to is None
     ]
+    fresh = _uncorrected(held, fresh)
     names = {each.id: memory_id(place, each.category, each.text) for each in fresh}
     result = merge(items, fresh)
     past = [each for each in items if each.valid_to is not None]
@@ -149,8 +157,26 @@ def memory_id(place: Place, category: str, text: str) -> str:
     return hashlib.sha256(f"{place.kind}|{place.id}|{category}|{normal(text)}".encode()).hexdigest()[:16]
 
 
-def _ended(item: Item, last: Item | None) -> Item:
-    if last is None or item.valid_to is not None:
+def _uncorrected(held: Sequence[Memory], fresh: Sequence[Item]) -> list[Item]:
+    """Leave out what posts said of which somebody wrote what they should have said: it comes back by no reading."""
+    corrected: dict[str, set[str]] = {}
+    for memory in held:
+        if memory.written:
+            posts = (f"{each.conversation}{_APART}{each.post}" for each in memory.sources)
+            corrected.setdefault(memory.category, set()).update(posts)
+    known = {(each.category, normal(each.text)) for each in held}
+    return [
+        each
+        for each in fresh
+        if (each.category, normal(each.text)) in known
+        or not corrected.get(each.category, set()).issuperset(each.sources)
+    ]
+
+
+def _ended(item: Item, last: Item | None, conversation: str) -> Item:
+    """End what ended in the conversation, unless another says it too: none takes away what another said."""
+    others = any(each.split(_APART, 1)[0] != conversation for each in item.sources)
+    if last is None or item.valid_to is not None or others:
         return item
     return replace(item, valid_to=last.valid_to)
 
@@ -204,13 +230,16 @@ async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
     """Let knowledge lose what it loses by lying idle; answers with how many lost and how many went."""
     at = desk.clock.now() if now is None else now
     lost = gone = 0
-    while found := await desk.store.memories.idle(before=at - PERIOD_S, categories=KNOWLEDGE):
+    while found := await desk.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):
         for tenant, memory in found:
-            scope, left = Scope(tenant), decayed(memory, at)
-            generation, _ = await desk.store.memories.place(scope, memory.place)
-            if left is None:
-                gone += await desk.store.memories.remove(scope, [memory])
-                continue
-            change = PlaceChange(place=memory.place, generation=generation, memories=(left,))
-            lost += await desk.store.memories.save(scope, change, now=at)
+            scope = Scope(tenant)
+            generation, _ = await desk.store.memories.place(scope, memory.place, near=())
+            again = await desk.store.memories.get(scope, memory.id, places=[memory.place])
+            if again != [memory]:
+                continue  # somebody was at it meanwhile: the next look finds it as it is
+            left = decayed(memory, at)
+            after = left or replace(memory, sources=(), written=False)  # without a reason it goes
+            change = PlaceChange(place=memory.place, generation=generation, memories=(after,))
+            saved = await desk.store.memories.save(scope, change, now=at)
+            lost, gone = lost + (saved and left is not None), gone + (saved and left is None)
     return lost, gone

@@ -19,7 +19,15 @@ from cuebook.engine.sense import with_sense
 from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
 from cuebook.errors import Busy, Conflict, CuebookError
-from cuebook.memory.scopes import Whose, personal_places, policy_to_wire, published_place, read_control
+from cuebook.memory.scopes import (
+    KEPT,
+    SHARED_WITH,
+    Whose,
+    personal_places,
+    policy_to_wire,
+    published_place,
+    read_control,
+)
 from cuebook.ports.memories import MemoryLook
 from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
 from cuebook.records.audit import Record
@@ -69,6 +77,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
         window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
         planned = msgspec.structs.replace(planned, window=window)
         metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
+        metadata |= _terms(scene, intent)
         try:
             lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
         except Busy:
@@ -226,6 +235,15 @@ def _published(scene: Scene, ask: Ask) -> str:
     known = scene.known
     place = published_place(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
     return place.id if place else ""
+
+
+def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
+    """Say in a turn's metadata whom it is shared with; a later step of a round stays under the terms of the first."""
+    if intent.goes_on is not None:
+        told = intent.goes_on.metadata
+        return {name: told[name] for name in (KEPT, SHARED_WITH) if name in told}
+    shared = _published(scene, intent.ask)
+    return {SHARED_WITH: shared} if shared else {}
 
 
 def _whose(scene: Scene, ask: Ask) -> Whose:

@@ -17,6 +17,8 @@ SCOPES: Final = ("conversation", "user", "persona", "organization")
 SHARED: Final = ("facts", "people", "projects", "decisions")
 #: Where the policy is kept in a conversation's metadata.
 KEPT: Final = "longTermMemoryPolicy"
+#: Under which a turn's metadata names the organization that it was shared with.
+SHARED_WITH: Final = "sharedWith"
 _FIELDS: Final = ("enabled", "scopes", "shareWithOrganization", "storeAtomicDocs", "allowedCategories")
 
 

@@ -39,6 +39,18 @@ class Known(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Any] = {}  # of the organization named
 
 
+class Cited(Struct, frozen=True):
+    """A post as what came of it is judged: who said it, and under which terms its round was answered.
+
+    `off`: a turn of its round was to leave no memories. `shared` are organizations its turns were shared with.
+    """
+
+    role: str
+    sender: str
+    off: bool = False
+    shared: frozenset[str] = frozenset()
+
+
 class Delivering(Struct, frozen=True, kw_only=True):
     """What a delivery reads of a conversation: posts behind the last one, and items a pass has touched since."""
 
@@ -51,6 +63,7 @@ class Delivering(Struct, frozen=True, kw_only=True):
     before: tuple[Post, ...]
     posts: tuple[Post, ...]
     items: tuple[Item, ...]
+    cited: Mapping[str, Cited]  # by id: the posts read, and those the items come from
     more: bool = False  # posts are left behind `seq`
 
 
@@ -84,7 +97,9 @@ class MemoryStore(Protocol):
     async def deliver(self, scope: Scope, delivered: Delivered) -> bool: ...
     async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]: ...
     async def crossed_off(self, nos: Sequence[int]) -> None: ...
-    async def idle(self, *, before: float, categories: Sequence[str], limit: int = 500) -> list[tuple[str, Memory]]: ...
+    async def idle(
+        self, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
+    ) -> list[tuple[str, Memory]]: ...
 
     # reading
     async def place(

@@ -1,13 +1,15 @@
 """What of a conversation has not reached its places yet, and what a delivery writes, once."""
 
+import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from cuebook.backends.sqlite import base, derived, memories, reads
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.tree import after, runs_to
-from cuebook.ports.memories import Delivered, Delivering
+from cuebook.memory.scopes import KEPT, SHARED_WITH
+from cuebook.ports.memories import Cited, Delivered, Delivering
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
 
@@ -33,6 +35,8 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
     forms = rows(connection, "items_of", tenant=tenant, no=no) if line else []
     fresh = [each for each in forms if each["made_in"] in line and each["made_in"] > mark["version"]]
     newest = {each["id"]: each for each in fresh}
+    items = tuple(records.item(each) for each in newest.values())
+    ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
     return Delivering(
         conversation=records.conversation(row),
         seq=last,
@@ -42,9 +46,27 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
         settings=memories.settings_of(connection, tenant, mark["organization"]) if mark["organization"] else {},
         before=tuple(post for post in before if not posts or post.seq < posts[0].seq)[-_CONTEXT:],
         posts=tuple(posts),
-        items=tuple(records.item(each) for each in newest.values()),
+        items=items,
+        cited=_cited(connection, tenant, no, ids),
         more=last < row["head"],
     )
+
+
+def _cited(connection: sqlite3.Connection, tenant: str, no: int, ids: Iterable[str]) -> Mapping[str, Cited]:
+    """Read who said posts, and under which terms."""
+    posts = rows(connection, "posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
+    rounds = json.dumps(sorted({post["round"] for post in posts}))
+    off: set[int] = set()
+    shared: dict[int, set[str]] = {}
+    for turn in rows(connection, "turns_terms", tenant=tenant, no=no, rounds=rounds, kept=KEPT, shared=SHARED_WITH):
+        if 0 in (turn["enabled"], turn["stored"]):
+            off.add(turn["round"])
+        if turn["shared"]:
+            shared.setdefault(turn["round"], set()).add(turn["shared"])
+    return {
+        post["id"]: Cited(post["role"], post["sender"], post["round"] in off, frozenset(shared.get(post["round"], ())))
+        for post in posts
+    }
 
 
 def _stretch(

@@ -91,10 +91,13 @@ def matching(connection: sqlite3.Connection, tenant: str, place: Place, query: Q
 
 
 def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None) -> list[Memory]:
-    """Give a place's memories: all of them, or of more than ALL those that share the most words with some texts."""
+    """Give a place's memories: all of them, or of more than ALL those that share the most words with some texts.
+
+    Those that were corrected are among them.
+    """
     values = place_values(tenant, place)
     if near is not None and connection.execute(SQL["memory_count"], values).fetchone()[0] > ALL:
-        wanted: set[int] = set()
+        wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
         for text in near:
             match = match_expression(read_query(text), place_token(tenant, place))
             if match is not None:

@@ -20,6 +20,11 @@ SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner 
 -- Memories by their numbers.
 SELECT m.* FROM json_each(:nos) j CROSS JOIN memory m ON m.no = j.value WHERE m.tenant = :tenant;
 
+-- name: memory_corrected
+-- Memories of a place that say what somebody wrote in the place of what was said.
+SELECT DISTINCT m.no FROM memory m JOIN memory_source s ON s.tenant = m.tenant AND s.memory = m.no
+WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.written = 1;
+
 -- name: memory_count
 -- How many memories a place has.
 SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
@@ -34,8 +39,8 @@ SELECT * FROM memory WHERE tenant = :tenant AND no > :after AND (:kind IS NULL O
     AND (:ended OR valid_to IS NULL) AND (:category IS NULL OR category = :category) ORDER BY no LIMIT :limit;
 
 -- name: memory_idle
--- Memories of some categories nobody touched since a time.
-SELECT * FROM memory WHERE valid_to IS NULL AND used_at < :before AND decayed_at < :before AND category IN (SELECT value FROM json_each(:categories))
+-- Memories of some categories nobody touched since a time, of a tenant or of all.
+SELECT * FROM memory WHERE (:tenant IS NULL OR tenant = :tenant) AND valid_to IS NULL AND used_at < :before AND decayed_at < :before AND category IN (SELECT value FROM json_each(:categories))
 ORDER BY used_at LIMIT :limit;
 
 -- name: memory_insert
@@ -113,6 +118,16 @@ SELECT seq, version, organization, due FROM delivery WHERE tenant = :tenant AND 
 -- Note what was delivered; the organization that was named is not kept.
 UPDATE delivery SET seq = :seq, version = :version, due = :due, organization = CASE WHEN :due THEN organization ELSE '' END
 WHERE tenant = :tenant AND conversation = :no AND seq = :done_seq AND version = :done_version;
+
+-- name: posts_cited
+-- Who said posts, and in which round.
+SELECT id, role, sender, round FROM post WHERE tenant = :tenant AND conversation = :no AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: turns_terms
+-- What turns of some rounds allowed to be remembered elsewhere.
+SELECT round, json_extract(metadata, '$.' || :kept || '.enabled') AS enabled, json_extract(metadata, '$.' || :kept || '.storeAtomicDocs') AS stored,
+    json_extract(metadata, '$.' || :shared) AS shared
+FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (SELECT value FROM json_each(:rounds));
 
 -- name: organization_settings
 -- An organization's settings.

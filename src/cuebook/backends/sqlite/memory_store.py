@@ -45,11 +45,14 @@ class SqliteMemories:
 
         await self._write(write)
 
-    async def idle(self, *, before: float, categories: Sequence[str], limit: int = 500) -> list[tuple[str, Memory]]:
-        """Give memories nobody touched since a time, each with its tenant."""
+    async def idle(
+        self, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
+    ) -> list[tuple[str, Memory]]:
+        """Give memories nobody touched since a time, each with its tenant: of all, or of the one a key proves."""
+        values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
 
         def read(connection: sqlite3.Connection) -> list[tuple[str, Memory]]:
-            found = rows(connection, "memory_idle", before=before, categories=json.dumps(list(categories)), limit=limit)
+            found = rows(connection, "memory_idle", categories=json.dumps(list(categories)), **values)
             return [(row["tenant"], memory) for row in found for memory in memories.memories_of(connection, [row])]
 
         return await self._read(read)

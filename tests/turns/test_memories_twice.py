@@ -1,0 +1,204 @@
+"""What reaches the places of a conversation a second time, or while somebody writes there, does no harm."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+from msgspec.structs import replace
+from stage import book_on
+
+from cuebook import Ask
+from cuebook.app.memories import Memories
+from cuebook.errors import NotFound
+from cuebook.testing import FrozenClock
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+def on(place, clock, **settings):
+    return book_on(place, clock=clock, **({"memory__user": True} | settings))
+
+
+async def told(book, clock, text, conversation, **ask):
+    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
+    clock.advance(60)
+    await book.settle()
+    return reply
+
+
+async def texts(book, *, ended=False, **whose):
+    page = await book.memories.page(ended=ended, limit=1000, **(whose or {"user": "ann"}))
+    return [each.text for each in page.items]
+
+
+async def condense(book, clock, conversation):
+    """Say so much beside it that a pass reads the conversation from its beginning."""
+    said = [{"role": "user", "content": f"Locker number {n} is in corridor {n * 3}."} for n in range(40)]
+    await book.append(conversation, said, user="ann")
+    clock.advance(7200)
+    await book.settle()
+    assert await book.memory.summary(conversation, user="ann") is not None
+
+
+async def test_what_was_corrected_is_not_brought_back_by_a_pass(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I am allergic to nuts.", "c1")
+        [memory] = (await book.memories.page(user="ann")).items
+        await book.memories.correct(memory.id, "I am allergic to hazelnuts.", user="ann")
+        await condense(book, clock, "c1")
+        found = [each for each in await texts(book, ended=True) if "allergic" in each]
+        assert found == ["I am allergic to hazelnuts."]
+        await told(book, clock, "I am allergic to nuts.", "c2")
+        assert "I am allergic to nuts." in await texts(book), "what is said anew counts"
+
+
+async def test_what_was_corrected_is_not_brought_back_in_a_large_place(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I am allergic to nuts.", "c1")
+        [memory] = (await book.memories.page(user="ann")).items
+        await book.memories.correct(memory.id, "Nothing grows in Ruritania.", user="ann")
+        for n in range(510):
+            await book.memories.put("domain", f"k{n}", f"allergic v{n}", user="ann")
+        await condense(book, clock, "c1")
+        assert "I am allergic to nuts." not in await texts(book, ended=True)
+
+
+async def test_a_correction_to_what_is_known_already_is_one_memory(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        await told(book, clock, "I have been a baker in Oslo for nine years.", "c2")
+        first, second = (await book.memories.page(user="ann")).items
+        fixed = await book.memories.correct(second.id, first.text, user="ann")
+        [left] = (await book.memories.page(user="ann")).items
+        assert (left.id, left.text) == (fixed.id, first.text)
+        assert {each.conversation for each in left.sources} == {"c1", "c2"}
+
+
+async def test_anothers_words_reach_nobodys_place_by_a_pass(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "Hello all.", "group")
+        await book.conversations.participants("group", ["ann", "bob"])
+        await book.ask(Ask("I am allergic to nuts.", "group", user="bob"))
+        clock.advance(60)
+        await book.settle()
+        for n in range(4):
+            await told(book, clock, f"Tell me something, number {n}.", "group")
+        assert await texts(book) == []
+        await condense(book, clock, "group")
+        assert not [each for each in await texts(book) if "allergic" in each]
+
+
+async def test_an_organization_is_told_only_the_turns_that_name_it(tmp_path, clock):
+    async with on(tmp_path, clock, memory__user=False) as book:
+        shares = {"longTermMemory": {"scopes": {"organization": True}, "shareWithOrganization": True}}
+        about = {"organization": "acme", "memory_control": shares}
+        await told(book, clock, "We decided to sell the company.", "c1")
+        await told(book, clock, "We decided to ship on Monday.", "c1", **about)
+        assert await texts(book, organization="acme") == ["We decided to ship on Monday."]
+
+
+async def test_what_was_said_while_memory_was_off_reaches_no_place_later(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        off, back = ({"longTermMemory": {"enabled": on}} for on in (False, True))
+        await told(book, clock, "I am allergic to nuts.", "c1", memory_control=off)
+        await told(book, clock, "I live in Oslo.", "c1", memory_control=back)
+        assert await texts(book) == ["I live in Oslo."]
+        await condense(book, clock, "c1")
+        assert not [each for each in await texts(book) if "allergic" in each]
+
+
+async def test_what_ended_in_one_conversation_holds_where_another_says_it_later(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Berlin.", "c1")
+        await told(book, clock, "I moved to Munich, I live in Munich now.", "c1")
+        clock.advance(DAY)
+        await told(book, clock, "I moved back, I live in Berlin.", "c2")
+        await told(book, clock, "I live in Berlin.", "c3")
+        before = await texts(book)
+        await condense(book, clock, "c1")
+        now = [each for each in await texts(book) if "Locker" not in each]
+        assert now == before
+
+
+class Before:
+    """A store's memories to which something is done just before a place is asked for, or just after."""
+
+    def __init__(self, inner, then, after):
+        self._inner, self._then, self._after = inner, then, after
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+    async def place(self, *given, **named):
+        then, self._then = self._then, None
+        found = await self._inner.place(*given, **named) if self._after else None
+        if then is not None:
+            await then()
+        return found or await self._inner.place(*given, **named)
+
+
+def slowed(book, then, *, after=False):
+    class Slow:
+        memories = Before(book.desk.store.memories, then, after)
+
+        def __getattr__(self, name):
+            return getattr(book.desk.store, name)
+
+    return Memories(replace(book.desk, store=Slow()))
+
+
+async def test_a_use_or_a_decay_meanwhile_undoes_no_correction(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        memory = await book.memories.put("domain", "api.rate", "100 a minute")
+
+        async def correct():
+            await book.memories.correct(memory.id, "200 a minute")
+
+        await slowed(book, correct).use(memory.id)
+        assert await texts(book, user=None) == ["200 a minute"]
+        clock.advance(35 * DAY)
+
+        async def again():
+            await book.memories.correct(memory.id, "300 a minute")
+
+        await slowed(book, again).decay()
+        assert await texts(book, user=None) == ["300 a minute"]
+
+
+async def test_a_correction_holds_though_something_else_came_to_the_place_meanwhile(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        [memory] = (await book.memories.page(user="ann")).items
+
+        async def put():
+            await book.memories.put("domain", "k", "v", user="ann")
+
+        await slowed(book, put, after=True).correct(memory.id, "I live in Bergen.", user="ann")
+        assert await texts(book) == ["I live in Bergen.", "v"]
+
+
+async def test_what_is_forgotten_while_it_is_corrected_stays_forgotten(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        memory = await book.memories.put("domain", "api.rate", "100 a minute")
+
+        async def forget():
+            await book.memories.remove(memory.id)
+
+        with pytest.raises(NotFound):
+            await slowed(book, forget).correct(memory.id, "a secret number")
+    with closing(sqlite3.connect(tmp_path / "book.db")) as file:
+        assert file.execute("SELECT count(*) FROM memory_text").fetchone() == (0,)
+
+
+async def test_a_decay_touches_one_tenants_knowledge(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await book.memories.put("domain", "harbour", "the lamp burns", user="ann")
+        clock.advance(35 * DAY)
+        done = await book.of("other").memories.decay()
+        assert (done.lost, done.gone) == (0, 0)
+        assert [hit.text for hit in await book.memory.search("lamp", user="ann", scopes=["user"])]
