@@ -58,3 +58,30 @@ async def test_a_category_that_is_none_is_refused_by_the_list_too() -> None:
         for path in ("/learning/knowledge?category=x", "/learning/knowledge?category=x&q=rate"):
             answer = await bob.get(path)
             assert (answer.status_code, answer.json()["where"]) == (400, "category")
+
+
+async def test_an_organizations_memories_are_in_no_list_of_a_key_that_is_not_its_own() -> None:
+    control = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
+    async with served() as keyed:
+        mara = await keyed.holder("admin", "mara", organizations=["acme"])
+        body = {"message": "Our plant is in Quito.", "conversationId": "c1"}
+        told = await mara.post("/api/chat", json=body | {"organizationId": "acme", "memoryControl": control})
+        assert told.status_code == 200, told.text
+        await keyed.book.settle()
+        owner, agent, other = (
+            await keyed.holder("owner"),
+            await keyed.holder("agent"),
+            await keyed.holder("admin", organizations=["umb"]),
+        )
+        items = (await owner.get("/api/memories")).json()["items"]
+        [shared] = [each["id"] for each in items if each["scope"] == "organization"]
+        for client in (agent, other):
+            for path in ("/api/memories", "/api/memories/export"):
+                scopes = [each["scope"] for each in (await client.get(path)).json()["items"]]
+                assert "user" in scopes, path
+                assert "organization" not in scopes, path
+            assert (await client.get(f"/api/memories/{shared}")).status_code == 404
+        own = await keyed.holder("agent", organizations=["acme"])
+        for client in (owner, own):
+            assert (await client.get(f"/api/memories/{shared}")).json()["text"] == "Our plant is in Quito."
+            assert shared in (await client.get("/api/memories/export")).text

@@ -83,8 +83,12 @@ class Caller(Struct, frozen=True, kw_only=True):
 
     def check_organization(self, organization: str | None) -> None:
         """Refuse an organization that is not the caller's, as if it were not there. Raises NotFound."""
-        if organization and not self.may("owner") and organization not in self.organizations:
+        if organization and not self.belongs_to(organization):
             raise no_organization(organization)
+
+    def belongs_to(self, organization: str) -> bool:
+        """Whether an organization is the caller's: an owner's are all."""
+        return self.may("owner") or organization in self.organizations
 
 
 def no_organization(organization: str) -> NotFound:

@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from cuebook.app import memory_shapes as shapes
 from cuebook.app.shapes import Wire
+from cuebook.errors import NotFound
+from cuebook.records.memory import Memory
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
@@ -85,7 +87,7 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
     )
-    return listed([shapes.memory(each) for each in page.items], page.cursor)
+    return listed([shapes.memory(each) for each in page.items if _may_know(request, each)], page.cursor)
 
 
 @get(ALL + "/export", responses=answers(dict[str, Any]))
@@ -94,7 +96,7 @@ async def export_memories(
 ) -> Response[bytes]:
     """Give all memories of a user or an organization with their history and sources."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
-    return json_of({"items": [shapes.memory(each) async for each in found]})
+    return json_of({"items": [shapes.memory(each) async for each in found if _may_know(request, each)]})
 
 
 @get(ONE, responses=answers(MemoryAnswer))
@@ -103,9 +105,12 @@ async def get_memory(
 ) -> Response[bytes]:
     """Give a memory with the posts it comes from."""
     user = user_of(request, None, user_id)
-    return json_of(
-        shapes.memory(await book_of(request).memories.get(name_in(memory), user=user, organization=organization))
-    )
+    named = name_in(memory)
+    found = await book_of(request).memories.get(named, user=user, organization=organization)
+    if not _may_know(request, found):
+        msg = f"no memory {named!r}; `cuebook memory list` names those there are"
+        raise NotFound(msg)
+    return json_of(shapes.memory(found))
 
 
 @patch(ONE, dto=JsonBody[CorrectBody], status_code=200, responses=answers(MemoryAnswer))
@@ -155,6 +160,11 @@ async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: Use
     """Count a use: it raises the confidence by 0.05."""
     used = await book_of(request).memories.use(name_in(memory), user=user_of(request, None, user_id))
     return json_of(_counted(shapes.knowledge(used)))
+
+
+def _may_know(request: AnyRequest, memory: Memory) -> bool:
+    """Whether who asks for all users' memories may read this one: an organization's is for its own keys."""
+    return memory.place.kind != "organization" or caller_of(request).belongs_to(memory.place.id)
 
 
 def _counted(shown: Wire) -> Wire:
