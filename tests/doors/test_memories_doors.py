@@ -114,6 +114,11 @@ def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
     )
     assert "no memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
     assert "hazelnuts" in json.dumps(here.json("memory", "export", "--user", "ann"))
+    assert "users are remembered where `user = true`" in here("memory", "list", "--user", "bob")
+    refused = here("memory", "search", "x", "--as-of", "yesterday", code=2)
+    assert "'yesterday' does not match" in refused
+    assert "Value error" not in refused
+    assert "name one thing: a user" in here("hold", "add", code=1)
     assert "user's item" in here("memory", "search", "allergic hazelnuts", "--user", "ann", "--explain")
 
 

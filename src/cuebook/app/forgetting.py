@@ -48,7 +48,7 @@ def target_of(
     }
     given = [(kind, ids) for kind, ids in named.items() if ids]
     if len(given) != 1:
-        msg = "name one thing to forget: a user, a conversation, a persona, an organization, or memories by their ids"
+        msg = "name one thing: a user, a conversation, a persona, an organization, or memories by their ids"
         raise InvalidInput(msg, where="userId")
     kind, ids = given[0]
     if len(ids) > MOST:

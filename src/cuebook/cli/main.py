@@ -126,5 +126,6 @@ def _sentence(error: CuebookError | OSError | UnicodeDecodeError) -> str:
 def _wrong_use(error: typer.TyperException) -> int:
     ctx = getattr(error, "ctx", None)
     hint = f"; see `{ctx.command_path} --help`" if ctx is not None else ""
-    screen.complain(error.format_message().rstrip(".") + hint)
+    said = error.format_message().replace("Value error, ", "")  # the parser's own words, not the user's
+    screen.complain(said.rstrip(".") + hint)
     return error.exit_code

@@ -130,7 +130,7 @@ def _list_across(
         screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
         return
     if not shown:
-        screen.say("nothing across conversations yet; `memory.user = true` in cuebook.toml lets users be remembered")
+        screen.say("nothing across conversations; users are remembered where `user = true` stands under [memory]")
         return
     rows = [
         (
