@@ -202,3 +202,52 @@ async def test_a_decay_touches_one_tenants_knowledge(tmp_path, clock):
         done = await book.of("other").memories.decay()
         assert (done.lost, done.gone) == (0, 0)
         assert [hit.text for hit in await book.memory.search("lamp", user="ann", scopes=["user"])]
+
+
+async def test_what_holds_again_was_known_before_too(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Berlin.", "c1")
+        before = clock.now()
+        clock.advance(DAY)
+        await told(book, clock, "I moved to Munich.", "c2")
+        between = clock.now()
+        clock.advance(DAY)
+        await told(book, clock, "I live in Berlin.", "c3")
+        known = {each.id: each for each in (await book.memories.page(user="ann", ended=True)).items}
+        [now] = [each for each in known.values() if each.valid_to is None]
+        munich = known[now.supersedes]
+        first = known[munich.supersedes]
+        assert [each.text for each in (now, munich, first)] == ["I live in Berlin.", "I moved to Munich.", now.text]
+        assert [each.conversation for each in (*first.sources, *now.sources)] == ["c1", "c3"]
+        for when, text in ((before, first.text), (between, munich.text), (clock.now(), now.text)):
+            hits = await book.memory.search(text, user="ann", as_of=when)
+            assert [hit.text for hit in hits if hit.kind == "item"] == [text]
+
+
+async def test_what_was_said_before_a_persona_is_forgotten_goes_however_much_is_due(tmp_path, clock):
+    async with on(tmp_path, clock, memory__user=False, memory__persona=True) as book:
+        for n in range(203):
+            await book.append(f"c{n}", [{"role": "user", "content": f"I live in Oslo, door {n}."}], user="ann")
+        await book.memory.forget(persona=book.desk.default_persona)
+        await book.settle()
+        assert await texts(book) == []
+
+
+async def test_a_corrected_memory_is_said_in_a_conversation_that_goes_on(tmp_path, clock):
+    async with on(tmp_path, clock, memory__review_every=10) as book:
+        await told(book, clock, "I am allergic to nuts.", "c1")
+        await told(book, clock, "Hello there.", "c2")
+        [memory] = (await book.memories.page(user="ann")).items
+        await book.memories.correct(memory.id, "I am allergic to hazelnuts.", user="ann")
+        reply = await told(book, clock, "Tell me something.", "c2")
+        said = [block.text for block in reply.window.blocks if block.source.startswith("memory:")]
+        assert len(said) == 1
+        assert said[0].endswith("I am allergic to hazelnuts.")
+
+
+async def test_a_window_too_small_for_memories_says_so_in_no_negative_number(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I am allergic to nuts.", "c1")
+        window = await book.assemble(Ask("What am I allergic to?", "c2", user="ann", token_budget=60))
+        [dropped] = [each for each in window.dropped if each.kind == "memory"]
+        assert "take 0 tokens" in dropped.reason

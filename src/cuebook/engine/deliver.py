@@ -42,11 +42,23 @@ _APART = "\x1f"
 
 async def deliver_due(desk: Desk) -> None:
     """Deliver what is due; a conversation that fails is tried again next time, and holds up no other."""
-    for tenant, conversation in await desk.store.memories.undelivered():
+    await _deliver_each(desk, await desk.store.memories.undelivered())
+
+
+async def _deliver_each(desk: Desk, found: Sequence[tuple[str, str]]) -> None:
+    for tenant, conversation in found:
         try:
             await deliver(desk, Scope(tenant), conversation)
         except CuebookError as error:
             log.warning("delivery of %s: %s", conversation, desk.writer.clean(str(error)))
+
+
+async def deliver_all(desk: Desk) -> None:
+    """Deliver all that is due now, each conversation once, however many there are."""
+    tried: set[tuple[str, str]] = set()
+    while fresh := set(await desk.store.memories.undelivered(limit=BATCH + len(tried))) - tried:
+        await _deliver_each(desk, sorted(fresh))
+        tried |= fresh
 
 
 async def due(desk: Desk) -> int:
@@ -141,15 +153,18 @@ def merged(
     names = {each.id: memory_id(place, each.category, each.text) for each in fresh}
     result = merge(items, fresh)
     past = [each for each in items if each.valid_to is not None]
-    changed: list[Memory] = []
-    for each in (*result.kept, *result.added, *result.ended, *past):
+    after, again = dict(known), {}
+    for each in (*result.kept, *result.ended, *past, *result.added):
         own = each.id if each.id in known else names.get(each.id) or memory_id(place, each.category, each.text)
-        before = known.get(own)
+        before = after.get(own)
+        if before is not None and before.valid_to is not None and each.valid_to is None:
+            again[own] = past_id = memory_id(place, before.category, f"{before.text}|{before.valid_to}")
+            after[past_id] = replace(before, id=past_id, no=0)  # it holds again; that it held before is history
+            before = replace(before, written=False, sources=())
         supersedes = names.get(each.supersedes or "", each.supersedes)
-        after = _memory(place, replace(each, id=own, supersedes=supersedes), before, now)
-        if after != before:
-            changed.append(after)
-    return list({each.id: each for each in changed}.values())
+        after[own] = _memory(place, replace(each, id=own, supersedes=supersedes), before, now)
+    named = (replace(each, supersedes=again.get(each.supersedes or "", each.supersedes)) for each in after.values())
+    return [each for each in named if each != known.get(each.id)]
 
 
 def memory_id(place: Place, category: str, text: str) -> str:

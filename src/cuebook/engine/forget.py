@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
-from cuebook.engine.deliver import deliver_due
+from cuebook.engine.deliver import deliver_all
 from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import signing_key, verifying_key
 from cuebook.errors import BackendError, Conflict, InvalidInput
@@ -45,7 +45,7 @@ async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") 
     What is not there, or another's, counts nothing. Raises Conflict naming a hold that forbids it.
     """
     if target.kind in _KEPT:
-        await deliver_due(desk)  # what was said before it was asked is to go too
+        await deliver_all(desk)  # what was said before it was asked is to go too
     salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
     bare = Receipt(
         id=desk.dice.new_id("receipt"),

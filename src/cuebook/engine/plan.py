@@ -299,12 +299,12 @@ def _say_memories(
 ) -> int:
     """Say what other conversations tell, in half of the room; answers with what is left."""
     texts, used, dropped = told
-    room = left // 2
+    room = most = max(0, left // 2)
     for hit in hits:
         text = line_of(hit)
         size = count(text) + 1
         if size > room:
-            dropped.append(_no_room(hit.memory_id, hit.tokens, left // 2))
+            dropped.append(_no_room(hit.memory_id, hit.tokens, most))
             continue
         room, left = room - size, left - size
         texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))

@@ -40,13 +40,14 @@ def retrieve(
     by_query = _by_query(list(memories.values()), known.found, query, hits, count)
     told = scene.told.get("longTermMemoryRetrieval")
     kept = _kept(told, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(told, Mapping) else None
-    if kept is None:
+    if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or forgotten
+        kept = None
         found = [hit.memory_id.removeprefix("memory:") for hit in by_query]
         best = sorted(memories.values(), key=lambda each: (-standing(each), -each.no))
         chosen = list(dict.fromkeys([*found, *(each.id for each in best)]))[:DURABLE]
         reason, reviewed = ("first" if not told else "review"), turn
     else:
-        chosen, reviewed, reason = [each for each in kept[0] if each in memories], kept[1], "kept"
+        chosen, reviewed, reason = kept[0], kept[1], "kept"
     durable = [_hit(memories[each], score=standing(memories[each]), why="durable", count=count) for each in chosen]
     names = {hit.memory_id for hit in durable}
     fresh = [hit for hit in by_query if hit.memory_id not in names]
