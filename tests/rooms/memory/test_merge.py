@@ -211,9 +211,9 @@ def test_thousands_of_held_items_do_not_slow_a_merge_out_of_proportion():
     found = [item(f"The {topics[n]} meeting number{n} moved to {n % 28 + 2} July", 5000 + n) for n in range(60)]
 
     def seconds(state):
-        start = time.process_time()
+        start = time.thread_time()
         merge(state, found)
-        return time.process_time() - start
+        return time.thread_time() - start
 
     assert seconds(held) < 20 * max(seconds(held[:100]), 0.01)
 

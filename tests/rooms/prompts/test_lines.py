@@ -147,9 +147,9 @@ def test_texts_that_share_too_little_are_one_edit_in_bounded_time(after):
     other = {"reversed": before[::-1], "shrunk": before[:100] + before[19_000:]}.get(after, before.copy())
     if after == "shuffled":
         random.Random(1).shuffle(other)
-    begun = time.process_time()
+    begun = time.thread_time()
     changes = edits(["begin", *before, "end"], ["begin", *other, "end"])
-    assert time.process_time() - begun < 4, "0.2 s when alone"
+    assert time.thread_time() - begun < 20, "0.2 s when alone"
     assert edited(["begin", *before, "end"], changes) == ["begin", *other, "end"]
     if after == "reversed":
         assert changes == [Edit(1, 20_001, tuple(other))]

