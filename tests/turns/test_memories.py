@@ -8,6 +8,7 @@ import pytest
 from stage import book_on
 
 from cuebook import Ask
+from cuebook.backends.file_sink import FileSink
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.scopes import persona_place
 from cuebook.records.memory import Place
@@ -266,7 +267,7 @@ async def test_a_sink_gets_each_finished_pass_once_and_again_after_it_failed(tmp
     shelf = Shelf()
     async with book_on(tmp_path, clock=clock, sinks=[shelf], memory__sink="logs/rolling.jsonl") as book:
         shelf.fails = 3
-        assert set(await condensed(book, clock, "c1")) <= {"sinks"}
+        assert set(await condensed(book, clock, "c1")) <= {"sink shelf"}
         for _ in range(3):
             await book.settle()
         assert await book.settle() == {}
@@ -288,7 +289,7 @@ async def test_a_file_has_each_pass_once_though_a_process_died_in_between(tmp_pa
     async with book_on(tmp_path, **settings) as book:
         await condensed(book, clock, "c1")
     whole = file.read_bytes()
-    assert json.loads(whole.splitlines()[0])["passId"] == "c1:1"
+    assert json.loads(whole.splitlines()[0])["passId"] == "c1:1:1"
     file.write_bytes(whole + whole.splitlines(keepends=True)[0][:40])  # torn by a crash
     async with book_on(tmp_path, **settings) as book:
         await book.desk.store._write(  # noqa: SLF001  # as if it had died before crossing the pass off
@@ -300,6 +301,40 @@ async def test_a_file_has_each_pass_once_though_a_process_died_in_between(tmp_pa
         )
         await book.settle()
         assert file.read_bytes() == whole
+
+
+async def test_a_conversation_begun_again_is_another_to_a_sink(tmp_path, clock):
+    file = tmp_path / "rolling.jsonl"
+    async with book_on(tmp_path, clock=clock, memory__sink=str(file)) as book:
+        await condensed(book, clock, "c1")
+        await book.conversations.delete("c1")
+        await condensed(book, clock, "c1")
+        passes = {json.loads(line)["passId"] for line in file.read_text().splitlines()}
+        assert {each.rsplit(":", 2)[0] for each in passes} == {"c1"}
+        assert len({each.rsplit(":", 2)[1] for each in passes}) == 2
+
+
+async def test_two_processes_write_a_pass_to_one_file_once(tmp_path, clock):
+    file = tmp_path / "rolling.jsonl"
+    async with book_on(tmp_path, clock=clock, sinks=[shelf := Shelf()]) as book:
+        await condensed(book, clock, "c1")
+    await asyncio.gather(*(FileSink(file).keep(shelf.kept[0]) for _ in range(6)))
+    assert len(file.read_text().splitlines()) == len(shelf.kept[0].rows())
+
+
+async def test_a_sink_that_breaks_holds_up_no_other(tmp_path, clock, caplog):
+    class Broken(Shelf):
+        name = "broken"
+
+        async def keep(self, passed):
+            raise RuntimeError("not what anybody thought of")
+
+    async with book_on(tmp_path, clock=clock, sinks=[Broken(), shelf := Shelf()], memory__user=True) as book:
+        due = await condensed(book, clock, "c1")
+        assert set(due) == {"sink broken"}
+        assert shelf.kept
+        assert (await book.audit.verify()).ok
+    assert "sink broken failed" in caplog.text
 
 
 async def test_two_sinks_of_one_name_are_refused(tmp_path):

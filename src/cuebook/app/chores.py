@@ -1,6 +1,7 @@
 """The work behind the replies besides compaction: what a book's worker does at each look, and settling waits for."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from cuebook.backends.file_sink import FileSink
@@ -22,11 +23,14 @@ def chores_of(desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink])
     """Give the chores in the order they are done."""
     watch, retention = Watch(), Retention(config.settings.retention.conversations_days)
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
-    outlet = Outlet(tuple(sinks))
+    outlets = [(sink.name, Outlet(sink)) for sink in sinks]
     return [
         Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
         Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
-        Chore(name="sinks", run=lambda: outlet.keep(desk), due=lambda: outlet.due(desk)),
+        *(
+            Chore(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))
+            for name, outlet in outlets
+        ),
         Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
         Chore(name="retention", run=lambda: retention.keep(desk), due=lambda: retention.due(desk)),
         Chore(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),

@@ -10,7 +10,6 @@ from msgspec import Struct
 
 from cuebook.app import prompt_impact as impact
 from cuebook.app import prompt_shapes as shapes
-from cuebook.app.prompt_log import log_render
 from cuebook.app.prompt_reading import differ
 from cuebook.app.prompts import Prompts
 from cuebook.app.shapes import Wire
@@ -106,7 +105,15 @@ async def try_out(
     """
     prompts = Prompts(desk)
     found = await find(prompts, text, branch=branch, version=version, project=prompts.whose(project))
-    made = await prompts.render(found.slug, params, branch=found.branch, version=found.number, project="")
+    made = await prompts.render(
+        found.slug,
+        params,
+        branch=found.branch,
+        version=found.number,
+        project="",
+        log=log is not None,
+        by=log or "",
+    )
     family = await prompts.family(found.slug)
     resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
     template = text_of(resolved)
@@ -117,8 +124,6 @@ async def try_out(
         "tokens": desk.count(made.text),
         "metadata": {key: value for key, value in shown.items() if key not in left_out},
     }
-    if log is not None:
-        answer["auditSeq"] = await log_render(desk, made, params, by=log)
     if not diff:
         return answer
     before = found.number - 1

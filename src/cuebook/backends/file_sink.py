@@ -1,22 +1,27 @@
-"""Finished passes as lines of JSON in a file, each once also after a crash."""
+"""Finished passes as lines of JSON in a file, each once: also after a crash, and where several processes write."""
 
 import asyncio
 import json
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 from cuebook.ports.sink import Passed
 
-#: Bytes from the end of a file that are read to find what a crash left there.
+try:
+    import fcntl
+except ImportError:  # Windows: one process a file
+    fcntl = None  # type: ignore[assignment]
+
+#: Bytes from the end of a file that are read to find what stands there and what a crash left.
 _TAIL = 4 << 20
 
 
 class FileSink:
-    """Appends a pass's rows to a file; a pass that stands there already is not written again."""
+    """Appends a pass's rows to a file; a pass that stands near its end already is not written again."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._known: set[str] | None = None
 
     @property
     def name(self) -> str:
@@ -28,41 +33,36 @@ class FileSink:
         await asyncio.to_thread(self._keep, passed)
 
     def _keep(self, passed: Passed) -> None:
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        if self._known is None:
-            self._known = self._mended()
-        if passed.id in self._known:
-            return
-        last = len(passed.rows()) - 1
+        rows = passed.rows()
         lines = [
-            json.dumps(row | {"passId": passed.id, "last": number == last}, ensure_ascii=False)
-            for number, row in enumerate(passed.rows())
+            json.dumps(row | {"passId": passed.id, "last": row is rows[-1]}, ensure_ascii=False) + "\n" for row in rows
         ]
-        with self._file.open("a", encoding="utf-8", newline="\n") as opened:
-            opened.write("\n".join(lines) + "\n")
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a+b") as opened:
+            if fcntl is not None:
+                fcntl.flock(opened, fcntl.LOCK_EX)  # let go when the file is closed
+            if passed.id in _mended(opened):
+                return
+            opened.write("".join(lines).encode())
             opened.flush()
             os.fsync(opened.fileno())
-        self._known.add(passed.id)
 
-    def _mended(self) -> set[str]:
-        """Cut what a crash left half written off the file's end; answers with the passes that stand there whole."""
-        if not self._file.exists():
-            return set()
-        with self._file.open("r+b") as opened:
-            start = max(0, opened.seek(0, os.SEEK_END) - _TAIL)
-            opened.seek(start)
-            tail = opened.read()
-            known: set[str] = set()
-            whole = at = 0
-            for line in tail.splitlines(keepends=True):
-                at += len(line)
-                row = _row(line)
-                if row is not None and row.get("last"):
-                    known.add(str(row["passId"]))
-                    whole = at
-            if known or start == 0:
-                opened.truncate(start + whole)
-        return known
+
+def _mended(opened: BinaryIO) -> set[str]:
+    """Cut what a crash left half written off a file's end; answers with the passes that stand there whole."""
+    start = max(0, opened.seek(0, os.SEEK_END) - _TAIL)
+    opened.seek(start)
+    known: set[str] = set()
+    whole = at = start
+    for line in opened.read().splitlines(keepends=True):
+        at += len(line)
+        row = _row(line)
+        if row is not None and row.get("last"):
+            known.add(str(row["passId"]))
+            whole = at
+    if (known or start == 0) and whole < at:
+        opened.truncate(whole)
+    return known
 
 
 def _row(line: bytes) -> dict[str, object] | None:

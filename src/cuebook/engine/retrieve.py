@@ -99,7 +99,8 @@ def _by_query(
     """Order those full text found; each stands for itself, none lends its neighbours anything."""
     if query is None:
         return []
-    known = {each.no: each for each in memories if each.no in set(found)}
+    wanted = set(found)
+    known = {each.no: each for each in memories if each.no in wanted}
     candidates = [
         Candidate(each.no, "", each.valid_from, key_text("", each.valid_from, _said(each)), conversation=each.no)
         for each in known.values()

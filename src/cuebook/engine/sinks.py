@@ -6,7 +6,7 @@ A process that dies between a sink's return and the crossing off delivers the pa
 import logging
 
 from cuebook.engine.desk import Desk
-from cuebook.errors import CuebookError
+from cuebook.errors import CuebookError, NotFound
 from cuebook.ports.sink import Passed, Sink
 from cuebook.records.memory import Scope
 
@@ -17,46 +17,43 @@ BATCH = 100
 
 
 class Outlet:
-    """One process's deliveries to the book's sinks."""
+    """One process's deliveries to a sink."""
 
-    def __init__(self, sinks: tuple[Sink, ...]) -> None:
-        self._sinks = {sink.name: sink for sink in sinks}
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
 
     async def keep(self, desk: Desk) -> None:
-        """Deliver what is noted; a sink that fails gets it again next time, and holds up no other."""
-        failed: set[str] = set()
-        while noted := await desk.store.memories.outbox(sinks=sorted(self._sinks.keys() - failed), limit=BATCH):
-            for no, sink, tenant, conversation, version in noted:
-                if sink in failed:
-                    continue
+        """Deliver what is noted, in its order; from the pass on that fails it is done again next time."""
+        while noted := await desk.store.memories.outbox(sinks=[self._sink.name], limit=BATCH):
+            for no, _, tenant, conversation, version in noted:
                 try:
-                    await self._deliver(desk, Scope(tenant), sink, conversation, version)
+                    await self._deliver(desk, Scope(tenant), conversation, version)
                 except (CuebookError, OSError) as error:
-                    log.warning("sink %s: %s", sink, desk.writer.clean(str(error)))
-                    failed.add(sink)
-                    continue
+                    log.warning("sink %s: %s", self._sink.name, desk.writer.clean(str(error)))
+                    return
                 await desk.store.memories.crossed_off([no])
 
     async def due(self, desk: Desk) -> int:
-        """Count passes that are noted for a sink."""
-        return len(await desk.store.memories.outbox(sinks=sorted(self._sinks), limit=BATCH))
+        """Count passes that are noted for the sink, a look's worth at most."""
+        return len(await desk.store.memories.outbox(sinks=[self._sink.name], limit=BATCH))
 
-    async def _deliver(self, desk: Desk, scope: Scope, sink: str, conversation: str, version: int) -> None:
+    async def _deliver(self, desk: Desk, scope: Scope, conversation: str, version: int) -> None:
         """Deliver a pass; one whose conversation was forgotten meanwhile is nobody's to have."""
         try:
             known = await desk.store.conversation(scope, conversation)
             summary = await desk.store.summary(scope, conversation, version=version)
-        except CuebookError:
+            items = await desk.store.items(scope, conversation)
+        except NotFound:
             return
         if summary is None:
             return
-        items = await desk.store.items(scope, conversation)
         passed = Passed(
             tenant=scope.tenant,
             conversation=conversation,
+            no=known.no,
             user=known.user,
             persona=known.persona,
             summary=summary,
             items=tuple(items),
         )
-        await self._sinks[sink].keep(passed)
+        await self._sink.keep(passed)

@@ -88,6 +88,8 @@ class Worker:
             await chore.run()
         except CuebookError as error:
             log.warning("%s", self._desk.writer.clean(str(error)))
+        except Exception:  # a sink is its owner's code: whatever it raises holds up no other chore
+            log.exception("%s failed; it is done again", chore.name)
 
     async def _whole(self, chore: Chore) -> None:
         """Do a chore until nothing of it is due, or a run of it changes nothing."""

@@ -12,10 +12,11 @@ CATEGORY = "conversation_memory"
 
 
 class Passed(Struct, frozen=True, kw_only=True):
-    """A finished pass: the summary that stands now, and the items as they stand at it."""
+    """A finished pass: its summary, and the conversation's items as they stand when it is delivered."""
 
     tenant: str
     conversation: str
+    no: int  # the conversation's number in its store: one forgotten and begun again is another
     user: str | None
     persona: str | None
     summary: Summary
@@ -24,7 +25,7 @@ class Passed(Struct, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """What the pass is known by: the same whenever it is delivered again."""
-        return f"{self.conversation}:{self.summary.version}"
+        return f"{self.conversation}:{self.no}:{self.summary.version}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Give the pass as A's knowledge rows: one `rolling_memory`, and a `rolling_memory_item` for each item."""
@@ -40,7 +41,7 @@ class Passed(Struct, frozen=True, kw_only=True):
             {
                 **shared,
                 "type": "rolling_memory_item",
-                "id": f"{self.conversation}:{item.id}",
+                "id": f"{self.conversation}:{self.no}:{item.id}",
                 "itemCategory": item.category,
                 "text": item.text,
                 "confidence": item.confidence,
