@@ -138,6 +138,7 @@ class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How long something is kept that nobody touches; 0 = for good."""
 
     conversations_days: int = 0  # since the last thing said
+    memories_days: int = 0  # since a memory was last said, repeated or changed
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -188,6 +189,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "memory.recall_hits": (0, 200),
     "optimizer.interval_ms": (1, 31 * 86_400_000),
     "retention.conversations_days": (0, 36_500),
+    "retention.memories_days": (0, 36_500),
     "server.port": (0, 65_535),
     "server.max_body": (1, 1 << 40),
     "server.max_v1_body": (1, 1 << 40),

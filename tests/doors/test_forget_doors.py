@@ -99,6 +99,59 @@ async def test_a_memory_is_forgotten_by_its_id(client: httpx.AsyncClient, book: 
     assert sum(answer.json()["receipt"]["counts"].values()) == 0
 
 
+async def test_holds_are_kept_listed_and_released_over_http(client: httpx.AsyncClient) -> None:
+    await stored(client)
+    asked = {"userId": "ann", "reason": "case 4711", "id": "case/4711"}
+    made = await client.post("/api/holds", json=asked)
+    assert made.status_code == 201
+    hold = made.json()["hold"]
+    assert (hold["id"], hold["kind"], hold["owner"], hold["reason"]) == ("case/4711", "user", "ann", "case 4711")
+    assert (await client.post("/api/holds", json=asked)).json() == made.json(), "the same again is the same hold"
+    taken = await client.post("/api/holds", json=asked | {"userId": "bob"})
+    assert (taken.status_code, "already" in taken.json()["detail"]) == (409, True)
+    assert (await client.get("/api/holds")).json() == {"items": [hold]}
+    refused = await client.post("/api/memories/forget", json={"userId": "ann"})
+    assert refused.status_code == 409
+    assert "hold 'case/4711' keeps user 'ann'" in refused.json()["detail"]
+    assert (await client.delete("/api/holds/case~4711")).json() == {"released": "case/4711"}
+    assert (await client.delete("/api/holds/case~4711")).status_code == 404
+    assert (await client.get("/api/holds")).json() == {"items": []}
+    assert (await client.post("/api/memories/forget", json={"userId": "ann"})).status_code == 200
+
+
+async def test_a_hold_under_an_idempotency_key_is_made_once(client: httpx.AsyncClient) -> None:
+    named = {"idempotency-key": "k1"}
+    first = await client.post("/api/holds", json={"conversationId": "c1"}, headers=named)
+    again = await client.post("/api/holds", json={"conversationId": "c1"}, headers=named)
+    assert first.json() == again.json()
+    assert len((await client.get("/api/holds")).json()["items"]) == 1
+    other = await client.post("/api/holds", json={"conversationId": "c2"}, headers=named)
+    assert other.status_code == 422
+
+
+async def test_one_thing_is_held_over_http(client: httpx.AsyncClient) -> None:
+    bodies: list[dict[str, Any]] = [
+        {}, {"userId": "ann", "memoryId": "m"}, {"userId": ""}, {"user": "ann"}, {"userId": "a", "id": ""},
+        {"userId": "ann", "id": "x" * 201}, {"userId": "ann", "reason": "x" * 501},
+    ]  # fmt: skip
+    for body in bodies:
+        assert (await client.post("/api/holds", json=body)).status_code == 400, body
+    for each in ("conversation", "persona", "organization", "memory"):
+        made = await client.post("/api/holds", json={f"{each}Id": "x"})
+        assert (made.status_code, made.json()["hold"]["kind"]) == (201, each)
+
+
+async def test_what_went_is_counted_by_one_rule_of_names(client: httpx.AsyncClient, book: Cuebook) -> None:
+    await stored(client)
+    assert (await client.post("/api/chat", json={"message": "Hm?", "conversationId": "c1", "userId": "ann"})).is_success
+    await book.settle()
+    deleted = (await client.delete("/api/conversations/c1?userId=ann")).json()["deleted"]
+    [receipt] = await book.receipts.list()
+    assert deleted == dict(receipt.counts)
+    assert (deleted["conversations"], deleted["posts"], deleted["turns"]) == (1, 3, 1)
+    assert all(name.isalpha() and name[0].islower() for name in deleted), "camelCase"
+
+
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 

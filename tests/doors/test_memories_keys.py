@@ -1,5 +1,6 @@
 """Memories under keys: whose they are to read, and whose to change."""
 
+import httpx
 import pytest
 from keyed import served
 
@@ -85,3 +86,73 @@ async def test_an_organizations_memories_are_in_no_list_of_a_key_that_is_not_its
         for client in (owner, own):
             assert (await client.get(f"/api/memories/{shared}")).json()["text"] == "Our plant is in Quito."
             assert shared in (await client.get("/api/memories/export")).text
+
+
+async def test_what_an_organization_knows_is_counted_for_its_own_keys_only() -> None:
+    control = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
+    async with served() as keyed:
+        mara = await keyed.holder("admin", "mara", organizations=["acme"])
+        body = {"message": "Our plant is in Quito.", "conversationId": "c1", "organizationId": "acme"}
+        assert (await mara.post("/api/chat", json=body | {"memoryControl": control})).status_code == 200
+        await keyed.book.settle()
+
+        async def counted(client: httpx.AsyncClient) -> int:
+            count: int = (await client.get("/learning/memory/stats")).json()["byType"]["cross_session"]
+            assert count == len((await client.get("/api/memories")).json()["items"]), "what is counted is listed"
+            return count
+
+        assert await counted(await keyed.holder("owner")) == 3, "the user's, the persona's of them, the organization's"
+        assert await counted(await keyed.holder("agent", organizations=["acme"])) == 3
+        assert await counted(await keyed.holder("agent")) == 2
+        assert await counted(await keyed.holder("agent", organizations=["umb"])) == 2
+        assert await counted(mara) == 2
+        assert await counted(await keyed.holder("viewer", "bob", organizations=["acme"])) == 0
+
+
+async def test_a_receipt_is_for_whom_it_concerns_and_for_admins() -> None:
+    async with served() as keyed:
+        owner, ann, bob = (
+            await keyed.holder("owner"), await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob"),
+        )  # fmt: skip
+        admin, agent = await keyed.holder("admin"), await keyed.holder("agent")
+        posts = {"posts": [{"sendFrom": "ann", "message": "I live in Oslo."}]}
+        assert (await ann.post("/api/conversations/c1/posts", json=posts)).status_code == 201
+        assert (await ann.post("/api/conversations/c2/posts", json=posts)).status_code == 201
+        own = await ann.post("/api/memories/forget", json={"conversationId": "c1", "reason": "a private matter"})
+        of_all = await owner.post("/api/memories/forget", json={"userId": "ann", "reason": "asked by mail"})
+        nothing = await bob.post("/api/memories/forget", json={"conversationId": "c2"})
+        for answer, readers, others in (
+            (own, (owner, admin, ann), (bob, agent)),
+            (of_all, (owner, admin, ann), (bob, agent)),
+            (nothing, (owner, admin, bob), (ann, agent)),
+        ):
+            place = f"/api/receipts/{answer.json()['receipt']['id']}"
+            for client in readers:
+                assert (await client.get(place)).json() == answer.json()
+            for client in others:
+                missing = await client.get(place)
+                assert missing.status_code == 404
+                assert missing.json()["detail"].startswith("no receipt 'receipt-")
+            named = await agent.get(place, params={"userId": "ann"})
+            assert named.status_code == (200 if ann in readers else 404), "an agent speaks for a user"
+
+
+async def test_holds_are_for_admins_and_name_nothing_to_who_may_not_forget_it_anyway() -> None:
+    async with served() as keyed:
+        admin, ann, bob = (
+            await keyed.holder("admin"), await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob"),
+        )  # fmt: skip
+        elsewhere = await keyed.holder("owner", tenant="umb")
+        posts = {"posts": [{"sendFrom": "ann", "message": "I live in Oslo."}]}
+        assert (await ann.post("/api/conversations/c1/posts", json=posts)).status_code == 201
+        assert (await admin.post("/api/holds", json={"conversationId": "c1", "id": "case"})).status_code == 201
+        assert (await ann.get("/api/holds")).status_code == 403
+        assert (await ann.delete("/api/holds/case")).status_code == 403
+        assert (await elsewhere.get("/api/holds")).json() == {"items": []}
+        assert (await elsewhere.delete("/api/holds/case")).status_code == 404
+        asks = {"conversationId": "c1"}
+        refused = await ann.post("/api/memories/forget", json=asks)
+        assert (refused.status_code, "hold 'case' keeps" in refused.json()["detail"]) == (409, True)
+        counted = await bob.post("/api/memories/forget", json=asks)
+        assert (counted.status_code, sum(counted.json()["receipt"]["counts"].values())) == (200, 0)
+        assert (await ann.get("/api/conversations/c1")).status_code == 200

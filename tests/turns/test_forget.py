@@ -521,3 +521,41 @@ async def test_conversations_too_old_are_forgotten_but_for_held_ones(tmp_path):
         [receipt] = await book.receipts.list()
         assert (receipt.reason, receipt.state, receipt.counts["conversations"]) == ("retention", "done", 1)
         assert await book.settle() == {}
+
+
+async def test_memories_nobody_touched_for_too_long_are_forgotten_but_for_held_ones(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock, retention__memories_days=30) as book:
+        await said(book, clock, f"I live in {CANARY}.", "c1")
+        await said(book, clock, "I live in Bergen.", "c2", user="bob")
+        await book.memories.put("domain", "api.rate", "100 a minute")
+        await book.memories.put("user_preference", "tone", "short", user="ann")
+        await book.holds.add(user="bob", id="h")
+        clock.advance(20 * DAY)
+        tone = next(each for each in (await book.memories.page(user="ann")).items if each.name == "tone")
+        await book.memories.use(tone.id, user="ann")
+        clock.advance(11 * DAY)
+        assert await book.settle() == {}
+        assert await known(book) == ["short"]
+        assert await known(book, user="bob") == ["I live in Bergen."]
+        assert await book.memories.knowledge() == ([], None), "the book's own too"
+        [receipt] = [each for each in await book.receipts.list() if each.kind == "memory"]
+        assert (receipt.reason, receipt.state, receipt.counts["memories"]) == ("retention", "done", 2)
+        assert book.receipts.verify(receipt).ok
+        assert CANARY in (await book.conversations.posts("c1"))[0].message, "what was said stays, by its own setting"
+        await said(book, clock, "What do you know of me?", "c1")
+        assert f"I live in {CANARY}." not in await known(book), "what was said before brings it back no more"
+        await book.holds.release("h")
+        assert await book.settle() == {}
+        assert await known(book, user="bob") == []
+
+
+async def test_a_user_forgets_only_themselves(tmp_path):
+    async with on(tmp_path, model=ScriptedModel(default="Well.")) as book:
+        await tell(book)
+        receipt = await book.memory.forget(user="ann", by="bob")
+        assert sum(receipt.counts.values()) == 0
+        assert await book.conversations.get("c")
+        with pytest.raises(NotFound, match="no receipt"):
+            await book.receipts.get(receipt.id, user="ann")
+        assert await book.receipts.get(receipt.id, user="bob") == receipt

@@ -1,5 +1,7 @@
 """How a conversation's posts are judged, how full its prompts are, and how much is remembered in all."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from cuebook.assembly.budget import allot
@@ -87,9 +89,14 @@ class Analysis:
             token_usage=found.judged.used,
         )
 
-    async def stats(self, conversation: str | None = None, *, user: str | None = None) -> MemoryStats:
-        """Count what is remembered, of a conversation or in all that a user may see. Raises NotFound."""
-        tally = await self._desk.store.tuning.tally(Scope(user=user), conversation)
+    async def stats(
+        self, conversation: str | None = None, *, user: str | None = None, organizations: Sequence[str] | None = None
+    ) -> MemoryStats:
+        """Count what is remembered, of a conversation or in all that a user may see. Raises NotFound.
+
+        Without a user `organizations` says whose memories count beside all users': all of them unless given.
+        """
+        tally = await self._desk.store.tuning.tally(Scope(user=user), conversation, organizations=organizations)
         return MemoryStats(
             total=tally.short_term + tally.long_term + tally.cross_session,
             by_type=ByType(short_term=tally.short_term, long_term=tally.long_term, cross_session=tally.cross_session),

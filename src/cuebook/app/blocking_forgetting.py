@@ -13,9 +13,9 @@ class BlockingReceipts:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def get(self, receipt: str) -> Receipt:
-        """Give a receipt; one that was pending is finished if that is possible now. Raises NotFound."""
-        return self._host.run(lambda book: book.receipts.get(receipt))
+    def get(self, receipt: str, *, user: str | None = None) -> Receipt:
+        """Give a receipt, with `user` only one that concerns them; a pending one is finished if possible now."""
+        return self._host.run(lambda book: book.receipts.get(receipt, user=user))
 
     def list(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Give the newest receipts, the newest first."""

@@ -307,9 +307,11 @@ class BlockingMemory:
         """Judge a conversation's posts and say what should become of them. Nothing is changed. Raises NotFound."""
         return self._host.run(lambda book: book.memory.analyze(conversation, user=user))
 
-    def stats(self, conversation: str | None = None, *, user: str | None = None) -> MemoryStats:
+    def stats(
+        self, conversation: str | None = None, *, user: str | None = None, organizations: Sequence[str] | None = None
+    ) -> MemoryStats:
         """Count what is remembered, of a conversation or in all that a user may see. Raises NotFound."""
-        return self._host.run(lambda book: book.memory.stats(conversation, user=user))
+        return self._host.run(lambda book: book.memory.stats(conversation, user=user, organizations=organizations))
 
     def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
         """Say what posts may take of a prompt, and what a conversation's take of it. Raises NotFound."""

@@ -21,7 +21,9 @@ from cuebook.ports.sink import Sink
 
 def chores_of(desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink]) -> list[Chore]:
     """Give the chores in the order they are done."""
-    watch, retention = Watch(), Retention(config.settings.retention.conversations_days)
+    kept = config.settings.retention
+    watch = Watch()
+    retention = Retention(conversations_days=kept.conversations_days, memories_days=kept.memories_days)
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
     outlets = [(sink.name, Outlet(sink)) for sink in sinks]
     return [

@@ -305,16 +305,16 @@ class Conversations:
         return await self._desk.store.participate(Scope(user=user), conversation, users, audit=[told])
 
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
-        """Forget a conversation and everything derived from it. Counts of what went, by kind. Raises NotFound.
+        """Forget a conversation and everything derived from it. Counts of what went, as its receipt. Raises NotFound.
 
         Raises Conflict naming a hold that forbids it. The receipt is kept (`book.receipts`).
         """
         scope = Scope(user=user)
         await self._desk.store.conversation(scope, conversation)
-        rows = (await forget(self._desk, scope, Target("conversation", (conversation,)))).rows
-        if not rows:  # somebody was first
+        receipt = await forget(self._desk, scope, Target("conversation", (conversation,)))
+        if not receipt.counts.get("conversations"):  # somebody was first
             await self._desk.store.conversation(scope, conversation)
-        return rows
+        return receipt.counts
 
 
 def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) -> Sequence[Round]:

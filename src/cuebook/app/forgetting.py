@@ -6,17 +6,20 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.engine import forget as forgetting
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.mirror import verifying_key
-from cuebook.errors import InvalidInput
-from cuebook.records.erasure import KINDS, Hold, Kind, Receipt, Target
+from cuebook.errors import Conflict, InvalidInput
+from cuebook.records.erasure import KINDS, Hold, Kind, Receipt, Target, no_receipt, salted
 from cuebook.records.memory import Scope
 
 #: Characters of a reason.
 REASON = 500
+#: Characters of a hold's id.
+LONGEST_ID = 200
 #: Things one forget may name.
 MOST = 10_000
 
@@ -68,7 +71,7 @@ async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: s
     if len(reason) > REASON:
         msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
         raise InvalidInput(msg, where="reason")
-    return (await forgetting.forget(desk, Scope(user=by), target, reason=reason)).receipt
+    return await forgetting.forget(desk, Scope(user=by), target, reason=reason)
 
 
 class Receipts:
@@ -77,9 +80,14 @@ class Receipts:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    async def get(self, receipt: str) -> Receipt:
-        """Give a receipt; one that was pending is finished if that is possible now. Raises NotFound."""
+    async def get(self, receipt: str, *, user: str | None = None) -> Receipt:
+        """Give a receipt; one that was pending is finished if that is possible now.
+
+        With `user` only one that concerns them: something of theirs went, or they asked for it. Raises NotFound.
+        """
         found = await self._desk.store.erasure.receipt(Scope(), receipt)
+        if user is not None and salted(user, found.salt) not in found.concerns:
+            raise no_receipt(receipt)
         return found if found.state == "done" else await forgetting.finish(self._desk, Scope(), found)
 
     async def list(self, *, limit: int = 100) -> Sequence[Receipt]:
@@ -104,7 +112,7 @@ def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: s
     names = None
     if name is not None:
         try:
-            names = forgetting.asked(name, found.salt) in found.asked
+            names = salted(name, found.salt) in found.asked
         except ValueError:
             names = False
         fault = fault or ("" if names else "it is not about this id")
@@ -139,7 +147,7 @@ class Holds:
         reason: str = "",
         id: str | None = None,  # noqa: A002
     ) -> Hold:
-        """Hold one thing. Raises InvalidInput, and Conflict where the id is taken."""
+        """Hold one thing; the same again under its id is the same hold. Raises InvalidInput, Conflict for another."""
         target = target_of(
             user=user,
             conversation=conversation,
@@ -150,6 +158,12 @@ class Holds:
         check_text(reason, "reason")
         name = self._desk.dice.new_id("hold") if id is None else id
         check_text(name, "id")
+        if len(name) > LONGEST_ID:
+            msg = f"id: {len(name)} characters are over the limit of {LONGEST_ID}"
+            raise InvalidInput(msg, where="id")
+        if len(reason) > REASON:
+            msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
+            raise InvalidInput(msg, where="reason")
         if not name:
             msg = "id: empty; name the hold, or leave it out"
             raise InvalidInput(msg, where="id")
@@ -161,7 +175,13 @@ class Holds:
             reason=self._desk.writer.clean(reason),
             created_at=now.replace("+00:00", "Z"),
         )
-        await self._desk.store.erasure.hold(Scope(), hold)
+        try:
+            await self._desk.store.erasure.hold(Scope(), hold)
+        except Conflict:
+            kept = next((each for each in await self.list() if each.id == hold.id), hold)
+            if replace(kept, created_at=hold.created_at) != hold:
+                raise
+            return kept
         return hold
 
     async def list(self) -> Sequence[Hold]:

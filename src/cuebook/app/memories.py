@@ -1,6 +1,6 @@
 """What a book remembers across conversations: a user's memories, a persona's, an organization's, and knowledge."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -165,7 +165,7 @@ class Memories:
             raise Denied(msg)
         return found
 
-    async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncIterator[Memory]:
+    async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncGenerator[Memory, None]:
         """Give all memories of a user or an organization, ended ones too, with what they come from."""
         cursor: str | None = None
         while True:
@@ -273,7 +273,7 @@ class Memories:
         Raises NotFound, Conflict naming a hold, and Denied where it is the book's and a user or an organization named.
         """
         found = await self._own(id, user=user, organization=organization)
-        return (await forget(self._desk, Scope(), Target("memory", (found.id,)))).receipt
+        return await forget(self._desk, Scope(), Target("memory", (found.id,)))
 
     async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
         for name in names[:-1]:

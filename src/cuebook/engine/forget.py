@@ -18,9 +18,9 @@ from cuebook.engine.deliver import deliver_all
 from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import signing_key, verifying_key
 from cuebook.errors import BackendError, Conflict, InvalidInput
-from cuebook.ports.erasure import Erased, Erasing
+from cuebook.ports.erasure import Erasing
 from cuebook.prompts.digest import canonical
-from cuebook.records.erasure import Receipt, Target
+from cuebook.records.erasure import Kind, Receipt, Target, salted
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.forget")
@@ -39,7 +39,7 @@ _KEPT = ("persona", "organization")
 _AUDIT = "auditTexts"
 
 
-async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") -> Erased:
+async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") -> Receipt:
     """Forget; answers with the receipt, signed, or pending while a byte may still be left.
 
     What is not there, or another's, counts nothing. Raises Conflict naming a hold that forbids it.
@@ -51,17 +51,17 @@ async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") 
         id=desk.dice.new_id("receipt"),
         state="pending",
         kind=target.kind,
-        asked=tuple(asked(each, salt) for each in target.ids),
+        asked=tuple(salted(each, salt) for each in target.ids),
         salt=salt,
         reason=desk.writer.clean(reason),
         requested_at=_iso(desk.clock.now()),
         origin=verifying_key(desk.key).hex(),
     )
     erasing = Erasing(target=target, receipt=bare, now=desk.clock.now(), weigh=desk.writer.tokens)
-    erased = await desk.store.erasure.forget(scope, erasing)
-    desk.see(erased.receipt.epoch)
+    receipt = await desk.store.erasure.forget(scope, erasing)
+    desk.see(receipt.epoch)
     desk.stirred()
-    return Erased(await finish(desk, scope, erased.receipt, patience_ms=PATIENCE_MS), erased.rows)
+    return await finish(desk, scope, receipt, patience_ms=PATIENCE_MS)
 
 
 async def finish(desk: Desk, scope: Scope, receipt: Receipt, *, patience_ms: int = 0) -> Receipt:
@@ -99,38 +99,41 @@ async def pending(desk: Desk) -> int:
 
 
 class Retention:
-    """Forgets conversations in which nothing was said for so many days; 0 keeps them."""
+    """Forgets conversations in which nothing was said, and memories nobody touched, for so many days; 0 keeps them."""
 
-    def __init__(self, conversations_days: float) -> None:
-        self._days = conversations_days
+    def __init__(self, *, conversations_days: float, memories_days: float) -> None:
+        self._days: tuple[tuple[Kind, float], ...] = (
+            ("conversation", conversations_days),
+            ("memory", memories_days),
+        )
 
     async def keep(self, desk: Desk) -> None:
         """Forget what got too old."""
-        while found := await self._found(desk):
-            tenant = found[0][0]
-            names = tuple(name for each, name in found if each == tenant)
-            try:
-                await forget(desk, Scope(tenant), Target("conversation", names), reason="retention")
-            except Conflict as held:  # a hold came meanwhile
-                log.warning("%s", held)
-                return
+        for kind, days in self._days:
+            while found := await _too_old(desk, kind, days):
+                tenant = found[0][0]
+                names = tuple(name for each, name in found if each == tenant)
+                try:
+                    await forget(desk, Scope(tenant), Target(kind, names), reason="retention")
+                except Conflict as held:  # a hold came meanwhile
+                    log.warning("%s", held)
+                    break
 
     async def due(self, desk: Desk) -> int:
-        """Count the conversations that got too old, BATCH at most."""
-        return len(await self._found(desk))
+        """Count what got too old, BATCH of a kind at most."""
+        return sum([len(await _too_old(desk, kind, days)) for kind, days in self._days])
 
-    async def _found(self, desk: Desk) -> Sequence[tuple[str, str]]:
-        if not self._days:
-            return ()
-        return await desk.store.erasure.idle(before=desk.clock.now() - self._days * DAY_S, limit=BATCH)
+
+async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
+    """Give what of a kind got too old and may go: tenant and id."""
+    if not days:
+        return ()
+    before, erasure = desk.clock.now() - days * DAY_S, desk.store.erasure
+    find = erasure.idle if kind == "conversation" else erasure.untouched
+    return await find(before=before, limit=BATCH)
 
 
 # ---- receipts -------------------------------------------------------------------------------------------------------
-
-
-def asked(name: str, salt: str) -> str:
-    """Give an id as a receipt names it."""
-    return hashlib.sha256(bytes.fromhex(salt) + name.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def sign(receipt: Receipt, private_key: bytes) -> Receipt:

@@ -1,6 +1,6 @@
 """What forgetting needs of a store: all of it in one transaction, then files that hold no byte of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -19,19 +19,13 @@ class Erasing(Struct, frozen=True, kw_only=True):
     weigh: Callable[[PathPost], int]
 
 
-class Erased(Struct, frozen=True):
-    """What a forget came to: its receipt, pending, and counts of its conversations' rows as the store names them."""
-
-    receipt: Receipt
-    rows: Mapping[str, int]
-
-
 class ErasureStore(Protocol):
     """Forgets, and remembers only that it did."""
 
-    async def forget(self, scope: Scope, erasing: Erasing) -> Erased:
-        """Raise the epoch and erase everything, in one transaction. What is not there, or another's, counts nothing.
+    async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
+        """Raise the epoch and erase everything, in one transaction; answers with the receipt, pending.
 
+        What is not there, or another's, counts nothing.
         Work of before finds its compare-and-set refused. Raises Conflict naming the hold that forbids it.
         """
         ...
@@ -70,4 +64,8 @@ class ErasureStore(Protocol):
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Give conversations nothing was said in since a time and no hold keeps: tenant and id, the oldest first."""
+        ...
+
+    async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Give memories nobody said, repeated or changed since a time and no hold keeps: likewise."""
         ...

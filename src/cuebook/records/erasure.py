@@ -1,9 +1,12 @@
 """What forgetting is: what was asked, the receipt that says what went, and a hold that forbids it."""
 
+import hashlib
 from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
+
+from cuebook.errors import NotFound
 
 #: What can be forgotten.
 Kind = Literal["user", "conversation", "persona", "organization", "memory"]
@@ -24,6 +27,7 @@ class Target(Struct, frozen=True):
 class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a forget took. `asked` are SHA-256(salt + id) in hex, so that it names nobody to who does not know the id.
 
+    `concerns` are, likewise, the users whose it was and the one in whose name it was asked: they may read the receipt.
     It is `pending`, and not signed, while a byte may still be left in a file; then `done`. `signature` is Ed25519 over
     the RFC 8785 form of all other fields, `origin` the key's public half.
     """
@@ -33,13 +37,24 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     kind: Kind
     asked: tuple[str, ...]
     salt: str
+    concerns: tuple[str, ...] = ()
     reason: str = ""
-    counts: Mapping[str, int] = {}  # rows that went, by kind
+    counts: Mapping[str, int] = {}  # what went, by kind in camelCase
     epoch: int = 0
     requested_at: str = ""  # ISO 8601 UTC
     finished_at: str = ""
     origin: str = ""
     signature: str = ""  # "ed25519:" and base64
+
+
+def salted(name: str, salt: str) -> str:
+    """Give an id as a receipt names it. Raises ValueError for a salt that is no hex."""
+    return hashlib.sha256(bytes.fromhex(salt) + name.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def no_receipt(receipt: str) -> NotFound:
+    """Say the one thing for a receipt there is not and one that concerns others."""
+    return NotFound(f"no receipt {receipt!r}; `cuebook memory receipt list` names those there are")
 
 
 class Hold(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -7,7 +7,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
 from cuebook.app.forgetting import receipt_shape
-from cuebook.records.erasure import Receipt
+from cuebook.records.erasure import Receipt, no_receipt
 from cuebook.server.caller import AnyRequest, book_of, caller_of, check_first, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
@@ -29,13 +29,14 @@ class ForgetBody(In, frozen=True, kw_only=True):
 
 
 class ReceiptAnswer(In, frozen=True, kw_only=True):
-    """What went: the ids asked for as salted hashes, counts by kind, times, a signature."""
+    """What went: the ids asked for and the users it concerns as salted hashes, counts by kind, times, a signature."""
 
     id: str
     state: str
     kind: str
     asked: list[str]
     salt: str
+    concerns: list[str]
     reason: str
     counts: dict[str, int]
     epoch: int
@@ -99,9 +100,17 @@ async def delete_memory(
 
 
 @get("/api/receipts/{receipt:str}", responses=answers(Forgotten))
-async def get_receipt(request: AnyRequest, receipt: FromPath[str]) -> Response[bytes]:
-    """Give the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it."""
-    return _answer(await book_of(request).receipts.get(name_in(receipt)))
+async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
+    """Give the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it.
+
+    An admin reads all, a user those that concern them: something of theirs went, or they asked for it.
+    """
+    caller, name, user = caller_of(request), name_in(receipt), user_of(request, user_id)
+    if caller.key and caller.may("admin"):
+        user = None
+    elif user is None and not caller.may("admin"):
+        raise no_receipt(name)
+    return _answer(await book_of(request).receipts.get(name, user=user))
 
 
 def _answer(receipt: Receipt) -> Response[bytes]:

@@ -1,9 +1,13 @@
 """`/api/memories` and `/learning/knowledge`: what is remembered across conversations, of whoever asks."""
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated, Any
 
+import msgspec
 from litestar import Response, get, patch, post
 from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.response.base import ASGIResponse
 from msgspec import Meta
 
 from cuebook.app import memory_shapes as shapes
@@ -14,11 +18,16 @@ from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PageCursor, UserQuery, json_of, listed
+from cuebook.server.streams import Start, Streamed, encoded
 from cuebook.server.wire import In, answers
 
 ALL = "/api/memories"
 ONE = ALL + "/{memory:str}"
 KNOWLEDGE = "/learning/knowledge"
+#: Bytes of a long answer that leave at once.
+PIECE = 64 * 1024
+_JSON = Start(200, encoded([("content-type", "application/json")]))
+_encode = msgspec.json.Encoder().encode
 
 PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only what this persona knows")]
 OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="The organization's")]
@@ -93,10 +102,30 @@ async def list_memories(
 @get(ALL + "/export", responses=answers(dict[str, Any]))
 async def export_memories(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
-) -> Response[bytes]:
-    """Give all memories of a user or an organization with their history and sources."""
+) -> ASGIResponse:
+    """Give all memories of a user or an organization with their history and sources, as one list however long."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
-    return json_of({"items": [shapes.memory(each) async for each in found if _may_know(request, each)]})
+    return Streamed(request.app.state.running, _exported(request, found))
+
+
+async def _exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> AsyncGenerator[Start | bytes, None]:
+    """Give the answer's beginning once the store has answered, then pieces of about PIECE bytes."""
+    piece, begun = bytearray(b'{"items":['), False
+    async with aclosing(found):
+        async for memory in found:
+            if not _may_know(request, memory):
+                continue
+            piece += b"," if begun else b""
+            piece += _encode(shapes.memory(memory))
+            if not begun:
+                begun = True
+                yield _JSON
+            if len(piece) >= PIECE:
+                yield bytes(piece)
+                piece.clear()
+    if not begun:
+        yield _JSON
+    yield bytes(piece) + b"]}"
 
 
 @get(ONE, responses=answers(MemoryAnswer))

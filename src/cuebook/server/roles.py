@@ -53,6 +53,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         f"PUT {_PROMPT}/labels", f"POST {_PROMPT}/rollback", f"POST {_PROMPT}/clear", "POST /api/prompts/migrate",
         f"GET {_AUDIT}", f"GET {_AUDIT}/{{n}}", f"POST {_AUDIT}/verify", f"POST {_AUDIT}/{{n}}/replay",
         "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
+        "GET /api/holds", "POST /api/holds", "DELETE /api/holds/{hold}",
         "GET /metrics",
     }),
     "owner": frozenset({f"PUT {_CONVERSATION}/participants"}),

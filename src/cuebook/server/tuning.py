@@ -7,7 +7,7 @@ from litestar.params import JSONBody, QueryParameter
 
 from cuebook.app.analysis import Budget, Judgement, MemoryStats
 from cuebook.app.optimizer import OptimizerStatus, snapshot
-from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.lists import UserQuery, json_of, listed
 from cuebook.server.tuning_wire import AnalyzeBody, RunBody, SnapshotAnswer, SnapshotList
@@ -36,7 +36,9 @@ async def stats(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
     """Count what is remembered, by tier, and how many posts stand under a summary."""
-    return json_of(await book_of(request).memory.stats(conversation_id, user=user_of(request, user_id)))
+    caller, user = caller_of(request), user_of(request, user_id)
+    own = None if caller.may("owner") else caller.organizations
+    return json_of(await book_of(request).memory.stats(conversation_id, user=user, organizations=own))
 
 
 @get("/learning/memory/budget", responses=answers(Budget))

@@ -4,7 +4,7 @@ import json
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -18,11 +18,11 @@ from cuebook.backends.sqlite.tree import SPEAKERS
 from cuebook.backends.sqlite.unlearn import Taken, take, unlearn
 from cuebook.backends.sqlite.writes import take_out
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.erasure import Erased, Erasing
+from cuebook.ports.erasure import Erasing
 from cuebook.records.audit import Record, Text
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
 from cuebook.records.digest import digest_of
-from cuebook.records.erasure import Hold, Receipt, Target
+from cuebook.records.erasure import Hold, Receipt, Target, no_receipt, salted
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation
 
@@ -45,6 +45,7 @@ NAMES = {
     "delivery": "",
     "embedded": "",
     "outbox": "",
+    "sealed": "vault",
 }
 
 
@@ -59,7 +60,7 @@ class SqliteErasure:
         self._emptied = emptied
         self._failpoints = failpoints
 
-    async def forget(self, scope: Scope, erasing: Erasing) -> Erased:
+    async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
         """Erase, and keep the receipt as pending."""
         return await self._write(lambda c: _forget(c, scope, erasing, self._failpoints))
 
@@ -71,8 +72,7 @@ class SqliteErasure:
         """Give a receipt."""
         row = await self._read(lambda c: one(c, "receipt_get", tenant=scope.tenant, id=receipt))
         if row is None:
-            msg = f"no receipt {receipt!r}; `cuebook memory receipt list` names those there are"
-            raise NotFound(msg)
+            raise no_receipt(receipt)
         return _receipt(row["body"])
 
     async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
@@ -114,7 +114,11 @@ class SqliteErasure:
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Give conversations nothing was said in, and that no hold keeps."""
-        return await self._read(lambda c: _idle(c, before, limit))
+        return await self._read(lambda c: _idle(c, "conversations_idle", _owners, before, limit))
+
+    async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Give memories nobody touched, and that no hold keeps."""
+        return await self._read(lambda c: _idle(c, "memories_untouched", _owners_of_memory, before, limit))
 
 
 # ---- what is taken --------------------------------------------------------------------------------------------------
@@ -160,6 +164,7 @@ class _Taking:
             for row in _heard(connection, tenant, user):
                 self.said(row, user, weigh)
         self.took(take(connection, tenant, rows(connection, "memories_of_user", tenant=tenant, user=user), anew=False))
+        run(connection, "embedded_of_user", tenant=tenant, user=user)
         run(connection, "places_of_user", tenant=tenant, user=user)
         self.rows["idempotency"] += run(
             connection, "keys_of_user", tenant=tenant, prefix=base.own_key(Scope(user=user), "")
@@ -182,7 +187,7 @@ class _Taking:
                 stop(self.connection, row, now=self.now)
 
 
-def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, failpoints: Failpoints) -> Erased:
+def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, failpoints: Failpoints) -> Receipt:
     failpoints("forget.begin")
     tenant, target = scope.tenant, erasing.target
     found, memories = list(_named_rows(connection, scope, target)), _named_memories(connection, scope, target)
@@ -193,7 +198,7 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     taking = _Taking(connection, scope, now=erasing.now)
     for row in found if target.kind == "conversation" else ():
         taking.conversation(row)
-    for user in target.ids if target.kind == "user" else ():
+    for user in _users(scope, target):
         taking.user(user, erasing.weigh)
     taking.took(take(connection, tenant, memories, anew=False))
     taking.stop()
@@ -202,11 +207,13 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     counts = Counter({NAMES.get(name, name): count for name, count in taking.rows.items()})
     counts.update(taking.more)
     counts.pop("", None)
-    receipt = replace(erasing.receipt, counts=dict(sorted(counts.items())), epoch=epoch)
+    bare = erasing.receipt
+    concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(scope, target, found, memories)))
+    receipt = replace(bare, counts=dict(sorted(counts.items())), epoch=epoch, concerns=concerns)
     values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
     run(connection, "receipt_insert", tenant=tenant, **values)
     failpoints("forget.stored")
-    return Erased(receipt, dict(taking.rows))
+    return receipt
 
 
 def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, failpoints: Failpoints) -> dict[str, int]:
@@ -221,6 +228,12 @@ def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, fail
     return dict(taking.rows)
 
 
+def _users(scope: Scope, target: Target) -> list[str]:
+    """Give the users a forget takes; who is a user takes themselves only."""
+    named = dict.fromkeys(target.ids) if target.kind == "user" else ()
+    return [user for user in named if scope.user in (None, user)]
+
+
 def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) -> Iterator[Row]:
     """Give the rows of the conversations a forget names, or of those its users own or speak in."""
     if target.kind == "conversation":
@@ -229,7 +242,7 @@ def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) ->
             if row is not None and base.visible(row, scope):
                 yield row
     elif target.kind == "user":
-        for user in dict.fromkeys(target.ids):
+        for user in _users(scope, target):
             yield from rows(connection, "conversations_of_user", tenant=scope.tenant, user=user)
             if user not in _ROLES:
                 yield from _heard(connection, scope.tenant, user)
@@ -250,6 +263,15 @@ def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target
         own = {row["no"] for row in rows(connection, "memories_of_user", tenant=tenant, user=user)}
         found = [row for row in found if row["no"] in own]
     return found
+
+
+def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Iterable[Row]) -> set[str]:
+    """Give the users whose it is that goes, and the one who asked."""
+    asking = {scope.user} if scope.user else set()
+    if target.kind == "user":
+        return asking | set(_users(scope, target))
+    owners = {name for row in memories for kind, name in _owners_of_memory(row) if kind == "user"}
+    return asking | owners | {row["user_id"] for row in found if row["user_id"]}
 
 
 def _heard(connection: sqlite3.Connection, tenant: str, user: str) -> list[Row]:
@@ -274,8 +296,12 @@ def _holds(connection: sqlite3.Connection, tenant: str) -> list[Hold]:
 def _check_holds(
     connection: sqlite3.Connection, tenant: str, target: Target, owners: set[frozenset[tuple[str, str]]]
 ) -> None:
-    """Raise Conflict where a hold names what is to go, or something it belongs to."""
-    touched = {(target.kind, each) for each in target.ids}.union(*owners)
+    """Raise Conflict where a hold names what is to go, or something it belongs to.
+
+    Of conversations and memories only those found count: who names others' learns of no hold.
+    """
+    named = () if target.kind in ("conversation", "memory") else target.ids
+    touched = {(target.kind, each) for each in named}.union(*owners)
     for hold in _holds(connection, tenant):
         if (hold.kind, hold.owner) in touched:
             msg = (
@@ -297,22 +323,29 @@ def _owners_of_memory(row: Row) -> frozenset[tuple[str, str]]:
     return frozenset({("memory", row["id"]), (row["kind"], owner), *([("user", user)] if user else [])})
 
 
-def _idle(connection: sqlite3.Connection, before: float, limit: int) -> list[tuple[str, str]]:
+def _idle(
+    connection: sqlite3.Connection,
+    name: str,
+    owners: Callable[[Row], frozenset[tuple[str, str]]],
+    before: float,
+    limit: int,
+) -> list[tuple[str, str]]:
+    """Give what a statement finds that no hold keeps, in its order: tenant and id."""
     kept: dict[str, set[tuple[str, str]]] = {}
     found: list[tuple[str, str]] = []
     after, after_no = float("-inf"), 0
     while len(found) < limit:
         values = {"before": before, "after": after, "after_no": after_no, "limit": limit}
-        page = rows(connection, "conversations_idle", **values)
+        page = rows(connection, name, **values)
         for row in page:
             tenant = row["tenant"]
             if tenant not in kept:
                 kept[tenant] = {(hold.kind, hold.owner) for hold in _holds(connection, tenant)}
-            if kept[tenant].isdisjoint(_owners(row)):
+            if kept[tenant].isdisjoint(owners(row)):
                 found.append((tenant, row["id"]))
         if len(page) < limit:
             break
-        after, after_no = page[-1]["updated_at"], page[-1]["no"]
+        after, after_no = page[-1]["at"], page[-1]["no"]
     return found[:limit]
 
 

@@ -142,8 +142,13 @@ DELETE FROM hold WHERE tenant = :tenant AND id = :id;
 
 -- name: conversations_idle
 -- Conversations nothing was said in since a time, from one on, the oldest first.
-SELECT tenant, no, id, user_id, persona, updated_at FROM conversation WHERE updated_at < :before AND lease_until = 0
+SELECT tenant, no, id, user_id, persona, updated_at AS at FROM conversation WHERE updated_at < :before AND lease_until = 0
     AND (updated_at > :after OR (updated_at = :after AND no > :after_no)) ORDER BY updated_at, no LIMIT :limit;
+
+-- name: memories_untouched
+-- Memories nobody said, repeated, changed or ended since a time, from one on, the oldest first.
+SELECT tenant, no, id, kind, owner, used_at AS at FROM memory WHERE used_at < :before AND coalesce(valid_to, 0) < :before
+    AND (used_at > :after OR (used_at = :after AND no > :after_no)) ORDER BY used_at, no LIMIT :limit;
 
 -- name: memories_from
 -- Memories that come from a conversation, by the post.

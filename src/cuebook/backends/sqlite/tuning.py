@@ -1,6 +1,8 @@
 """Tunings and their snapshots in a SQLite store: a run is kept only on top of the one it was decided on."""
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from itertools import starmap
 from typing import Final
 
@@ -85,14 +87,18 @@ class SqliteTuning:
 
         return await self._read(read)
 
-    async def tally(self, scope: Scope, conversation: str | None) -> Tally:
-        """Count what there is. Raises NotFound."""
+    async def tally(
+        self, scope: Scope, conversation: str | None, *, organizations: Sequence[str] | None = None
+    ) -> Tally:
+        """Count what there is, of organizations' what those named know, or all. Raises NotFound."""
+        named = None if organizations is None else json.dumps(list(organizations))
 
         def read(connection: sqlite3.Connection) -> Tally:
             whose = _whose(connection, scope, conversation)
             posts = rows(connection, "tally_posts", **whose)[0]
             items = rows(connection, "tally_items", **whose)[0]["items"]
-            across = rows(connection, "tally_memories", tenant=scope.tenant, user=scope.user)[0]["memories"]
+            values = {"tenant": scope.tenant, "user": scope.user, "organizations": named}
+            across = rows(connection, "tally_memories", **values)[0]["memories"]
             return Tally(
                 short_term=posts["posts"],
                 long_term=items,

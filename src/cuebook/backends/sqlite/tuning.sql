@@ -66,9 +66,10 @@ WHERE i.tenant = :tenant AND (:id IS NULL OR c.id = :id) AND i.ended_in IS NULL 
     AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user));
 
 -- name: tally_memories
--- How many memories of places hold: all of a tenant's, or a user's own.
-SELECT count(*) AS memories FROM memory
-WHERE tenant = :tenant AND valid_to IS NULL AND (:user IS NULL OR (kind = 'user' AND owner = :user));
+-- How many memories of places hold: a user's own with their personas', or a tenant's with some organizations' or all.
+SELECT count(*) AS memories FROM memory WHERE tenant = :tenant AND valid_to IS NULL
+    AND (:user IS NULL OR (kind = 'user' AND owner = :user) OR (kind = 'persona' AND substr(owner, instr(owner, char(31)) + 1) = :user))
+    AND (kind <> 'organization' OR :organizations IS NULL OR owner IN (SELECT value FROM json_each(:organizations)));
 
 -- name: delete_tuning
 -- Forget how a conversation is tuned.
