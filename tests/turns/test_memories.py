@@ -11,6 +11,7 @@ from cuebook import Ask
 from cuebook.backends.file_sink import FileSink
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.scopes import persona_place
+from cuebook.ports.memories import Asked
 from cuebook.records.memory import Place
 from cuebook.testing import FrozenClock
 
@@ -228,8 +229,8 @@ async def test_a_thousand_other_users_change_nothing_of_what_one_finds(tmp_path,
             await put("domain", f"harbour {dice.random()}", "the lamp burns at night", user=f"u{n}")
         hits = await book.memory.search("harbour lamp", user="ann", scopes=["user"])
         assert [hit.scope for hit in hits] == ["user"]
-        memories, found = await book.desk.store.memories.find(_scope(), [Place("user", "ann")], "lamp", limit=5)
-        assert len(memories) == len(found) == 1
+        found = await book.desk.store.memories.find(_scope(), [Place("user", "ann")], Asked(text="lamp", limit=5))
+        assert len(found.memories) == len(found.found) == 1
 
 
 def _scope():

@@ -13,12 +13,13 @@ from cuebook.engine.deliver import decay, memory_id
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.forget import forget
-from cuebook.engine.retrieve import find
+from cuebook.engine.retrieve import answers
+from cuebook.engine.sense import sense
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, persona_place
-from cuebook.ports.memories import PlaceChange
+from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.records.erasure import Receipt, Target
 from cuebook.records.memory import CATEGORIES, Hit, Memory, Place, Scope
 
@@ -85,9 +86,10 @@ class Memories:
         wanted = SCOPES if scopes is None else scopes
         named = self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
-        known, found = await self._desk.store.memories.find(Scope(user=user), places, query.text, limit=FOUND)
-        held = [each for each in known if each.no in found and _holds(each, as_of)]
-        return find(held, query, limit=limit, count=self._desk.count)
+        asked = Asked(text=query.text, dense=await sense(self._desk, query.text), at=as_of, limit=FOUND)
+        matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
+        held = tuple(each for each in matched.memories if _holds(each, as_of))
+        return answers(replace(matched, memories=held), query, limit=limit, count=self._desk.count)
 
     async def page(
         self,
@@ -131,9 +133,9 @@ class Memories:
             _check_knowledge(category)
         place, store = Place("user", user) if user else BOOK, self._desk.store.memories
         if query:
-            known, found = await store.find(Scope(), [place], query, limit=FOUND)
-            by_no = {each.no: each for each in known if _is_knowledge(each, category) and each.valid_to is None}
-            return [by_no[no] for no in found if no in by_no][:limit], None
+            found = await store.find(Scope(), [place], Asked(text=query, limit=FOUND))
+            by_no = {each.no: each for each in found.memories if _is_knowledge(each, category)}
+            return [by_no[no] for no in found.found if no in by_no][:limit], None
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         shown: list[Memory] = []
         while len(shown) <= limit:

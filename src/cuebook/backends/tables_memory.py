@@ -25,6 +25,9 @@ Table(
     key("kind", Text),
     key("owner", Text),
     needed("generation", Integer),
+    needed("said", Integer),
+    needed("said_at", Float),
+    Index("place_said", "said_at"),
     sqlite_with_rowid=False,
 )
 
@@ -51,9 +54,11 @@ Table(
     Column("valid_to", Float),
     Column("supersedes", Text),
     needed("written", Integer),
+    needed("said", Integer),
     needed("created_at", Float),
     needed("updated_at", Float),
     Index("memory_id", "tenant", "kind", "owner", "id", unique=True),
+    Index("memory_said", "tenant", "kind", "owner", "said", unique=True),
     Index("memory_standing", "tenant", "kind", "owner", "confidence", sqlite_where=text("valid_to IS NULL")),
     Index("memory_idle", "used_at"),
     sqlite_autoincrement=True,

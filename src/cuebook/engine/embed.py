@@ -1,26 +1,28 @@
-"""Vectors for what was said: a chore behind the reply, level-triggered, in batches, no model inside a transaction."""
+"""Vectors for what was said and is remembered: behind the reply, level-triggered, no model inside a transaction."""
 
 import asyncio
 import logging
 import time
+from collections.abc import Iterable, Sequence
 
 from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.drafts import unlearned
+from cuebook.engine.sense import check_size, space_of
 from cuebook.errors import BackendError
 from cuebook.memory.language import speaks
 from cuebook.memory.passages import passages_of
 from cuebook.ports.embedder import Embedder
-from cuebook.ports.vectors import Embedded, Unembedded
+from cuebook.ports.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.embedder")
 
-#: Posts read and embedded at once.
+#: Posts or memories read and embedded at once.
 POSTS = 32
 #: Texts given to the embedder at once.
 TEXTS = 64
-#: Conversations found at once.
+#: Conversations, and places, found at once.
 FOUND = 100
 #: How long one run goes on before the other work behind has its turn, in seconds.
 RUN_S = 2.0
@@ -39,7 +41,7 @@ def embedding_chores(desk: Desk) -> list[Chore]:
 
 
 class Embedding:
-    """Keeps the vectors of a book's posts up with them."""
+    """Keeps the vectors of a book's posts and memories up with them."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -53,6 +55,8 @@ class Embedding:
             if time.monotonic() < self._paused_until:
                 return
             try:
+                if not self._embedder.dimension:
+                    await self._embedder.embed(["."])  # which vectors there are of it is told by its dimension
                 if await self._some(desk):
                     desk.stirred()
             except BackendError:
@@ -60,16 +64,24 @@ class Embedding:
                 raise
 
     async def due(self, desk: Desk) -> int:
-        """Count the posts behind the last ones with vectors, of FOUND conversations at most."""
-        found = await desk.store.vectors.due(self._embedder.name, since=self._since, limit=FOUND)
-        return sum(each.last_seq - each.upto for each in found)
+        """Count the posts and texts of memories behind the last ones with vectors, of FOUND scopes each at most."""
+        vectors, space = desk.store.vectors, space_of(self._embedder)
+        posts = await vectors.due(space, since=self._since, limit=FOUND)
+        places = await vectors.places_due(space, since=self._since, limit=FOUND)
+        return sum(each.last_seq - each.upto for each in posts) + sum(each.said - each.upto for each in places)
 
     async def _some(self, desk: Desk) -> bool:
         """Work for RUN_S; answers with whether something is left."""
         until, now = time.monotonic() + RUN_S, desk.clock.now()
         self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
-        while found := await desk.store.vectors.due(self._embedder.name, since=self._since, limit=FOUND):
-            for each in found:
+        vectors, space = desk.store.vectors, space_of(self._embedder)
+        while found := await vectors.places_due(space, since=self._since, limit=FOUND):
+            for place in found:  # the few words that are said again in every conversation go first
+                await self._next_of_place(desk, place)
+                if time.monotonic() >= until:
+                    return True
+        while dues := await vectors.due(space, since=self._since, limit=FOUND):
+            for each in dues:
                 await self._next(desk, each)
                 if time.monotonic() >= until:
                     return True
@@ -80,24 +92,44 @@ class Embedding:
         """Embed the next posts of a conversation; where another worker was first, what was made is thrown away."""
         scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
         posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
-        parts = [(post.seq, part, text) for post in posts for part, text in enumerate(self._texts(post))]
-        rows: list[tuple[int, int, bytes]] = []
-        for first in range(0, len(parts), TEXTS):
-            batch = parts[first : first + TEXTS]
-            vectors = await self._embedder.embed([text for _, _, text in batch])
-            rows += [(seq, part, vector) for (seq, part, _), vector in zip(batch, vectors, strict=True)]
         embedded = Embedded(
             conversation=due.conversation,
             no=due.no,
-            model=self._embedder.name,
+            model=space_of(self._embedder),
             after=due.upto,
             upto=upto,
-            rows=tuple(rows),
+            rows=await self._rows((post.seq, self._texts(post)) for post in posts),
             now=desk.clock.now(),
             epoch=due.epoch,
         )
         if not await desk.store.vectors.keep(scope, embedded):
             log.debug("another was first to embed posts of %s", due.conversation)
+
+    async def _next_of_place(self, desk: Desk, due: UnembeddedPlace) -> None:
+        """Embed what the next memories of a place say; likewise."""
+        scope = Scope(due.tenant)
+        said = await desk.store.vectors.said(scope, due.place, after=due.upto, limit=POSTS)
+        embedded = EmbeddedPlace(
+            place=due.place,
+            model=space_of(self._embedder),
+            after=due.upto,
+            upto=said[-1].number if len(said) == POSTS else max(due.said, said[-1].number if said else 0),
+            rows=await self._rows((each.number, self._texts_of(each)) for each in said),
+            now=desk.clock.now(),
+        )
+        if not await desk.store.vectors.keep_of_place(scope, embedded):
+            log.debug("another was first to embed memories of a place")
+
+    async def _rows(self, texts: Iterable[tuple[int, Sequence[str]]]) -> tuple[tuple[int, int, bytes], ...]:
+        """Embed the parts of some texts: the number of each, the part's, and its vector. Raises BackendError."""
+        parts = [(number, part, text) for number, each in texts for part, text in enumerate(each)]
+        rows: list[tuple[int, int, bytes]] = []
+        for first in range(0, len(parts), TEXTS):
+            batch = parts[first : first + TEXTS]
+            vectors = await self._embedder.embed([text for _, _, text in batch])
+            check_size(self._embedder, vectors)
+            rows += [(number, part, vector) for (number, part, _), vector in zip(batch, vectors, strict=True)]
+        return tuple(rows)
 
     def _texts(self, post: PathPost) -> list[str]:
         """Give what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
@@ -105,3 +137,9 @@ class Embedding:
         if unlearned(post.role, text) or not speaks(self._embedder.languages, text):
             return []
         return passages_of(post.sender, text)
+
+    def _texts_of(self, said: Said) -> list[str]:
+        """Give what of a memory is embedded: its text, with its name where that says more; likewise."""
+        if not speaks(self._embedder.languages, said.text):
+            return []
+        return passages_of(said.name if said.name not in said.text else "", said.text)

@@ -1,6 +1,6 @@
 """What other conversations tell a turn: durable memories on a cadence and kept in between, others by the query (L6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from msgspec import Struct
@@ -8,11 +8,15 @@ from msgspec import Struct
 from cuebook.assembly.tokens import Counter
 from cuebook.memory.knowledge import KNOWLEDGE, standing
 from cuebook.memory.recall import Candidate, Corpus, Query, key_text, rank
+from cuebook.memory.subject import normal
+from cuebook.ports.memories import Matched
 from cuebook.ports.store import Scene
-from cuebook.records.memory import Hit, Memory
+from cuebook.records.memory import Hit, Memory, Place
 
 #: Durable memories said in a turn at most.
 DURABLE = 8
+#: Kinds of places, the narrowest first; others are broader.
+_NARROW = ("conversation", "persona", "user", "project", "organization")
 
 
 class Retrieved(Struct, frozen=True, kw_only=True):
@@ -36,10 +40,11 @@ def retrieve(
     known = scene.known
     if known is None or not known.places:
         return None
-    memories = {each.id: each for each in known.memories if each.valid_to is None}
-    by_query = _by_query(list(memories.values()), known.found, query, hits, count)
     told = scene.told.get("longTermMemoryRetrieval")
     kept = _kept(told, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(told, Mapping) else None
+    holding = [each for each in known.memories if each.valid_to is None]
+    memories = {each.id: each for each in once(holding, said=kept[0] if kept else ())}
+    by_query = _by_query(list(memories.values()), known, query, hits, count) if query else []
     if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or forgotten
         kept = None
         found = [hit.memory_id.removeprefix("memory:") for hit in by_query]
@@ -63,9 +68,27 @@ def retrieve(
     )
 
 
-def find(memories: Sequence[Memory], query: Query, *, limit: int, count: Counter) -> list[Hit]:
-    """Order memories by a query, best first, as hits."""
-    return _by_query(memories, [each.no for each in memories], query, limit, count)
+def answers(matched: Matched, query: Query, *, limit: int, count: Counter) -> list[Hit]:
+    """Order memories that answer a query, best first, as hits."""
+    return _by_query(once(matched.memories), matched, query, limit, count)
+
+
+def once(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memory]:
+    """Give memories, those that say the same once, in the order they came.
+
+    Of several places the narrowest speaks: a persona's, then the user's, then an organization's; but what was `said`
+    (ids) goes on being said.
+    """
+    known = list(memories)
+    best: dict[str, Memory] = {}
+    for each in sorted(known, key=lambda each: (each.id not in said, _breadth(each.place), each.no)):
+        best.setdefault(normal(_said(each)), each)
+    kept = {(each.place, each.id) for each in best.values()}
+    return [each for each in known if (each.place, each.id) in kept]
+
+
+def _breadth(place: Place) -> int:
+    return _NARROW.index(place.kind) if place.kind in _NARROW else len(_NARROW)
 
 
 def line_of(hit: Hit) -> str:
@@ -93,19 +116,23 @@ def _kept(told: Mapping[str, object], *, turn: int, every: int, compacted: bool)
     return [str(each) for each in durable], reviewed
 
 
-def _by_query(
-    memories: Sequence[Memory], found: Sequence[int], query: Query | None, limit: int, count: Counter
-) -> list[Hit]:
-    """Order those full text found; each stands for itself, none lends its neighbours anything."""
-    if query is None:
-        return []
-    wanted = set(found)
+def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit: int, count: Counter) -> list[Hit]:
+    """Order those found by words and by meaning; each stands for itself, none lends its neighbours anything."""
+    wanted = set(matched.found)
     known = {each.no: each for each in memories if each.no in wanted}
     candidates = [
-        Candidate(each.no, "", each.valid_from, key_text("", each.valid_from, _said(each)), conversation=each.no)
+        Candidate(
+            each.no,
+            "",
+            each.valid_from,
+            key_text("", each.valid_from, _said(each)),
+            conversation=each.no,
+            cosine=matched.cosines.get(each.no),
+        )
         for each in known.values()
     ]
-    ranked = rank(query, candidates, Corpus(max(len(memories), len(candidates))), limit=limit)
+    corpus = Corpus(matched.held, matched.frequencies, matched.mean_cosine, matched.akin)
+    ranked = rank(query, candidates, corpus, limit=limit)
     return [_hit(known[each.seq], score=round(each.score, 6), why=each.why, count=count) for each in ranked]
 
 

@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 import msgspec
 
 from cuebook.engine.desk import Desk
 from cuebook.errors import BackendError
 from cuebook.memory.language import speaks
+from cuebook.ports.embedder import Embedder
 from cuebook.ports.store import Look
 from cuebook.records.memory import Dense
 
@@ -17,6 +19,7 @@ log = logging.getLogger("cuebook.embedder")
 QUERY = 2_000
 #: Queries whose vectors are remembered: the same question gives the same window.
 REMEMBERED = 256
+_BYTES = 4  # of a float32
 
 
 async def sense(desk: Desk, text: str) -> Dense | None:
@@ -30,16 +33,34 @@ async def sense(desk: Desk, text: str) -> Dense | None:
     try:
         async with asyncio.timeout(desk.embed_s):
             vectors = await embedder.embed([query])
+        check_size(embedder, vectors)
     except TimeoutError:
         log.warning("%s took longer than %g s for a query; full text alone answers", embedder.name, desk.embed_s)
         return None
     except BackendError as error:
         log.warning("full text alone answers: %s", desk.writer.clean(str(error)))
         return None
-    found = desk.sensed[query] = Dense(embedder.name, vectors[0], embedder.akin)
+    found = desk.sensed[query] = Dense(space_of(embedder), vectors[0], embedder.akin)
     while len(desk.sensed) > REMEMBERED:
         desk.sensed.popitem(last=False)
     return found
+
+
+def space_of(embedder: Embedder) -> str:
+    """Name what an embedder's vectors may be compared with: those of its model and of its dimension.
+
+    It is known once it has answered.
+    """
+    return f"{embedder.name}/{embedder.dimension}"
+
+
+def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
+    """Refuse vectors of another size than the embedder's: they compare with nothing. Raises BackendError."""
+    sizes = {len(each) // _BYTES for each in vectors}
+    if sizes - {embedder.dimension}:
+        said = ", ".join(map(str, sorted(sizes)))
+        msg = f"{embedder.name} gave vectors of {said} numbers where it gives {embedder.dimension}; none was kept"
+        raise BackendError(msg)
 
 
 async def with_sense(desk: Desk, look: Look) -> Look:

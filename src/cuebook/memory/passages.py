@@ -13,12 +13,15 @@ PASSAGES: Final = 8
 
 
 def passages_of(speaker: str, text: str) -> list[str]:
-    """Give the texts that stand for a post, none for an empty one. The speaker is worth 13 points of R@10 (notes)."""
-    bare = text.strip()
+    """Give the texts that stand for a post or a memory, none for an empty one. `speaker` is who said it, or its name.
+
+    The speaker is worth 13 points of R@10 (notes).
+    """
+    bare, head = text.strip(), f"{speaker}: " if speaker else ""
     if not bare:
         return []
     if len(bare) <= WHOLE:
-        return [f"{speaker}: {bare}"]
+        return [head + bare]
     cuts: list[tuple[int, int]] = []
     for first, last in spans_of(bare):
         if cuts and last - cuts[-1][0] <= PASSAGE:
@@ -28,4 +31,4 @@ def passages_of(speaker: str, text: str) -> list[str]:
     if len(cuts) > PASSAGES:
         step = (len(cuts) - 1) / (PASSAGES - 1)
         cuts = [cuts[round(step * at)] for at in range(PASSAGES)]
-    return [f"{speaker}: {bare[first:last].strip()}" for first, last in cuts]
+    return [head + bare[first:last].strip() for first, last in cuts]

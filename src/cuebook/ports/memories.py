@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cuebook.memory.scopes import Policy
 from cuebook.records.conversation import Conversation, Post
-from cuebook.records.memory import Item, Memory, Place, Scope
+from cuebook.records.memory import Dense, Item, Memory, Place, Scope
 
 
 class MemoryLook(Struct, frozen=True, kw_only=True):
@@ -26,16 +26,36 @@ class MemoryLook(Struct, frozen=True, kw_only=True):
     limit: int = 24
 
 
-class Known(Struct, frozen=True, kw_only=True):
-    """What a turn may know from other conversations: the policy that holds, and the memories of its places.
+class Asked(Struct, frozen=True, kw_only=True):
+    """What is looked for among memories: those that hold, or that held at a time (Unix seconds)."""
 
-    `found` are the numbers of those full text brought for the query, best first; the others stand by themselves.
+    text: str
+    dense: Dense | None = None  # its vector: memories close to it are found beside those that share its words
+    at: float | None = None
+    limit: int = 24  # of each place, by words and by standing
+
+
+class Matched(Struct, frozen=True, kw_only=True):
+    """Memories of places. `found` are the numbers of those that answer, best first; the others stand by themselves.
+
+    `cosines` are theirs with the query, by number. `held` counts the memories of the places; `frequencies` say in how
+    many a word of the query stands, where they were counted.
     """
+
+    memories: tuple[Memory, ...] = ()
+    found: tuple[int, ...] = ()
+    cosines: Mapping[int, float] = {}
+    held: int = 0
+    frequencies: Mapping[str, int] = {}
+    mean_cosine: float = 0.0  # of all that have a vector
+    akin: float = 1.0
+
+
+class Known(Matched, frozen=True, kw_only=True):
+    """What a turn may know from other conversations: the policy that holds, and the memories of its places."""
 
     policy: Policy
     places: tuple[Place, ...] = ()
-    memories: tuple[Memory, ...] = ()
-    found: tuple[int, ...] = ()
     settings: Mapping[str, Any] = {}  # of the organization named
 
 
@@ -105,9 +125,7 @@ class MemoryStore(Protocol):
     async def place(
         self, scope: Scope, place: Place, *, near: Sequence[str] | None = None
     ) -> tuple[int, list[Memory]]: ...
-    async def find(
-        self, scope: Scope, places: Sequence[Place], text: str, *, limit: int
-    ) -> tuple[list[Memory], list[int]]: ...
+    async def find(self, scope: Scope, places: Sequence[Place], asked: Asked) -> Matched: ...
     async def page(
         self,
         scope: Scope,

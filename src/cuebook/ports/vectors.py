@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Place, Scope
 
 
 class Unembedded(Struct, frozen=True, kw_only=True):
@@ -35,8 +35,39 @@ class Embedded(Struct, frozen=True, kw_only=True):
     epoch: int = 0  # of before the posts were read: vectors of what was erased since are refused
 
 
+class UnembeddedPlace(Struct, frozen=True):
+    """A place whose memories say something behind the last text that has vectors of a model, `upto`."""
+
+    tenant: str
+    place: Place
+    upto: int
+    said: int  # the number of its newest text
+
+
+class Said(Struct, frozen=True):
+    """What a memory that holds says. Whatever a place's memories come to say has a number, each its own, growing."""
+
+    number: int
+    name: str
+    text: str
+
+
+class EmbeddedPlace(Struct, frozen=True, kw_only=True):
+    """Vectors of what a place's memories said from `after` + 1 to `upto`, made while `after` was the last that had any.
+
+    `rows` are number, part and vector, ascending; a text in a language the model does not know has none.
+    """
+
+    place: Place
+    model: str
+    after: int
+    upto: int
+    rows: tuple[tuple[int, int, bytes], ...]
+    now: float
+
+
 class VectorStore(Protocol):
-    """Keeps vectors of posts. They go with their conversation, and are never compared with another model's."""
+    """Keeps vectors of posts and memories. They go with what they are of, and none is compared with another model's."""
 
     async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[Unembedded]:
         """Find conversations changed since a time that have posts without vectors, the newest first."""
@@ -44,6 +75,21 @@ class VectorStore(Protocol):
 
     async def keep(self, scope: Scope, embedded: Embedded) -> bool:
         """Keep vectors; False where another was first, or the conversation is another or gone."""
+        ...
+
+    async def places_due(self, model: str, *, since: float = 0.0, limit: int = 100) -> Sequence[UnembeddedPlace]:
+        """Find places in which something was said since a time that has no vectors, the newest first."""
+        ...
+
+    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[Said]:
+        """Read what a place's memories that hold say, behind a text, in the order it came."""
+        ...
+
+    async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
+        """Keep vectors of the memories that still say what was embedded; False where another was first, or it is gone.
+
+        What was corrected, ended or forgotten since has no vector; what is said instead is found again.
+        """
         ...
 
     async def counts(self, model: str) -> tuple[int, int]:

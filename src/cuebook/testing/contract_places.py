@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from cuebook.ports.memories import Delivered, MemoryLook, PlaceChange
+from cuebook.ports.memories import Asked, Delivered, MemoryLook, PlaceChange
 from cuebook.ports.store import Batch, Look, Store
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing.contract_posts import OWNER
@@ -19,6 +19,11 @@ def memory(place: Place, id: str, text: str, **changes: Any) -> Memory:  # noqa:
     """Make a memory put by hand."""
     values: dict[str, Any] = {"id": id, "place": place, "category": "facts", "text": text, "written": True}
     return Memory(**values | {"used_at": NOW, "valid_from": NOW} | changes)
+
+
+def asked(text: str, **fields: Any) -> Asked:
+    """Ask for words."""
+    return Asked(text=text, limit=5, **fields)
 
 
 async def put(store: Store, *memories: Memory, scope: Scope = OWNER) -> bool:
@@ -52,10 +57,10 @@ class PlacesContract:
     async def test_full_text_finds_in_the_places_asked_for_alone(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "the lamp of the harbour"))
         await put(store, memory(BOB, "2", "the lamp of the harbour"), memory(BOB, "3", "a key"))
-        known, found = await store.memories.find(OWNER, [BOB], "Where is the lamp?", limit=5)
-        assert [each.id for each in known if each.no in found] == ["2"]
-        assert {each.id for each in known} == {"2", "3"}, "what stands by itself comes too"
-        assert await store.memories.find(OTHERS, [BOB], "lamp", limit=5) == ([], [])
+        matched = await store.memories.find(OWNER, [BOB], asked("Where is the lamp?"))
+        assert [each.id for each in matched.memories if each.no in matched.found] == ["2"]
+        assert {each.id for each in matched.memories} == {"2", "3"}, "what stands by itself comes too"
+        assert (await store.memories.find(OTHERS, [BOB], asked("lamp"))).memories == ()
 
     async def test_a_change_decided_on_an_older_state_changes_nothing(self, store: Store) -> None:
         generation, _ = await store.memories.place(OWNER, ANN)
@@ -71,11 +76,11 @@ class PlacesContract:
         await put(store, memory(ANN, "1", "lamp"))
         [old] = (await store.memories.place(OWNER, ANN))[1]
         await put(store, memory(ANN, "1", "lantern", no=old.no))
-        assert (await store.memories.find(OWNER, [ANN], "lamp", limit=5))[1] == []
-        assert (await store.memories.find(OWNER, [ANN], "lantern", limit=5))[1] == [old.no]
+        assert (await store.memories.find(OWNER, [ANN], asked("lamp"))).found == ()
+        assert (await store.memories.find(OWNER, [ANN], asked("lantern"))).found == (old.no,)
         [new] = (await store.memories.place(OWNER, ANN))[1]
         assert await store.memories.remove(OWNER, [new]) == 1
-        assert await store.memories.find(OWNER, [ANN], "lantern", limit=5) == ([], [])
+        assert (await store.memories.find(OWNER, [ANN], asked("lantern"))).memories == ()
 
     async def test_a_memory_without_sources_goes_unless_it_was_put(self, store: Store) -> None:
         await store.append(OWNER, Batch(conversation="c", drafts=drafts("one", "two"), now=NOW))

@@ -1,19 +1,24 @@
-"""Memories of places in SQLite: found by full text with the place as an indexed column, written by compare-and-set."""
+"""Memories of places in SQLite: found by words and by meaning, place by place, and written by compare-and-set."""
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
+from msgspec import Struct
 
 from cuebook.backends.sqlite import epochs
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
+from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, Matrices, drop, in_turn, scope_of_place
 from cuebook.memory.recall import Query, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
 from cuebook.memory.words import key_text
-from cuebook.ports.memories import Known, MemoryLook, PlaceChange
+from cuebook.ports.memories import Asked, Known, Matched, MemoryLook, PlaceChange
 from cuebook.records.digest import digest_of
-from cuebook.records.memory import Memory, Place, Scope, Source
+from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 
 #: A place of so many memories is looked through for a query; a larger one is asked by full text.
 SMALL = 1_000
@@ -21,6 +26,8 @@ SMALL = 1_000
 ALL = 500
 #: so many that are most like each text.
 ALIKE = 40
+#: Fewer vectors than so many do not tell how close anything is to a query: as if there were so many, the others unlike.
+FEW = 16
 _COLUMNS = (
     "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
     "decayed_at", "valid_from", "valid_to", "supersedes", "created_at", "updated_at", "no",
@@ -30,11 +37,18 @@ _COLUMNS = (
 
 
 def known(
-    connection: sqlite3.Connection, scope: Scope, look: MemoryLook, row: Row | None, keep: Sequence[str] = ()
+    connection: sqlite3.Connection,
+    scope: Scope,
+    look: MemoryLook,
+    row: Row | None,
+    matrices: Matrices,
+    *,
+    dense: Dense | None = None,
+    keep: Sequence[str] = (),
 ) -> Known:
     """Read what a turn may know from other conversations. `row` is its conversation, if there is one.
 
-    `keep` are ids of memories it said before.
+    `dense` is its query's vector; `keep` are ids of memories it said before.
     """
     metadata = json.loads(row["metadata"]) if row else {}
     policy = effective(look.control, metadata.get(KEPT), look.defaults)
@@ -44,11 +58,15 @@ def known(
     persona = look.persona or (row["persona"] if row else "") or look.otherwise
     whose = Whose(user=user, persona=persona, organization=look.organization, alone=alone)
     places = read_places(policy, whose, settings)
-    memories, found = find(connection, scope.tenant, places, look.text, look.limit) if places else ([], [])
-    for id_ in set(keep) - {each.id for each in memories} if places else ():
+    if not places:
+        return Known(policy=policy, settings=settings)
+    found = find(connection, scope.tenant, places, Asked(text=look.text, dense=dense, limit=look.limit), matrices)
+    memories = list(found.memories)
+    for id_ in set(keep) - {each.id for each in memories}:
         again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
         memories += [each for each in again if each.place in places]
-    return Known(policy=policy, places=places, memories=tuple(memories), found=tuple(found), settings=settings)
+    fields = msgspec.structs.asdict(found) | {"memories": tuple(memories)}
+    return Known(policy=policy, places=places, settings=settings, **fields)
 
 
 def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by: float, now: float) -> None:
@@ -58,36 +76,104 @@ def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by:
 
 
 def find(
-    connection: sqlite3.Connection, tenant: str, places: Sequence[Place], text: str, limit: int
-) -> tuple[list[Memory], list[int]]:
-    """Give memories of places: those full text finds, by their numbers best first, and those that stand."""
+    connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: Asked, matrices: Matrices
+) -> Matched:
+    """Give memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
+
+    Each place is searched by itself: whatever others hold costs nothing and moves nothing.
+    """
+    query = read_query(asked.text) if asked.text else None
     found: list[int] = []
-    query = read_query(text) if text else None
-    for place in places:
-        found += matching(connection, tenant, place, query, limit) if query else []
+    cosines, vectors = 0.0, 0
+    held, frequencies = 0, Counter[str]()
     known: dict[int, Row] = {}
+    close: dict[Place, Close] = {}
     for place in places:
-        for each in rows(connection, "memory_standing", limit=limit, **place_values(tenant, place)):
+        told = matching(connection, tenant, place, query, asked) if query else Told()
+        held, frequencies = held + told.held, frequencies + Counter(told.frequencies)
+        near = _close(connection, tenant, place, asked, matrices)
+        if near is not None:
+            close[place] = near
+            cosines, vectors = cosines + near.mean * len(near.seqs), vectors + len(near.seqs)
+        closest = _closest(connection, tenant, place, asked, near)
+        known |= {each["no"]: each for each in closest}
+        found += in_turn(told.found, [each["no"] for each in closest])
+        for each in rows(connection, "memory_standing", limit=asked.limit, **place_values(tenant, place)):
             known[each["no"]] = each
     if left := [no for no in found if no not in known]:
         known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
-    return memories_of(connection, list(known.values())), [no for no in found if no in known]
+    return Matched(
+        memories=tuple(memories_of(connection, list(known.values()))),
+        found=tuple(no for no in found if no in known),
+        cosines=_cosines(known.values(), close),
+        held=max(held, len(known)),
+        frequencies=dict(frequencies),
+        mean_cosine=cosines / max(vectors, FEW),
+        akin=asked.dense.akin if asked.dense else 1.0,
+    )
 
 
-def matching(connection: sqlite3.Connection, tenant: str, place: Place, query: Query, limit: int) -> list[int]:
-    """Give the numbers of a place's memories that share words with a query, the most first.
+class Told(Struct, frozen=True):
+    """What full text says of a place: memories that share words, the most first, how many hold, and how common words
+    are; of a large place nobody counts those.
+    """
+
+    found: Sequence[int] = ()
+    held: int = 0
+    frequencies: Mapping[str, int] = {}
+
+
+def matching(connection: sqlite3.Connection, tenant: str, place: Place, query: Query, asked: Asked) -> Told:
+    """Find a place's memories that share words with a query, among those that hold, or held at a time.
 
     A place of up to SMALL is looked through: full text would walk over the words of everybody's memories to it.
     """
-    values = place_values(tenant, place) | {"limit": SMALL + 1}
-    keys = connection.execute(SQL["memory_keys"], values).fetchall()
+    values = place_values(tenant, place)
+    at = {} if asked.at is None else {"at": asked.at}
+    name = "memory_keys" if asked.at is None else "memory_keys_at"
+    keys = connection.execute(SQL[name], values | at | {"limit": SMALL + 1}).fetchall()
     if len(keys) <= SMALL:
-        shared = [(sum(f" {term} " in f" {key} " for term in query.terms), no) for no, key in keys]
-        return [no for count, no in sorted(shared, reverse=True)[:limit] if count]
+        shared = [({term for term in query.terms if f" {term} " in f" {key} "}, no) for no, key in keys]
+        best = sorted(((len(terms), no) for terms, no in shared if terms), reverse=True)
+        counts = Counter(term for terms, _ in shared for term in terms)
+        return Told([no for _, no in best[: asked.limit]], len(keys), counts)
     match = match_expression(query, place_token(tenant, place))
     if match is None:
+        return Told()
+    name = "memory_find" if asked.at is None else "memory_find_at"
+    found = connection.execute(SQL[name], {"match": match, "limit": asked.limit} | at).fetchall()
+    return Told([no for (no,) in found], connection.execute(SQL["memory_held"], values).fetchone()[0])
+
+
+def _close(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, matrices: Matrices) -> Close | None:
+    return matrices.close(connection, tenant, scope_of_place(place), asked.dense) if asked.dense else None
+
+
+def _closest(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, close: Close | None) -> list[Row]:
+    """Give the rows of a place's memories that are closest to the query in meaning, closest first."""
+    if close is None:
         return []
-    return [no for (no,) in connection.execute(SQL["memory_find"], {"match": match, "limit": limit})]
+    values, most = place_values(tenant, place), min(asked.limit, CLOSEST)
+    if asked.at is None:
+        best = close.best(most, EVERYWHERE)
+    else:
+        then = {said for (said,) in connection.execute(SQL["memory_said_at"], values | {"at": asked.at})}
+        best = [said for said in close.best(len(close.seqs), EVERYWHERE) if said in then][:most]
+    found = {each["said"]: each for each in rows(connection, "memories_by_said", said=json.dumps(best), **values)}
+    return [found[said] for said in best if said in found and (asked.at is not None or found[said]["valid_to"] is None)]
+
+
+def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
+    """Give how close memories are to the query, by their numbers; those without a vector are missing."""
+    by_place: dict[Place, dict[int, int]] = {}
+    for row in found:
+        by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
+    return {
+        nos[said]: cosine
+        for place, nos in by_place.items()
+        if place in close
+        for said, cosine in close[place].of(list(nos)).items()
+    }
 
 
 def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None) -> list[Memory]:
@@ -100,8 +186,8 @@ def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequen
         wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
         for text in near:
             match = match_expression(read_query(text), place_token(tenant, place))
-            if match is not None:
-                wanted |= {no for (no,) in connection.execute(SQL["memory_find"], {"match": match, "limit": ALIKE})}
+            for name in ("memory_find", "memory_find_ended") if match is not None else ():
+                wanted |= {no for (no,) in connection.execute(SQL[name], {"match": match, "limit": ALIKE})}
         return memories_of(
             connection, rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
         )
@@ -126,21 +212,37 @@ def change_place(connection: sqlite3.Connection, tenant: str, change: PlaceChang
     values = place_values(tenant, change.place)
     if generation(connection, values) != change.generation:
         return False
+    if not change.memories:
+        return True
+    before: int = run(connection, "place_changed", **values).fetchone()[0]
+    said = before
     for memory in change.memories:
-        _keep(connection, tenant, memory, now=now)
-    if change.memories:
-        run(connection, "place_changed", **values)
+        said = max(said, _keep(connection, tenant, memory, number=said + 1, now=now))
+    if said > before:
+        run(connection, "place_said", said=said, now=now, **values)
     return True
 
 
-def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, now: float) -> None:
+def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number: int, now: float) -> int:
+    """Keep a memory as it is to stand; answers with its text's number: another where that is new or holds again."""
     if memory.no and not memory.sources and not memory.written:
         remove(connection, tenant, memory.no)
-        return
+        return 0
     if epochs.is_barred(connection, tenant, memory):
-        return
+        return 0
+    before = one(connection, "memory_told", no=memory.no) if memory.no else None
+    if before is not None:
+        same = (memory.name, memory.text) == (before["name"], before["text"])
+        if same and (before["valid_to"] is None or memory.valid_to is not None):
+            number = before["said"]
+        if number != before["said"] or (before["valid_to"] is None and memory.valid_to is not None):
+            drop(connection, tenant, memory.place, before["said"])
     place = place_values(tenant, memory.place)
-    values = {name: getattr(memory, name) for name in _COLUMNS} | {"written": int(memory.written), "updated_at": now}
+    values = {name: getattr(memory, name) for name in _COLUMNS} | {
+        "written": int(memory.written),
+        "said": number,
+        "updated_at": now,
+    }
     if memory.no:
         run(connection, "memory_update", **values)
         run(connection, "memory_sources_delete", tenant=tenant, no=memory.no)
@@ -155,10 +257,14 @@ def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, now: f
     said = f"{memory.name}: {memory.text}" if memory.name else memory.text
     key = key_text("", memory.valid_from, said)
     run(connection, "memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
+    return number
 
 
 def remove(connection: sqlite3.Connection, tenant: str, no: int) -> int:
-    """Remove a memory with its words and sources."""
+    """Remove a memory with its words, vectors and sources."""
+    told = one(connection, "memory_told", no=no)
+    if told is not None:
+        drop(connection, told["tenant"], Place(told["kind"], told["owner"]), told["said"])
     run(connection, "memory_sources_delete", tenant=tenant, no=no)
     run(connection, "memory_text_delete", no=no)
     return run(connection, "memory_delete", no=no).rowcount

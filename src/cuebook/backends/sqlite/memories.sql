@@ -1,11 +1,45 @@
 -- name: memory_find
--- Best rows of a full-text question among memories.
-SELECT rowid FROM memory_text WHERE memory_text MATCH :match ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
+-- Best rows of a full-text question among memories that hold.
+SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match AND m.valid_to IS NULL
+ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
+
+-- name: memory_find_at
+-- Best rows of a full-text question among memories that held at a time.
+SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match
+    AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
+
+-- name: memory_find_ended
+-- Best rows of a full-text question among memories that hold no more.
+SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match AND m.valid_to IS NOT NULL
+ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
 
 -- name: memory_keys
--- The words of a place's memories as the index holds them.
-SELECT m.no, t.key FROM memory m JOIN memory_text t ON t.rowid = m.no WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner
+-- The words of a place's memories that hold, as the index has them.
+SELECT m.no, t.key FROM memory m INDEXED BY memory_standing CROSS JOIN memory_text t ON t.rowid = m.no
+WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.valid_to IS NULL LIMIT :limit;
+
+-- name: memory_keys_at
+-- The words of a place's memories that held at a time, as the index has them.
+SELECT m.no, t.key FROM memory m CROSS JOIN memory_text t ON t.rowid = m.no
+WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at)
 LIMIT :limit;
+
+-- name: memory_said_at
+-- The numbers of the texts of a place's memories that held at a time and still hold.
+SELECT said FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL AND valid_from <= :at;
+
+-- name: memories_by_said
+-- Memories of a place by the numbers of their texts.
+SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
+    ON m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.said = j.value;
+
+-- name: memory_told
+-- What a memory says, and under which number.
+SELECT tenant, kind, owner, said, name, text, valid_to FROM memory WHERE no = :no;
+
+-- name: memory_held
+-- How many memories of a place hold.
+SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL;
 
 -- name: memory_standing
 -- The memories of a place that stand by themselves, the surest first.
@@ -46,15 +80,16 @@ ORDER BY used_at LIMIT :limit;
 -- name: memory_insert
 -- Keep a new memory.
 INSERT INTO memory (tenant, kind, owner, id, category, name, text, subject, status, trust, confidence, weight, uses, used_at, decayed_at,
-    valid_from, valid_to, supersedes, written, created_at, updated_at)
+    valid_from, valid_to, supersedes, written, said, created_at, updated_at)
 VALUES (:tenant, :kind, :owner, :id, :category, :name, :text, :subject, :status, :trust, :confidence, :weight, :uses, :used_at, :decayed_at,
-    :valid_from, :valid_to, :supersedes, :written, :created_at, :updated_at) RETURNING no;
+    :valid_from, :valid_to, :supersedes, :written, :said, :created_at, :updated_at) RETURNING no;
 
 -- name: memory_update
 -- Keep what became of a memory.
 UPDATE memory SET id = :id, category = :category, name = :name, text = :text, subject = :subject, status = :status, trust = :trust,
     confidence = :confidence, weight = :weight, uses = :uses, used_at = :used_at, decayed_at = :decayed_at, valid_from = :valid_from,
-    valid_to = :valid_to, supersedes = :supersedes, written = :written, updated_at = :updated_at WHERE no = :no;
+    valid_to = :valid_to, supersedes = :supersedes, written = :written, said = :said,
+    updated_at = :updated_at WHERE no = :no;
 
 -- name: memory_used
 -- Note that memories were said: each a use.
@@ -92,10 +127,15 @@ DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no;
 SELECT generation FROM place WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: place_changed
--- Count a change of a place. One that was forgotten and begins again never has a generation it had before.
-INSERT INTO place (tenant, kind, owner, generation) VALUES (:tenant, :kind, :owner, 1 + 1000000 * (
-    SELECT coalesce(max(epoch), 0) FROM epoch WHERE tenant = :tenant AND kind = ''))
-ON CONFLICT DO UPDATE SET generation = generation + 1;
+-- Count a change of a place. One that was forgotten and begins again has no generation and no number of a text it had before.
+INSERT INTO place (tenant, kind, owner, generation, said, said_at)
+SELECT :tenant, :kind, :owner, 1 + begun, begun, 0 FROM (
+    SELECT 1000000 * coalesce(max(epoch), 0) AS begun FROM epoch WHERE tenant = :tenant AND kind = '') WHERE true
+ON CONFLICT DO UPDATE SET generation = generation + 1 RETURNING said;
+
+-- name: place_said
+-- Note the number of the newest text of a place.
+UPDATE place SET said = :said, said_at = :now WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: delivery_wanted
 -- Note that a conversation has something to deliver, and the organization its turn named.

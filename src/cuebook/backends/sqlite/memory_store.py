@@ -8,16 +8,18 @@ from typing import Any
 from cuebook.backends.sqlite import deliveries, memories
 from cuebook.backends.sqlite.base import SQL, Run, rows, run
 from cuebook.backends.sqlite.rows import Row
-from cuebook.ports.memories import Delivered, Delivering, PlaceChange
+from cuebook.backends.sqlite.vectors import Matrices
+from cuebook.ports.memories import Asked, Delivered, Delivering, Matched, PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
 
 class SqliteMemories:
     """The memories of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: Run, write: Run, matrices: Matrices) -> None:
         self._read = read
         self._write = write
+        self._matrices = matrices
 
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]:
         """Name conversations that have something to deliver: tenant and id."""
@@ -66,11 +68,9 @@ class SqliteMemories:
 
         return await self._read(read)
 
-    async def find(
-        self, scope: Scope, places: Sequence[Place], text: str, *, limit: int
-    ) -> tuple[list[Memory], list[int]]:
-        """Give memories of places: those full text finds, by their numbers best first, and those that stand."""
-        return await self._read(lambda c: memories.find(c, scope.tenant, places, text, limit))
+    async def find(self, scope: Scope, places: Sequence[Place], asked: Asked) -> Matched:
+        """Give memories of places that answer what is asked, by words and by meaning, and those that stand."""
+        return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._matrices))
 
     async def page(
         self,

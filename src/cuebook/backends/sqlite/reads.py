@@ -28,7 +28,9 @@ from cuebook.backends.sqlite.tree import (
     with_bodies,
 )
 from cuebook.backends.sqlite.tuning import standing
+from cuebook.backends.sqlite.vectors import Matrices
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.memories import Known
 from cuebook.ports.prompts import DEPTH
 from cuebook.ports.store import Alignment, Look, Page, Scene, Spot
 from cuebook.prompts.names import overrides, project_of
@@ -57,7 +59,7 @@ def scene(
     families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
     epoch = epochs.current(connection, scope.tenant)
     if row is None:
-        known = memories.known(connection, scope, look.memory, None) if look.memory else None
+        known = _known(connection, scope, look, None, remembered.matrices)
         return Scene(conversation=None, families=families, known=known, epoch=epoch)
     if paths:
         paths.see(scope.tenant, epoch)
@@ -85,8 +87,24 @@ def scene(
         tuning=standing(connection, row),
         families=families,
         epoch=epoch,
-        known=memories.known(connection, scope, look.memory, row, said) if look.memory else None,
+        known=_known(connection, scope, look, row, remembered.matrices, said=said),
     )
+
+
+def _known(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    look: Look,
+    row: Row | None,
+    matrices: Matrices,
+    *,
+    said: Sequence[str] = (),
+) -> Known | None:
+    """Read what a turn may know from other conversations, if it asks; `said` are ids of memories it said before."""
+    if look.memory is None:
+        return None
+    dense = look.search.dense if look.search else None
+    return memories.known(connection, scope, look.memory, row, matrices, dense=dense, keep=said)
 
 
 def _standing(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look) -> tuple[int, int]:

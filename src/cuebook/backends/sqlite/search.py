@@ -3,14 +3,13 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
 
 import msgspec
 
 from cuebook.backends.sqlite.base import SQL, one
 from cuebook.backends.sqlite.rows import Row, decode_body
 from cuebook.backends.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
-from cuebook.backends.sqlite.vectors import Close, Matrices, scope_of, scopes_of
+from cuebook.backends.sqlite.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, match_expression, read_query
 from cuebook.ports.store import Found, SearchLook, SearchResult
 from cuebook.records.memory import Scope
@@ -23,8 +22,6 @@ SMALL = 2_000
 #: In a larger one the rarest words are searched for, as many as stand in about so many posts: a word that stands
 #: everywhere tells little, and scoring its posts would make a search cost the conversation (docs/design/005).
 MATCHES = 2_000
-#: The closest posts by vectors that come beside those of full text.
-CLOSEST = 64
 #: Conversations of a user whose vectors are looked at, the newest, where no conversation is named.
 CONVERSATIONS = 200
 #: Words whose counts are remembered.
@@ -81,7 +78,7 @@ def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: 
         frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
     close = _close(connection, conversation, look, kept)
     if close is not None:
-        hits = _in_turn(hits, close.best(min(look.limit, CLOSEST), runs))
+        hits = in_turn(hits, close.best(min(look.limit, CLOSEST), runs))
     found = _with_neighbours(connection, conversation, runs, hits)
     return SearchResult(
         found=tuple(_placed(found, close)),
@@ -98,12 +95,6 @@ def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, 
     if look.dense is None:
         return None
     return kept.matrices.close(connection, conversation["tenant"], scope_of(conversation["no"]), look.dense)
-
-
-def _in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
-    """Merge what words and what vectors found, best first, each post once."""
-    pairs = zip_longest(hits, close)
-    return list(dict.fromkeys(seq for pair in pairs for seq in pair if seq is not None))
 
 
 def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
@@ -137,7 +128,7 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook,
     cosines, vectors = 0.0, 0
     closest = _closest(connection, scope, by_conversation, look, kept)
     for no, (row, runs, close, best) in closest.items():
-        seqs = _in_turn(by_conversation[no], best)
+        seqs = in_turn(by_conversation[no], best)
         if not seqs:
             continue
         found.extend(_placed(_with_neighbours(connection, row, runs, seqs), close))

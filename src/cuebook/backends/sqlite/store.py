@@ -91,7 +91,7 @@ class SqliteStore:
         self.erasure = SqliteErasure(self._read, self._write, emptied=self._emptied, failpoints=self._failpoints)
         self.keys = SqliteKeys(self._read, self._write)
         self.organizations = SqliteOrganizations(self._read, self._write)
-        self.memories = SqliteMemories(self._read, self._write)
+        self.memories = SqliteMemories(self._read, self._write, self._kept.matrices)
 
     @property
     def commits(self) -> int:

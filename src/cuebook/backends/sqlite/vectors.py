@@ -1,20 +1,29 @@
-"""Vectors in SQLite: kept by scope and model, read into matrices that stay in memory, compared with a query's."""
+"""Vectors in SQLite: kept by scope and model, read into matrices that stay in memory, compared with a query's.
+
+A vector's `ref` is a post's seq in its conversation, or the number of a memory's text in its place: both only grow, so
+that how many vectors a scope has beside the last number says whether a matrix in memory still is what is stored.
+"""
 
 import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from msgspec import Struct
 
 from cuebook.backends.sqlite import base, epochs
 from cuebook.backends.sqlite.base import SQL, one, run
-from cuebook.ports.vectors import Embedded, Unembedded
-from cuebook.records.memory import Dense, Scope
+from cuebook.ports.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
+from cuebook.records.memory import Dense, Place, Scope
 
 #: Bytes of matrices kept in memory, the ones used last: about 170,000 vectors of 384 numbers.
 MEMORY = 256 << 20
+#: The closest posts or memories of a scope that come beside those of full text.
+CLOSEST = 64
+#: All that a scope holds.
+EVERYWHERE = ((0, (1 << 63) - 1),)
 _BYTES = 4  # of a float32
 
 
@@ -23,8 +32,19 @@ def scope_of(no: int) -> str:
     return f"c{no}"
 
 
+def scope_of_place(place: Place) -> str:
+    """Give the scope of the vectors of a place's memories."""
+    return f"p{place.kind}\x1f{place.id}"
+
+
+def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
+    """Merge what words and what vectors found, best first, each once."""
+    pairs = zip_longest(hits, close)
+    return list(dict.fromkeys(each for pair in pairs for each in pair if each is not None))
+
+
 class Close(Struct):
-    """Cosines of a scope's posts with a query: `seqs` ascending, `cosines` beside them, their `mean`."""
+    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` beside them, their `mean`."""
 
     seqs: Any
     cosines: Any
@@ -169,6 +189,47 @@ def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bo
     return True
 
 
+def places_due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[UnembeddedPlace]:
+    """Places with memories without vectors."""
+    found = connection.execute(SQL["places_due"], {"model": model, "since": since, "limit": limit}).fetchall()
+    return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in found]
+
+
+def said(connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int) -> list[Said]:
+    """Read what a place's memories say, behind a text."""
+    values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
+    return [Said(*each) for each in connection.execute(SQL["memories_said"], values)]
+
+
+def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: EmbeddedPlace) -> bool:
+    """Keep vectors of memories that still say what was embedded, if nobody kept any of them before."""
+    values = {"tenant": tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
+    last = one(connection, "place_last_said", **values)
+    if last is None or last["said"] < embedded.upto:
+        return False  # it was forgotten; one that begins again goes on behind all numbers it had
+    names = {"tenant": tenant, "scope": scope_of_place(embedded.place), "model": embedded.model}
+    known = one(connection, "embedded_get", **names)
+    if (known["upto"] if known else 0) != embedded.after:
+        return False
+    stretch = values | {"after": embedded.after, "upto": embedded.upto}
+    still = {number for (number,) in connection.execute(SQL["memories_said_still"], stretch)}
+    kept = [each for each in embedded.rows if each[0] in still]
+    insert = SQL["vector_insert"]
+    for number, part, body in kept:
+        connection.execute(insert, (tenant, names["scope"], embedded.model, number, part, body))
+    run(connection, "embedded_put", **names, owner="", upto=embedded.upto, vectors=len(kept), now=embedded.now)
+    return True
+
+
+def drop(connection: sqlite3.Connection, tenant: str, place: Place, number: int) -> None:
+    """Forget the vectors of what a memory said, of every model."""
+    scope = scope_of_place(place)
+    for (model,) in connection.execute(SQL["embedded_models"], {"tenant": tenant, "scope": scope}).fetchall():
+        names = {"tenant": tenant, "scope": scope, "model": model}
+        if gone := run(connection, "vector_delete", **names, ref=number).rowcount:
+            run(connection, "embedded_less", **names, gone=gone)
+
+
 def scopes_of(connection: sqlite3.Connection, tenant: str, user: str, model: str, *, limit: int) -> list[int]:
     """Give the numbers of a user's conversations that have vectors of a model, the newest first."""
     values = {"tenant": tenant, "owner": user, "model": model, "limit": limit}
@@ -188,6 +249,18 @@ class SqliteVectors:
     async def keep(self, scope: Scope, embedded: Embedded) -> bool:
         """Keep vectors; False where another was first, or the conversation is another or gone."""
         return await self._write(lambda c: keep(c, scope, embedded))
+
+    async def places_due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[UnembeddedPlace]:
+        """Places with memories without vectors, the newest first."""
+        return await self._read(lambda c: places_due(c, model, since=since, limit=limit))
+
+    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[Said]:
+        """Read what a place's memories say, behind a text, in the order it came."""
+        return await self._read(lambda c: said(c, scope.tenant, place, after=after, limit=limit))
+
+    async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
+        """Keep vectors of memories that still say what was embedded; False where another was first, or it is gone."""
+        return await self._write(lambda c: keep_of_place(c, scope.tenant, embedded))
 
     async def counts(self, model: str) -> tuple[int, int]:
         """Count posts a model is through with, and their vectors."""

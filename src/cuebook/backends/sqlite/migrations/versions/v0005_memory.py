@@ -14,8 +14,11 @@ CREATE TABLE place (
     kind TEXT NOT NULL,
     owner TEXT NOT NULL,
     generation INTEGER NOT NULL,
+    said INTEGER NOT NULL,
+    said_at FLOAT NOT NULL,
     PRIMARY KEY (tenant, kind, owner)
 ) WITHOUT ROWID;
+CREATE INDEX place_said ON place (said_at);
 
 CREATE TABLE memory (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
@@ -38,10 +41,12 @@ CREATE TABLE memory (
     valid_to FLOAT,
     supersedes TEXT,
     written INTEGER NOT NULL,
+    said INTEGER NOT NULL,
     created_at FLOAT NOT NULL,
     updated_at FLOAT NOT NULL
 );
 CREATE UNIQUE INDEX memory_id ON memory (tenant, kind, owner, id);
+CREATE UNIQUE INDEX memory_said ON memory (tenant, kind, owner, said);
 CREATE INDEX memory_standing ON memory (tenant, kind, owner, confidence) WHERE valid_to IS NULL;
 CREATE INDEX memory_idle ON memory (used_at);
 
