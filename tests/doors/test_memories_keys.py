@@ -1,5 +1,7 @@
 """Memories under keys: whose they are to read, and whose to change."""
 
+from typing import Any
+
 import httpx
 import pytest
 from keyed import served
@@ -156,3 +158,33 @@ async def test_holds_are_for_admins_and_name_nothing_to_who_may_not_forget_it_an
         counted = await bob.post("/api/memories/forget", json=asks)
         assert (counted.status_code, sum(counted.json()["receipt"]["counts"].values())) == (200, 0)
         assert (await ann.get("/api/conversations/c1")).status_code == 200
+
+
+async def test_a_search_of_everything_looks_into_conversations_one_was_let_into_and_no_others() -> None:
+    async with served() as keyed:
+        owner, ann, bob = (
+            await keyed.holder("owner"), await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob"),
+        )  # fmt: skip
+        for client, talk, text in ((ann, "c1", "The boat lies in Quito."), (bob, "c2", "My boat lies in Bergen.")):
+            posts = {"posts": [{"sendFrom": text.split()[0], "message": text}]}
+            assert (await client.post(f"/api/conversations/{talk}/posts", json=posts)).status_code == 201
+
+        async def found(client: httpx.AsyncClient, **more: Any) -> set[str]:
+            asked = {"query": "Where does the boat lie?"} | more
+            hits = (await client.post("/api/memories/search", json=asked)).json()["hits"]
+            return {place for place in ("Quito", "Bergen") if any(place in each["text"] for each in hits)}
+
+        assert await found(bob) == {"Bergen"}
+        place = "/api/conversations/c1/participants"
+        assert (await owner.put(place, json={"participants": ["bob"]})).status_code == 200
+        assert await found(bob) == {"Quito", "Bergen"}
+        assert await found(bob, scopes=["conversation", "user"]) == {"Quito", "Bergen"}
+        assert await found(bob, conversationId="c1") == {"Quito"}
+        assert await found(ann) == {"Quito"}
+        assert await found(await keyed.holder("editor", "mara")) == set()
+        assert (await owner.put(place, json={"participants": []})).status_code == 200
+        assert await found(bob) == {"Bergen"}
+        assert (await owner.put(place, json={"participants": ["bob"]})).status_code == 200
+        await keyed.book.memory.forget(user="bob")
+        assert await found(bob) == set()
+        assert await found(ann) == {"Quito"}

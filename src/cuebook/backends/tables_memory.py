@@ -188,6 +188,16 @@ Table(
 )
 
 Table(
+    "participant",
+    METADATA,
+    key("tenant", Text),
+    key("user_id", Text),
+    key("conversation", Integer),
+    Index("participant_conversation", "tenant", "conversation"),
+    sqlite_with_rowid=False,
+)
+
+Table(
     "hold",
     METADATA,
     key("tenant", Text),

@@ -121,15 +121,18 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     )
 
 
-def match_expression(query: Query, scope_token: str | None) -> str | None:
+def match_expression(query: Query, scope: str | Sequence[str] | None) -> str | None:
     """FTS5's MATCH string over the columns `scope` and `key`, safe for any query; None where nothing can be looked for.
 
-    Names of speakers stand in every second post: they are looked for only where there is nothing else. Without a token
-    the caller bounds the rows itself: bm25 would go through all posts of a scope to count it.
+    `scope` is a token, or several of which a row has one. Names of speakers stand in every second post: they are looked
+    for only where there is nothing else. Without a token the caller bounds the rows itself: bm25 would go through all
+    posts of a scope to count it.
     """
     wanted = " OR ".join(f'"{term}"' for term in _topic(query))
-    scope = "" if scope_token is None else scope_token.replace('"', '""').replace("\0", "")
-    return (f'scope : "{scope}" AND ' * (scope_token is not None) + f"key : ({wanted})") if wanted else None
+    tokens = (scope,) if isinstance(scope, str) else scope or ()
+    quoted = ['"' + each.replace('"', '""').replace("\0", "") + '"' for each in tokens]
+    within = quoted[0] if len(quoted) == 1 else f"({' OR '.join(quoted)})"
+    return (f"scope : {within} AND " * (scope is not None) + f"key : ({wanted})") if wanted else None
 
 
 def _topic(query: Query) -> Sequence[str]:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs
+from cuebook.backends.sqlite import base, epochs, holds
 from cuebook.backends.sqlite.base import Run, one, rows, run
 from cuebook.backends.sqlite.redact import Redacted, redact, stop
 from cuebook.backends.sqlite.rows import Row
@@ -27,7 +27,6 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation
 
 _receipt = msgspec.json.Decoder(Receipt).decode
-_hold = msgspec.json.Decoder(Hold).decode
 _record = msgspec.json.Decoder(Record).decode
 _texts = msgspec.json.Decoder(dict[str, Text]).decode
 _observation = msgspec.json.Decoder(Observation).decode
@@ -45,6 +44,7 @@ NAMES = {
     "delivery": "",
     "embedded": "",
     "outbox": "",
+    "participants": "",
     "sealed": "vault",
 }
 
@@ -104,7 +104,7 @@ class SqliteErasure:
 
     async def holds(self, scope: Scope) -> Sequence[Hold]:
         """Give the holds."""
-        return await self._read(lambda c: _holds(c, scope.tenant))
+        return await self._read(lambda c: holds.holds(c, scope.tenant))
 
     async def release(self, scope: Scope, hold: str) -> None:
         """End a hold."""
@@ -114,11 +114,11 @@ class SqliteErasure:
 
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Give conversations nothing was said in, and that no hold keeps."""
-        return await self._read(lambda c: _idle(c, "conversations_idle", _owners, before, limit))
+        return await self._read(lambda c: holds.idle(c, "conversations_idle", holds.owners, before, limit))
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
         """Give memories nobody touched, and that no hold keeps."""
-        return await self._read(lambda c: _idle(c, "memories_untouched", _owners_of_memory, before, limit))
+        return await self._read(lambda c: holds.idle(c, "memories_untouched", holds.owners_of_memory, before, limit))
 
 
 # ---- what is taken --------------------------------------------------------------------------------------------------
@@ -164,7 +164,6 @@ class _Taking:
             for row in _heard(connection, tenant, user):
                 self.said(row, user, weigh)
         self.took(take(connection, tenant, rows(connection, "memories_of_user", tenant=tenant, user=user), anew=False))
-        run(connection, "embedded_of_user", tenant=tenant, user=user)
         run(connection, "places_of_user", tenant=tenant, user=user)
         self.rows["idempotency"] += run(
             connection, "keys_of_user", tenant=tenant, prefix=base.own_key(Scope(user=user), "")
@@ -191,7 +190,7 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     failpoints("forget.begin")
     tenant, target = scope.tenant, erasing.target
     found, memories = list(_named_rows(connection, scope, target)), _named_memories(connection, scope, target)
-    _check_holds(connection, tenant, target, {*map(_owners, found), *map(_owners_of_memory, memories)})
+    holds.check(connection, tenant, target, {*map(holds.owners, found), *map(holds.owners_of_memory, memories)})
     epoch = epochs.raised(connection, tenant)
     for owner in target.ids:
         epochs.raised(connection, tenant, target.kind, owner)
@@ -270,7 +269,7 @@ def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Ite
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
-    owners = {name for row in memories for kind, name in _owners_of_memory(row) if kind == "user"}
+    owners = {name for row in memories for kind, name in holds.owners_of_memory(row) if kind == "user"}
     return asking | owners | {row["user_id"] for row in found if row["user_id"]}
 
 
@@ -284,69 +283,6 @@ def _heard(connection: sqlite3.Connection, tenant: str, user: str) -> list[Row]:
         or user in json.loads(row["speakers"])
         or one(connection, "post_sent_by", tenant=tenant, no=row["no"], user=user)
     ]
-
-
-# ---- holds ----------------------------------------------------------------------------------------------------------
-
-
-def _holds(connection: sqlite3.Connection, tenant: str) -> list[Hold]:
-    return [_hold(body) for (body,) in run(connection, "holds", tenant=tenant)]
-
-
-def _check_holds(
-    connection: sqlite3.Connection, tenant: str, target: Target, owners: set[frozenset[tuple[str, str]]]
-) -> None:
-    """Raise Conflict where a hold names what is to go, or something it belongs to.
-
-    Of conversations and memories only those found count: who names others' learns of no hold.
-    """
-    named = () if target.kind in ("conversation", "memory") else target.ids
-    touched = {(target.kind, each) for each in named}.union(*owners)
-    for hold in _holds(connection, tenant):
-        if (hold.kind, hold.owner) in touched:
-            msg = (
-                f"hold {hold.id!r} keeps {hold.kind} {hold.owner!r}; nothing was forgotten: `cuebook hold release "
-                f"{hold.id}` ends it"
-            )
-            raise Conflict(msg)
-
-
-def _owners(row: Row) -> frozenset[tuple[str, str]]:
-    """Give what a conversation belongs to."""
-    named = (("conversation", row["id"]), ("user", row["user_id"]), ("persona", row["persona"]))
-    return frozenset((kind, name) for kind, name in named if name)
-
-
-def _owners_of_memory(row: Row) -> frozenset[tuple[str, str]]:
-    """Give what a memory belongs to."""
-    owner, _, user = row["owner"].partition("\x1f")
-    return frozenset({("memory", row["id"]), (row["kind"], owner), *([("user", user)] if user else [])})
-
-
-def _idle(
-    connection: sqlite3.Connection,
-    name: str,
-    owners: Callable[[Row], frozenset[tuple[str, str]]],
-    before: float,
-    limit: int,
-) -> list[tuple[str, str]]:
-    """Give what a statement finds that no hold keeps, in its order: tenant and id."""
-    kept: dict[str, set[tuple[str, str]]] = {}
-    found: list[tuple[str, str]] = []
-    after, after_no = float("-inf"), 0
-    while len(found) < limit:
-        values = {"before": before, "after": after, "after_no": after_no, "limit": limit}
-        page = rows(connection, name, **values)
-        for row in page:
-            tenant = row["tenant"]
-            if tenant not in kept:
-                kept[tenant] = {(hold.kind, hold.owner) for hold in _holds(connection, tenant)}
-            if kept[tenant].isdisjoint(owners(row)):
-                found.append((tenant, row["id"]))
-        if len(page) < limit:
-            break
-        after, after_no = page[-1]["at"], page[-1]["no"]
-    return found[:limit]
 
 
 # ---- what lies beside -----------------------------------------------------------------------------------------------

@@ -44,6 +44,22 @@ UPDATE conversation SET open_round = :open_round WHERE no = :no;
 -- Say who takes part in a conversation.
 UPDATE conversation SET participants = :participants WHERE no = :no;
 
+-- name: participant_insert
+-- Note who was let into a conversation.
+INSERT INTO participant (tenant, user_id, conversation) VALUES (:tenant, :user, :no) ON CONFLICT DO NOTHING;
+
+-- name: participant_delete
+-- Let somebody take part no more.
+DELETE FROM participant WHERE tenant = :tenant AND user_id = :user AND conversation = :no;
+
+-- name: delete_participants
+-- Forget who was let into a conversation.
+DELETE FROM participant WHERE tenant = :tenant AND conversation = :no;
+
+-- name: conversations_joined
+-- Conversations a user was let into, the newest first.
+SELECT conversation FROM participant WHERE tenant = :tenant AND user_id = :user ORDER BY conversation DESC LIMIT :limit;
+
 -- name: conversation_metadata
 -- Replace a conversation's metadata.
 UPDATE conversation SET metadata = :metadata WHERE no = :no;

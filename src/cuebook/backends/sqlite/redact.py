@@ -172,6 +172,7 @@ def _settle(connection: sqlite3.Connection, row: Row, user: str, *, anew: bool) 
     tenant, no = row["tenant"], row["no"]
     run(connection, "post_recipient", tenant=tenant, no=no, user=user, nobody=NOBODY)
     names = {name: [each for each in json.loads(row[name]) if each != user] for name in ("participants", "speakers")}
+    run(connection, "participant_delete", tenant=tenant, user=user, no=no)
     values: dict[str, Any] = {name: json.dumps(left, ensure_ascii=False) for name, left in names.items()}
     values |= {name: row[name] for name in ("no", "mark", "backlog", "backlog_tokens")}
     if anew:

@@ -24,6 +24,8 @@ SMALL = 2_000
 MATCHES = 2_000
 #: Conversations of a user whose vectors are looked at, the newest, where no conversation is named.
 CONVERSATIONS = 200
+#: Conversations of others a user was let into that are searched, the newest.
+JOINED = 1_000
 #: Words whose counts are remembered.
 REMEMBERED = 20_000
 
@@ -112,16 +114,22 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
 
 
 def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: Kept) -> SearchResult:
-    """Find posts of all of a user's conversations, or of all there are where nobody is named.
+    """Find posts of all of a user's conversations and those they were let into, or of all where nobody is named.
 
     Each on its head's path. Vectors are looked at in the conversations full text names, and in the user's newest.
     """
-    token = tenant_token(scope.tenant) if scope.user is None else owner_token(scope.tenant, scope.user)
+    tokens: list[str] = [tenant_token(scope.tenant)]
+    joined: list[int] = []
+    if scope.user is not None:
+        values = {"tenant": scope.tenant, "user": scope.user, "limit": JOINED}
+        joined = [no for (no,) in connection.execute(SQL["conversations_joined"], values)]
+        tokens = [owner_token(scope.tenant, scope.user), *(f"c{no}" for no in joined)]
     by_conversation: dict[int, list[int]] = {}
-    for rowid in _match(connection, read_query(look.text), token, _ALL_ROWS, look.limit):
+    for rowid in _match(connection, read_query(look.text), tokens, _ALL_ROWS, look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
     if look.dense is not None and scope.user:
-        for no in scopes_of(connection, scope.tenant, scope.user, look.dense.model, limit=CONVERSATIONS):
+        own = scopes_of(connection, scope.tenant, scope.user, look.dense.model, limit=CONVERSATIONS)
+        for no in (*own, *joined[:CONVERSATIONS]):
             by_conversation.setdefault(no, [])
     found: list[Found] = []
     posts = words = 0
@@ -173,9 +181,13 @@ def rows_of(no: int) -> dict[str, int]:
 
 
 def _match(
-    connection: sqlite3.Connection, query: Query, token: str | None, bounds: Mapping[str, int], limit: int
+    connection: sqlite3.Connection,
+    query: Query,
+    tokens: Sequence[str] | None,
+    bounds: Mapping[str, int],
+    limit: int,
 ) -> list[int]:
-    match = match_expression(query, token)
+    match = match_expression(query, tokens)
     if match is None:
         return []
     return [rowid for (rowid,) in connection.execute(SQL["search_posts"], {"match": match, "limit": limit, **bounds})]

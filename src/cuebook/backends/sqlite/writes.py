@@ -58,6 +58,10 @@ def participate(
     first = [row["user_id"]] if row["user_id"] is not None else []
     row["participants"] = json.dumps(list(dict.fromkeys([*first, *users])), ensure_ascii=False)
     run(connection, "conversation_participants", no=row["no"], participants=row["participants"])
+    run(connection, "delete_participants", tenant=scope.tenant, no=row["no"])
+    for user in json.loads(row["participants"]):
+        if user != row["user_id"]:
+            run(connection, "participant_insert", tenant=scope.tenant, user=user, no=row["no"])
     chained(connection, scope.tenant, audit)
     return conversation_record(row)
 
@@ -203,6 +207,7 @@ def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
         "idempotency",
         "vectors",
         "embedded",
+        "participants",
     ):
         counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
     counts["conversation"] = run(connection, "delete_conversation", tenant=tenant, no=no).rowcount

@@ -153,6 +153,14 @@ CREATE TABLE receipt (
 ) WITHOUT ROWID;
 CREATE INDEX receipt_pending ON receipt (tenant, state) WHERE state = 'pending';
 
+CREATE TABLE participant (
+    tenant TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    PRIMARY KEY (tenant, user_id, conversation)
+) WITHOUT ROWID;
+CREATE INDEX participant_conversation ON participant (tenant, conversation);
+
 CREATE TABLE hold (
     tenant TEXT NOT NULL,
     id TEXT NOT NULL,
