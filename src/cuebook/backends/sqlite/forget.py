@@ -164,6 +164,7 @@ class _Taking:
             for row in _heard(connection, tenant, user):
                 self.said(row, user, weigh)
         self.took(take(connection, tenant, rows(connection, "memories_of_user", tenant=tenant, user=user), anew=False))
+        run(connection, "embedded_of_user", tenant=tenant, user=user)
         run(connection, "places_of_user", tenant=tenant, user=user)
         self.rows["idempotency"] += run(
             connection, "keys_of_user", tenant=tenant, prefix=base.own_key(Scope(user=user), "")
