@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from cuebook import Ask, Cuebook
 from cuebook.config import build
-from cuebook.engine.deliver import memory_id
+from cuebook.memory.placed import memory_id
 from cuebook.ports.memories import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 

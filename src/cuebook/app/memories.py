@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
-from cuebook.engine.deliver import decay, memory_id
+from cuebook.engine.deliver import decay
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.forget import forget
@@ -17,6 +17,7 @@ from cuebook.engine.retrieve import answers
 from cuebook.engine.sense import sense
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
+from cuebook.memory.placed import memory_id
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, persona_place
 from cuebook.ports.memories import Asked, PlaceChange

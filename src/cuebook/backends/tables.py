@@ -52,6 +52,7 @@ Table(
     needed("compact_failures", Integer),
     needed("words", Integer),
     Column("lease_holder", Text),
+    Column("company", Text, nullable=False, server_default="[]"),
     Index("conversation_id", "tenant", "id", unique=True),
     Index("conversation_recent", "tenant", "updated_at"),
     Index("conversation_backlog", "backlog", sqlite_where=text("backlog > 0")),

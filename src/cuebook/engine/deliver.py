@@ -6,9 +6,8 @@ ends the old one, and no conversation takes away what another said. The mark and
 """
 
 import asyncio
-import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -17,19 +16,12 @@ from cuebook.engine.desk import Desk
 from cuebook.errors import CuebookError
 from cuebook.memory.extract import extract
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
-from cuebook.memory.merge import merge
-from cuebook.memory.scopes import (
-    KEPT,
-    Whose,
-    categories_for,
-    effective,
-    personal_places,
-    published_place,
-)
+from cuebook.memory.placed import placed
+from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
 from cuebook.memory.subject import normal
 from cuebook.ports.memories import Cited, Delivered, Delivering, PlaceChange
-from cuebook.records.conversation import Conversation
-from cuebook.records.memory import CATEGORIES, Category, Item, Memory, Place, Scope, Source
+from cuebook.records.conversation import ASSISTANT, Conversation
+from cuebook.records.memory import Item, Place, Scope
 
 log = logging.getLogger("cuebook.deliver")
 
@@ -37,7 +29,8 @@ log = logging.getLogger("cuebook.deliver")
 BATCH = 200
 #: How often a delivery is decided anew when another was first.
 RETRIES = 5
-_APART = "\x1f"
+#: Who sends what names nobody: the user (INTERFACE, Posts).
+_USER = "user"
 
 
 async def deliver_due(desk: Desk) -> None:
@@ -67,10 +60,15 @@ async def due(desk: Desk) -> int:
 
 
 async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
-    """Deliver a conversation to its end."""
+    """Deliver a conversation to its end. What its head has left is withdrawn first."""
+    store = desk.store.memories
     for _ in range(RETRIES):
-        while (read := await desk.store.memories.delivering(scope, conversation, limit=BATCH)) is not None:
-            if not await desk.store.memories.deliver(scope, await _decided(desk, scope, read)):
+        while (read := await store.delivering(scope, conversation, limit=BATCH)) is not None:
+            if read.left:
+                done = await store.withdraw(scope, read, now=desk.clock.now())
+            else:
+                done = await store.deliver(scope, await _decided(desk, scope, read))
+            if not done:
                 break  # somebody was first: read again
         else:
             return
@@ -78,22 +76,12 @@ async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
 
 async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
     known = read.conversation
-    policy = effective({}, known.metadata.get(KEPT), desk.memory_policy)
-    whose = Whose(
-        user=known.user, persona=known.persona or desk.default_persona, organization=read.organization or None
-    )
-    places = personal_places(policy, whose)
-    published = published_place(policy, whose, read.settings, may_publish=True)  # asked when its turn opened
-    if published is not None:
-        places = (*places, published)
-    found = await asyncio.to_thread(_found, read) if places else []
-    changes = []
-    for place in places:
-        allowed = categories_for(place, policy, read.settings)
-        wanted = [item for item in found if item.category in allowed and _may_reach(place, item, read.cited)]
-        if not wanted:
-            continue
-        changes.append(await _change(desk, scope, place, wanted, known.id))
+    found = await asyncio.to_thread(_found, read)
+    wanted: dict[Place, list[Item]] = {}
+    for item in found:
+        for place in _places(desk, item, read):
+            wanted.setdefault(place, []).append(item)
+    changes = [await _change(desk, scope, place, items, read) for place, items in sorted(wanted.items())]
     return Delivered(
         conversation=known.id,
         no=known.no,
@@ -102,140 +90,77 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
         version=read.version,
         changes=tuple(changes),
         now=desk.clock.now(),
+        kept=known.metadata.get(KEPT),
+        settings=read.settings,
         more=read.more,
     )
 
 
 def _found(read: Delivering) -> list[Item]:
-    """Give items of the user's own words: of posts no pass has read yet, and those passes have touched since."""
+    """Give items of the user's own words: of posts no pass has read yet, and those passes have touched since.
+
+    What the assistant asked just before is read with what the user answers.
+    """
     own = {id_ for id_, post in read.cited.items() if _is_own(post, read.conversation)}
-    said = extract([line_of(post) for post in read.posts], before=[line_of(post) for post in read.before])
+    before, posts = list(map(line_of, read.before)), list(map(line_of, read.posts))
+    if before and before[-1].role == ASSISTANT:
+        posts.insert(0, before.pop())
+    said = extract(posts, before=before)
     passed = {item.id for item in read.items}
     found = [*(item for item in said if item.id not in passed), *read.items]
     return [each for each in found if each.trust == "user" and own.issuperset(each.sources)]
 
 
-def _may_reach(place: Place, item: Item, cited: Mapping[str, Cited]) -> bool:
-    """Whether the turns an item was said in allow it: none was to leave nothing, and who is told was named in each."""
-    said = [cited[each] for each in item.sources if cited[each].role == "user"]
-    if any(each.off for each in said):
-        return False
-    return place.kind != "organization" or all(place.id in each.shared for each in said)
-
-
 def _is_own(post: Cited, conversation: Conversation) -> bool:
-    alone = len(conversation.participants) <= 1
-    return post.role == "assistant" or (post.role == "user" and (alone or post.sender == conversation.user))
+    """Whether a post is its conversation's user's: they sent it, or nobody else could have."""
+    if post.role == ASSISTANT:
+        return True
+    return post.role == "user" and (post.alone or post.sender in (_USER, conversation.user))
 
 
-async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], conversation: str) -> PlaceChange:
-    texts = [item.text for item in wanted]
-    generation, held = await desk.store.memories.place(scope, place, near=texts)
-    now = desk.clock.now()
-    memories = await asyncio.to_thread(merged, place, held, wanted, conversation=conversation, now=now)
+def _places(desk: Desk, item: Item, read: Delivering) -> frozenset[Place]:
+    """Give the places an item may reach: those that every turn it was said in allows, and the conversation still."""
+    kept = read.conversation.metadata.get(KEPT)
+    now = effective({}, kept, desk.memory_policy) if kept is not None else None
+    found: list[frozenset[Place]] = []
+    for post in (read.cited[each] for each in item.sources if read.cited[each].role == "user"):
+        for terms in post.terms or (Terms(policy=desk.memory_policy),):
+            whose = _whose(desk, read.conversation, terms)
+            policies = (terms.policy or effective({}, kept, desk.memory_policy), now)
+            found += [_told(policy, whose, item, read) for policy in policies if policy is not None]
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozenset[Place]:
+    return told_places(policy, whose, item.category, read.settings)
+
+
+def _whose(desk: Desk, known: Conversation, terms: Terms) -> Whose:
+    persona = terms.persona or known.persona or desk.default_persona
+    return Whose(user=known.user, persona=persona, organization=terms.shared or None)
+
+
+async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], read: Delivering) -> PlaceChange:
+    """Decide what comes to a place. What is one person's own names no speaker there."""
+    if place.kind != "organization":
+        speakers = sorted({f"@{normal(post.sender)} " for post in read.cited.values()}, key=len, reverse=True)
+        wanted = [_unnamed(item, speakers) for item in wanted]
+    generation, held = await desk.store.memories.place(scope, place, near=[item.text for item in wanted])
+    memories = await asyncio.to_thread(
+        placed,
+        place,
+        held,
+        wanted,
+        conversation=read.conversation.id,
+        now=desk.clock.now(),
+        news=() if read.again else [post.id for post in read.posts],
+    )
     return PlaceChange(place=place, generation=generation, memories=tuple(memories))
 
 
-def merged(
-    place: Place, held: Sequence[Memory], found: Sequence[Item], *, conversation: str, now: float
-) -> list[Memory]:
-    """Give the memories of a place that are others, or new, after a conversation's items came to it."""
-    known = {memory.id: memory for memory in held}
-    ended = {memory_id(place, each.category, each.text): each for each in found if each.valid_to is not None}
-    items = [_item(each) for each in held if each.category in CATEGORIES]
-    items = [_ended(each, ended.get(each.id), conversation) for each in items]
-    fresh = [
-        replace(each, sources=tuple(f"{conversation}{_APART}{post}" for post in each.sources))
-        for each in found
-        if each.valid_to is None
-    ]
-    fresh = _uncorrected(held, fresh)
-    names = {each.id: memory_id(place, each.category, each.text) for each in fresh}
-    result = merge(items, fresh)
-    past = [each for each in items if each.valid_to is not None]
-    after, again = dict(known), {}
-    for each in (*result.kept, *result.ended, *past, *result.added):
-        own = each.id if each.id in known else names.get(each.id) or memory_id(place, each.category, each.text)
-        before = after.get(own)
-        if before is not None and before.valid_to is not None and each.valid_to is None:
-            again[own] = past_id = memory_id(place, before.category, f"{before.text}|{before.valid_to}")
-            after[past_id] = replace(before, id=past_id, no=0)  # it holds again; that it held before is history
-            before = replace(before, written=False, sources=())
-        supersedes = names.get(each.supersedes or "", each.supersedes)
-        after[own] = _memory(place, replace(each, id=own, supersedes=supersedes), before, now)
-    named = (replace(each, supersedes=again.get(each.supersedes or "", each.supersedes)) for each in after.values())
-    return [each for each in named if each != known.get(each.id)]
-
-
-def memory_id(place: Place, category: str, text: str) -> str:
-    """Give a memory's id: 16 hex digits over its place, category and normalised text or key."""
-    return hashlib.sha256(f"{place.kind}|{place.id}|{category}|{normal(text)}".encode()).hexdigest()[:16]
-
-
-def _uncorrected(held: Sequence[Memory], fresh: Sequence[Item]) -> list[Item]:
-    """Leave out what posts said of which somebody wrote what they should have said: it comes back by no reading."""
-    corrected: dict[str, set[str]] = {}
-    for memory in held:
-        if memory.written:
-            posts = (f"{each.conversation}{_APART}{each.post}" for each in memory.sources)
-            corrected.setdefault(memory.category, set()).update(posts)
-    known = {(each.category, normal(each.text)) for each in held}
-    return [
-        each
-        for each in fresh
-        if (each.category, normal(each.text)) in known
-        or not corrected.get(each.category, set()).issuperset(each.sources)
-    ]
-
-
-def _ended(item: Item, last: Item | None, conversation: str) -> Item:
-    """End what ended in the conversation, unless another says it too: none takes away what another said."""
-    others = any(each.split(_APART, 1)[0] != conversation for each in item.sources)
-    if last is None or item.valid_to is not None or others:
-        return item
-    return replace(item, valid_to=last.valid_to)
-
-
-def _item(memory: Memory) -> Item:
-    return Item(
-        id=memory.id,
-        category=_CATEGORY[memory.category],
-        text=memory.text,
-        sources=tuple(f"{each.conversation}{_APART}{each.post}" for each in memory.sources),
-        subject=memory.subject,
-        trust=memory.trust,
-        confidence=memory.confidence,
-        valid_from=memory.valid_from,
-        valid_to=memory.valid_to,
-        supersedes=memory.supersedes,
-        name=memory.name,
-        status=memory.status,
-        weight=memory.weight,
-    )
-
-
-_CATEGORY: Mapping[str, Category] = {name: name for name in CATEGORIES}
-
-
-def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memory:
-    sources = tuple(Source(*each.split(_APART, 1)) for each in item.sources)
-    repeated = before is not None and set(sources) - set(before.sources)
-    base = before or Memory(id=item.id, place=place, category=item.category, text=item.text, created_at=now)
-    return replace(
-        base,
-        text=item.text,
-        sources=tuple(sorted(sources)),
-        subject=item.subject,
-        trust=item.trust,
-        confidence=item.confidence,
-        valid_from=item.valid_from,
-        valid_to=item.valid_to,
-        supersedes=item.supersedes,
-        name=item.name,
-        status=item.status,
-        weight=item.weight,
-        used_at=now if repeated or before is None else base.used_at,
-    )
+def _unnamed(item: Item, speakers: Sequence[str]) -> Item:
+    speaker = next((each for each in speakers if item.subject.startswith(each)), "")
+    return replace(item, subject=item.subject.removeprefix(speaker)) if speaker else item
 
 
 # ---- knowledge that lies idle ---------------------------------------------------------------------------------------

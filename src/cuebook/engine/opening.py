@@ -20,8 +20,10 @@ from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
 from cuebook.errors import Busy, Conflict, CuebookError
 from cuebook.memory.scopes import (
+    BROUGHT,
     KEPT,
     SHARED_WITH,
+    SPOKEN_WITH,
     Whose,
     personal_places,
     policy_to_wire,
@@ -208,7 +210,6 @@ def _opening(
         mode=ask.mode,
         policy=_kept_policy(scene, ask),
         delivers=_delivers(scene, ask),
-        organization=_published(scene, ask),
         uses=planned.uses,
         project=ask.project,
         idempotency=desk.kept(intent.idempotency),
@@ -238,12 +239,16 @@ def _published(scene: Scene, ask: Ask) -> str:
 
 
 def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
-    """Say in a turn's metadata whom it is shared with; a later step of a round stays under the terms of the first."""
+    """Say in a turn's metadata who is told, and which posts it brought; a later step of a round stays under the terms
+    of the first.
+    """
     if intent.goes_on is not None:
         told = intent.goes_on.metadata
-        return {name: told[name] for name in (KEPT, SHARED_WITH) if name in told}
-    shared = _published(scene, intent.ask)
-    return {SHARED_WITH: shared} if shared else {}
+        return {name: told[name] for name in (KEPT, SHARED_WITH, SPOKEN_WITH) if name in told}
+    first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    brought = first if len(intent.drafts) > 1 else None
+    said = {SHARED_WITH: _published(scene, intent.ask), SPOKEN_WITH: intent.ask.persona, BROUGHT: brought}
+    return {name: value for name, value in said.items() if value}
 
 
 def _whose(scene: Scene, ask: Ask) -> Whose:

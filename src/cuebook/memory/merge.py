@@ -3,7 +3,7 @@
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -45,12 +45,14 @@ class Merged(Struct, frozen=True):
 
     `kept` are the held items that still hold, repeats raised; `added` the new ones that hold, and what is left of an
     item of which one clause ended; `ended` those this merge ended, each with `valid_to`: held ones, and found ones that
-    a later one of the same pass ended. Items that were ended before are not returned.
+    a later one of the same pass ended. Items that were ended before are not returned. `by` says which item ended one,
+    by their ids; what lapsed is not in it.
     """
 
     kept: list[Item]
     added: list[Item]
     ended: list[Item]
+    by: Mapping[str, str] = {}
 
 
 def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
@@ -70,6 +72,19 @@ def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
     return board.outcome()
 
 
+def akin(item: Item, others: Sequence[Item]) -> list[Item]:
+    """Return the others that share the most words with an item, or its subject: those it can say again, end, or be
+    ended by. At most CANDIDATES.
+    """
+    keys = {*_keys(item.text), *_keys(item.subject)}
+    shared = [
+        (len(keys & {*_keys(each.text), *_keys(each.subject)}) + (each.subject == item.subject), place)
+        for place, each in enumerate(others)
+    ]
+    nearest = sorted((each for each in shared if each[0]), key=lambda each: (-each[0], each[1]))[:CANDIDATES]
+    return [others[place] for _, place in sorted(nearest, key=lambda each: each[1])]
+
+
 class _Board:
     """The current items while one merge runs, indexed by content word."""
 
@@ -81,6 +96,7 @@ class _Board:
         self._by_text: dict[str, int] = {}
         self._df: Counter[str] = Counter()
         self._ended: dict[str, Item] = {}
+        self._by: dict[str, str] = {}
         self._past: dict[str, list[Item]] = {}
         self._by_subject: dict[str, set[int]] = {}
         self._new: tuple[Item, Claim] | None = None
@@ -141,6 +157,7 @@ class _Board:
             item = msgspec.structs.replace(item, supersedes=self._items[over[0][0]].id)
         for place, clause in over:
             rest = remainder(self._items[place], clause)
+            self._by[self._items[place].id] = item.id
             self._end(place, item.valid_from)
             if rest is not None and normal(rest.text) not in self._by_text:
                 self._place(rest)
@@ -157,7 +174,7 @@ class _Board:
         """Return the three lists, each in the order it was given."""
         kept = [item for place, item in self._items.items() if place < self._held]
         added = [item for place, item in self._items.items() if place >= self._held]
-        return Merged(kept, added, list(self._ended.values()))
+        return Merged(kept, added, list(self._ended.values()), self._by)
 
     def _place(self, item: Item) -> None:
         place, self._next = self._next, self._next + 1

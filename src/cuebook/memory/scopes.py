@@ -17,8 +17,12 @@ SCOPES: Final = ("conversation", "user", "persona", "organization")
 SHARED: Final = ("facts", "people", "projects", "decisions")
 #: Where the policy is kept in a conversation's metadata.
 KEPT: Final = "longTermMemoryPolicy"
-#: Under which a turn's metadata names the organization that it was shared with.
+#: Under which a turn's metadata names the organization that it was shared with,
 SHARED_WITH: Final = "sharedWith"
+#: the persona it named itself,
+SPOKEN_WITH: Final = "personaId"
+#: and the first post it brought, where it brought several.
+BROUGHT: Final = "broughtFrom"
 _FIELDS: Final = ("enabled", "scopes", "shareWithOrganization", "storeAtomicDocs", "allowedCategories")
 
 
@@ -47,6 +51,14 @@ class Whose(Struct, frozen=True, kw_only=True):
     persona: str = ""
     organization: str | None = None
     alone: bool = True
+
+
+class Terms(Struct, frozen=True, kw_only=True):
+    """Under which a turn was answered. `policy` None: nobody noted it; `persona` "": it named none."""
+
+    policy: Policy | None = None
+    persona: str = ""
+    shared: str = ""  # the organization that was told
 
 
 def read_control(given: Any) -> dict[str, Any]:
@@ -121,6 +133,18 @@ def published_place(
     if not (org_setting(organization, "enabled") and org_setting(organization, "allowWrites")):
         return None
     return Place("organization", whose.organization)
+
+
+def told_places(
+    policy: Policy, whose: Whose, category: str, settings: Mapping[str, Mapping[str, Any]]
+) -> frozenset[Place]:
+    """Give the places that what was said of a category under a policy may reach. `settings` are organizations', by id;
+    `whose.organization` is the one it was shared with, by who might.
+    """
+    of = settings.get(whose.organization or "", {})
+    published = published_place(policy, whose, of, may_publish=True)
+    places = (*personal_places(policy, whose), *([published] if published else []))
+    return frozenset(each for each in places if category in categories_for(each, policy, of))
 
 
 def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from cuebook.memory.scopes import Policy
+from cuebook.memory.scopes import Policy, Terms
 from cuebook.records.conversation import Conversation, Post
 from cuebook.records.memory import Dense, Item, Memory, Place, Scope
 
@@ -60,30 +60,36 @@ class Known(Matched, frozen=True, kw_only=True):
 
 
 class Cited(Struct, frozen=True):
-    """A post as what came of it is judged: who said it, and under which terms its round was answered.
+    """A post as what came of it is judged: who said it, and under which terms.
 
-    `off`: a turn of its round was to leave no memories. `shared` are organizations its turns were shared with.
+    `alone`: nobody but the user took part then. `terms` are those of the turns that answered its round, else of the
+    turn that brought it, else of the last one before it; none where there was none.
     """
 
     role: str
     sender: str
-    off: bool = False
-    shared: frozenset[str] = frozenset()
+    alone: bool = True
+    terms: tuple[Terms, ...] = ()
 
 
 class Delivering(Struct, frozen=True, kw_only=True):
-    """What a delivery reads of a conversation: posts behind the last one, and items a pass has touched since."""
+    """What a delivery reads of a conversation: posts behind the last one, and items a pass has touched since.
+
+    `left`: the head's path has left what was delivered; nothing is read before that is withdrawn. `again`: what is read
+    was delivered before.
+    """
 
     conversation: Conversation
     seq: int  # up to which posts are read
     version: int  # the summary that stands for the head
     done: tuple[int, int]  # seq and version delivered before
-    organization: str
-    settings: Mapping[str, Any]
-    before: tuple[Post, ...]
-    posts: tuple[Post, ...]
-    items: tuple[Item, ...]
-    cited: Mapping[str, Cited]  # by id: the posts read, and those the items come from
+    left: bool = False
+    again: bool = False
+    settings: Mapping[str, Mapping[str, Any]] = {}  # of the organizations that were told, by id
+    before: tuple[Post, ...] = ()
+    posts: tuple[Post, ...] = ()
+    items: tuple[Item, ...] = ()
+    cited: Mapping[str, Cited] = {}  # by id: the posts read, and those the items come from
     more: bool = False  # posts are left behind `seq`
 
 
@@ -105,6 +111,8 @@ class Delivered(Struct, frozen=True, kw_only=True):
     version: int
     changes: tuple[PlaceChange, ...]
     now: float
+    kept: Any = None  # the policy the conversation kept when it was decided,
+    settings: Mapping[str, Mapping[str, Any]] = {}  # and what organizations allowed
     more: bool = False
 
 
@@ -115,6 +123,7 @@ class MemoryStore(Protocol):
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]: ...
     async def delivering(self, scope: Scope, conversation: str, *, limit: int) -> Delivering | None: ...
     async def deliver(self, scope: Scope, delivered: Delivered) -> bool: ...
+    async def withdraw(self, scope: Scope, left: Delivering, *, now: float) -> bool: ...
     async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]: ...
     async def crossed_off(self, nos: Sequence[int]) -> None: ...
     async def idle(

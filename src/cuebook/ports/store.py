@@ -138,8 +138,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
     policy: Mapping[str, Any] | None = None  # likewise
-    delivers: bool = False  # what is said goes to places beyond the conversation,
-    organization: str = ""  # and to this organization
+    delivers: bool = False  # what is said goes to places beyond the conversation
     uses: tuple[int, ...] = ()  # memories newly said, by number
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None

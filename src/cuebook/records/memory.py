@@ -115,6 +115,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     valid_from: float = 0.0
     valid_to: float | None = None
     supersedes: str | None = None
+    ended_by: str | None = None  # the memory of its place that ended it, where one did
     created_at: float = 0.0
     updated_at: float = 0.0
     written: bool = False  # by hand: it stays without sources

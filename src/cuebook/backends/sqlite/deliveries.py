@@ -3,18 +3,21 @@
 import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from cuebook.backends.sqlite import base, derived, memories, reads
+from cuebook.backends.sqlite import base, derived, epochs, memories, reads
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows, run
-from cuebook.backends.sqlite.tree import after, runs_to
-from cuebook.memory.scopes import KEPT, SHARED_WITH
+from cuebook.backends.sqlite.rows import Row
+from cuebook.backends.sqlite.tree import after, on_path, runs_to
+from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_WITH, SPOKEN_WITH, Policy, Terms, read_policy
 from cuebook.ports.memories import Cited, Delivered, Delivering
 from cuebook.records.conversation import Post
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Item, Scope
 
 #: Posts before those delivered that say what a short answer belongs to.
 _CONTEXT = 4
+_TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT}
 
 
 def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, limit: int) -> Delivering | None:
@@ -26,47 +29,82 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
     mark = one(connection, "delivery_get", tenant=tenant, no=no)
     if mark is None or not mark["due"]:
         return None
+    known, done = records.conversation(row), (mark["seq"], mark["version"])
     runs = runs_to(connection, tenant, no, row["head"])
+    if mark["seq"] and not on_path(runs, mark["seq"]):
+        return Delivering(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
     posts = _stretch(connection, tenant, no, after(runs, mark["seq"]), limit)
-    last = posts[-1].seq if posts else max(mark["seq"], row["head"])
-    before = reads.posts(connection, scope, conversation, path=True, last=_CONTEXT + len(posts) + 1, head=None)
+    before: Sequence[Post] = ()
+    if mark["seq"]:
+        before = reads.posts(connection, scope, conversation, path=True, last=_CONTEXT, head=mark["seq"])
     version = derived.head_summary(connection, row)
-    line = derived.lineage(connection, row, version) if version > mark["version"] else set()
-    forms = rows(connection, "items_of", tenant=tenant, no=no) if line else []
-    fresh = [each for each in forms if each["made_in"] in line and each["made_in"] > mark["version"]]
-    newest = {each["id"]: each for each in fresh}
-    items = tuple(records.item(each) for each in newest.values())
+    items = _fresh(connection, row, mark["version"], version)
     ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
+    cited = _cited(connection, row, ids)
+    told = {terms.shared for post in cited.values() for terms in post.terms} - {""}
+    last = posts[-1].seq if posts else row["head"]
     return Delivering(
-        conversation=records.conversation(row),
+        conversation=known,
         seq=last,
         version=version,
-        done=(mark["seq"], mark["version"]),
-        organization=mark["organization"],
-        settings=memories.settings_of(connection, tenant, mark["organization"]) if mark["organization"] else {},
-        before=tuple(post for post in before if not posts or post.seq < posts[0].seq)[-_CONTEXT:],
+        done=done,
+        again=epochs.current(connection, tenant, "delivery", str(no)) > 0,
+        settings={each: memories.settings_of(connection, tenant, each) for each in sorted(told)},
+        before=tuple(before),
         posts=tuple(posts),
         items=items,
-        cited=_cited(connection, tenant, no, ids),
-        more=last < row["head"],
+        cited=cited,
+        more=last != row["head"],
     )
 
 
-def _cited(connection: sqlite3.Connection, tenant: str, no: int, ids: Iterable[str]) -> Mapping[str, Cited]:
+def _fresh(connection: sqlite3.Connection, row: Row, done: int, version: int) -> tuple[Item, ...]:
+    """Read items that passes have touched between two summaries, the second one's line only."""
+    if version in (0, done):
+        return ()
+    line = derived.lineage(connection, row, version) - derived.lineage(connection, row, max(done, 0))
+    forms = rows(connection, "items_of", tenant=row["tenant"], no=row["no"])
+    newest = {each["id"]: each for each in forms if each["made_in"] in line}
+    return tuple(records.item(each) for each in newest.values())
+
+
+def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapping[str, Cited]:
     """Read who said posts, and under which terms."""
+    tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
-    rounds = json.dumps(sorted({post["round"] for post in posts}))
-    off: set[int] = set()
-    shared: dict[int, set[str]] = {}
-    for turn in rows(connection, "turns_terms", tenant=tenant, no=no, rounds=rounds, kept=KEPT, shared=SHARED_WITH):
-        if 0 in (turn["enabled"], turn["stored"]):
-            off.add(turn["round"])
-        if turn["shared"]:
-            shared.setdefault(turn["round"], set()).add(turn["shared"])
-    return {
-        post["id"]: Cited(post["role"], post["sender"], post["round"] in off, frozenset(shared.get(post["round"], ())))
-        for post in posts
-    }
+    company: list[tuple[int, int]] = json.loads(row["company"])
+    known: dict[int, tuple[Terms, ...]] = {}
+    found: dict[str, Cited] = {}
+    for post in posts:
+        terms: tuple[Terms, ...] = ()
+        if post["role"] == "user":
+            if post["round"] not in known:
+                known[post["round"]] = _terms(connection, tenant, no, post["round"])
+            terms = known[post["round"]]
+        alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in company)
+        found[post["id"]] = Cited(post["role"], post["sender"], alone, terms)
+    return found
+
+
+def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) -> tuple[Terms, ...]:
+    """Read under which terms a round was said: of its own turns, else of the turn that brought it, else of the last
+    one before it.
+    """
+    place: dict[str, Any] = {"tenant": tenant, "no": no}
+    answered = rows(connection, "turns_terms", round=round_, **place, **_TERMS)
+    if not answered and (next_ := one(connection, "turn_round_after", round=round_, **place)):
+        later = rows(connection, "turns_terms", round=next_["round"], **place, **_TERMS)
+        answered = [turn for turn in later if turn["brought"] and turn["brought"] <= round_]
+    if answered:
+        return tuple(_read(turn) for turn in answered)
+    last = one(connection, "turn_round_before", round=round_, **place)
+    before = rows(connection, "turns_terms", round=last["round"], **place, **_TERMS)[-1:] if last else []
+    return tuple(Terms(policy=_read(turn).policy) for turn in before)  # what it told whom was its own words only
+
+
+def _read(turn: Row) -> Terms:
+    policy = Policy(**read_policy(json.loads(turn["policy"]))) if turn["policy"] else None
+    return Terms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "")
 
 
 def _stretch(
@@ -84,7 +122,9 @@ def _stretch(
 
 
 def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) -> bool:
-    """Keep a delivery; False, and nothing is kept, where the mark or a place has moved on."""
+    """Keep a delivery; False, and nothing is kept, where what it was decided on has moved on: the mark, the path, a
+    place, or who allows what.
+    """
     row = base.find(connection, scope, delivered.conversation)
     if row is None or row["no"] != delivered.no:
         return False
@@ -92,24 +132,19 @@ def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) 
     mark = one(connection, "delivery_get", tenant=tenant, no=no)
     if mark is None or (mark["seq"], mark["version"]) != delivered.done:
         return False
+    if delivered.seq and not on_path(runs_to(connection, tenant, no, row["head"]), delivered.seq):
+        return False
+    if json.loads(row["metadata"]).get(KEPT) != delivered.kept:
+        return False
+    if any(memories.settings_of(connection, tenant, id_) != told for id_, told in delivered.settings.items()):
+        return False
     for change in delivered.changes:
         if memories.generation(connection, memories.place_values(tenant, change.place)) != change.generation:
             return False
     for change in delivered.changes:
         memories.change_place(connection, tenant, change, now=delivered.now)
-    due = int(delivered.more or derived.head_summary(connection, row) != delivered.version)
-    if not delivered.more:
-        due = max(due, int(row["head"] > delivered.seq))
+    due = row["head"] != delivered.seq or derived.head_summary(connection, row) != delivered.version
     seq, version = delivered.done
-    run(
-        connection,
-        "delivery_done",
-        tenant=tenant,
-        no=no,
-        seq=delivered.seq,
-        version=delivered.version,
-        due=due,
-        done_seq=seq,
-        done_version=version,
-    )
+    values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
+    run(connection, "delivery_done", tenant=tenant, no=no, done_seq=seq, done_version=version, **values)
     return True

@@ -30,7 +30,7 @@ ALIKE = 40
 FEW = 16
 _COLUMNS = (
     "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
-    "decayed_at", "valid_from", "valid_to", "supersedes", "created_at", "updated_at", "no",
+    "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "created_at", "updated_at", "no",
 )  # fmt: skip
 
 # ---- in the turn ----------------------------------------------------------------------------------------------------
@@ -199,9 +199,9 @@ def place_token(tenant: str, place: Place) -> str:
     return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
 
 
-def wanted(connection: sqlite3.Connection, row: Row, organization: str) -> None:
+def wanted(connection: sqlite3.Connection, row: Row) -> None:
     """Note that a conversation has something to deliver."""
-    run(connection, "delivery_wanted", tenant=row["tenant"], no=row["no"], organization=organization)
+    run(connection, "delivery_wanted", tenant=row["tenant"], no=row["no"])
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------

@@ -80,15 +80,15 @@ ORDER BY used_at LIMIT :limit;
 -- name: memory_insert
 -- Keep a new memory.
 INSERT INTO memory (tenant, kind, owner, id, category, name, text, subject, status, trust, confidence, weight, uses, used_at, decayed_at,
-    valid_from, valid_to, supersedes, written, said, created_at, updated_at)
+    valid_from, valid_to, supersedes, ended_by, written, said, created_at, updated_at)
 VALUES (:tenant, :kind, :owner, :id, :category, :name, :text, :subject, :status, :trust, :confidence, :weight, :uses, :used_at, :decayed_at,
-    :valid_from, :valid_to, :supersedes, :written, :said, :created_at, :updated_at) RETURNING no;
+    :valid_from, :valid_to, :supersedes, :ended_by, :written, :said, :created_at, :updated_at) RETURNING no;
 
 -- name: memory_update
 -- Keep what became of a memory.
 UPDATE memory SET id = :id, category = :category, name = :name, text = :text, subject = :subject, status = :status, trust = :trust,
     confidence = :confidence, weight = :weight, uses = :uses, used_at = :used_at, decayed_at = :decayed_at, valid_from = :valid_from,
-    valid_to = :valid_to, supersedes = :supersedes, written = :written, said = :said,
+    valid_to = :valid_to, supersedes = :supersedes, ended_by = :ended_by, written = :written, said = :said,
     updated_at = :updated_at WHERE no = :no;
 
 -- name: memory_used
@@ -138,9 +138,8 @@ ON CONFLICT DO UPDATE SET generation = generation + 1 RETURNING said;
 UPDATE place SET said = :said, said_at = :now WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: delivery_wanted
--- Note that a conversation has something to deliver, and the organization its turn named.
-INSERT INTO delivery (tenant, conversation, seq, version, organization, due) VALUES (:tenant, :no, 0, 0, :organization, 1)
-ON CONFLICT DO UPDATE SET due = 1, organization = CASE WHEN :organization = '' THEN organization ELSE :organization END;
+-- Note that a conversation has something to deliver.
+INSERT INTO delivery (tenant, conversation, seq, version, due) VALUES (:tenant, :no, 0, 0, 1) ON CONFLICT DO UPDATE SET due = 1;
 
 -- name: delivery_again
 -- Note that a pass has something to deliver, in a conversation that delivers.
@@ -152,22 +151,64 @@ SELECT c.tenant, c.id FROM delivery d JOIN conversation c ON c.no = d.conversati
 
 -- name: delivery_get
 -- What was delivered of a conversation.
-SELECT seq, version, organization, due FROM delivery WHERE tenant = :tenant AND conversation = :no;
+SELECT seq, version, due FROM delivery WHERE tenant = :tenant AND conversation = :no;
 
 -- name: delivery_done
--- Note what was delivered; the organization that was named is not kept.
-UPDATE delivery SET seq = :seq, version = :version, due = :due, organization = CASE WHEN :due THEN organization ELSE '' END
+-- Note what was delivered.
+UPDATE delivery SET seq = :seq, version = :version, due = :due
 WHERE tenant = :tenant AND conversation = :no AND seq = :done_seq AND version = :done_version;
 
 -- name: posts_cited
 -- Who said posts, and in which round.
-SELECT id, role, sender, round FROM post WHERE tenant = :tenant AND conversation = :no AND id IN (SELECT value FROM json_each(:ids));
+SELECT id, seq, role, sender, round FROM post WHERE tenant = :tenant AND conversation = :no AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: turns_terms
--- What turns of some rounds allowed to be remembered elsewhere.
-SELECT round, json_extract(metadata, '$.' || :kept || '.enabled') AS enabled, json_extract(metadata, '$.' || :kept || '.storeAtomicDocs') AS stored,
-    json_extract(metadata, '$.' || :shared) AS shared
-FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (SELECT value FROM json_each(:rounds));
+-- Under which terms turns of a round were answered.
+SELECT json_extract(metadata, '$.' || :kept) AS policy, json_extract(metadata, '$.' || :shared) AS shared,
+    json_extract(metadata, '$.' || :persona) AS persona, json_extract(metadata, '$.' || :brought) AS brought
+FROM turn WHERE tenant = :tenant AND conversation = :no AND round = :round;
+
+-- name: turn_round_after
+-- The first round behind one that a turn answered.
+SELECT round FROM turn WHERE tenant = :tenant AND conversation = :no AND round > :round ORDER BY round LIMIT 1;
+
+-- name: turn_round_before
+-- The last round before one that a turn answered.
+SELECT round FROM turn WHERE tenant = :tenant AND conversation = :no AND round < :round ORDER BY round DESC LIMIT 1;
+
+-- name: sources_in
+-- Memories that come from a conversation and that nobody wrote by hand: by each post, where it stands.
+SELECT m.*, p.seq, p.created_at AS said_when FROM memory_source s JOIN memory m ON m.tenant = s.tenant AND m.no = s.memory
+JOIN post p ON p.tenant = s.tenant AND p.conversation = s.conversation AND p.id = s.post
+WHERE s.tenant = :tenant AND s.conversation = :no AND m.written = 0 ORDER BY m.no, p.seq;
+
+-- name: source_times
+-- When the posts a memory comes from were said, by conversation and post.
+SELECT s.conversation, s.post, p.seq, p.created_at FROM memory_source s
+LEFT JOIN post p ON p.tenant = s.tenant AND p.conversation = s.conversation AND p.id = s.post
+WHERE s.tenant = :tenant AND s.memory = :memory;
+
+-- name: memory_at
+-- A memory by its number.
+SELECT * FROM memory WHERE no = :no AND tenant = :tenant;
+
+-- name: memory_rests
+-- Keep what a memory is with fewer sources.
+UPDATE memory SET confidence = :confidence, valid_from = :valid_from, updated_at = :now WHERE no = :no;
+
+-- name: memory_holds_on
+-- Let what a memory had ended hold until the next one ended it, or still.
+UPDATE memory SET valid_to = :valid_to, ended_by = :next, updated_at = :now
+WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id;
+
+-- name: memory_follows
+-- Let what came after a memory come after the one before it.
+UPDATE memory SET supersedes = :before, updated_at = :now WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND supersedes = :id;
+
+-- name: delivery_back
+-- Set what was delivered back to where the head's path left it.
+UPDATE delivery SET seq = :seq, version = :version, due = 1
+WHERE tenant = :tenant AND conversation = :no AND seq = :done_seq AND version = :done_version;
 
 -- name: organization_settings
 -- An organization's settings.

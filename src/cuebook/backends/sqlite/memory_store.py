@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuebook.backends.sqlite import deliveries, memories
+from cuebook.backends.sqlite import deliveries, memories, withdrawals
 from cuebook.backends.sqlite.base import SQL, Run, rows, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.vectors import Matrices
@@ -32,6 +32,10 @@ class SqliteMemories:
     async def deliver(self, scope: Scope, delivered: Delivered) -> bool:
         """Keep a delivery; False, and nothing is kept, where the mark or a place has moved on."""
         return await self._write(lambda c: deliveries.deliver(c, scope, delivered))
+
+    async def withdraw(self, scope: Scope, left: Delivering, *, now: float) -> bool:
+        """Take back what the head's path has left; False, and nothing is changed, where the mark has moved on."""
+        return await self._write(lambda c: withdrawals.withdraw(c, scope, left, now=now))
 
     async def outbox(self, *, sinks: Sequence[str], limit: int = 100) -> list[tuple[int, str, str, str, int]]:
         """Give passes noted for sinks: number, sink, tenant, conversation, version."""

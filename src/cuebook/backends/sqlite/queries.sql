@@ -42,7 +42,7 @@ UPDATE conversation SET open_round = :open_round WHERE no = :no;
 
 -- name: conversation_participants
 -- Say who takes part in a conversation.
-UPDATE conversation SET participants = :participants WHERE no = :no;
+UPDATE conversation SET participants = :participants, company = :company WHERE no = :no;
 
 -- name: participant_insert
 -- Note who was let into a conversation.

@@ -27,7 +27,8 @@ CREATE TABLE conversation (
     compact_last_at FLOAT NOT NULL,
     compact_failures INTEGER NOT NULL,
     words INTEGER NOT NULL,
-    lease_holder TEXT
+    lease_holder TEXT,
+    company TEXT NOT NULL DEFAULT '[]'
 );
 CREATE UNIQUE INDEX conversation_id ON conversation (tenant, id);
 CREATE INDEX conversation_recent ON conversation (tenant, updated_at);
@@ -270,6 +271,7 @@ CREATE TABLE memory (
     valid_from FLOAT NOT NULL,
     valid_to FLOAT,
     supersedes TEXT,
+    ended_by TEXT,
     written INTEGER NOT NULL,
     said INTEGER NOT NULL,
     created_at FLOAT NOT NULL,
@@ -296,7 +298,6 @@ CREATE TABLE delivery (
     conversation INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     version INTEGER NOT NULL,
-    organization TEXT NOT NULL,
     due INTEGER NOT NULL,
     PRIMARY KEY (tenant, conversation)
 ) WITHOUT ROWID;

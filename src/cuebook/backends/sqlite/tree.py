@@ -178,11 +178,12 @@ def settle_head(connection: sqlite3.Connection, conversation: Row, start: Tip, t
 
 
 def turn_to(connection: sqlite3.Connection, conversation: Row, tip: Tip) -> None:
-    """Make `tip` the head in the row, with the mark and the backlog of its path."""
+    """Make `tip` the head in the row, with the mark and the backlog of its path; what was delivered is looked at."""
     tenant, no = conversation["tenant"], conversation["no"]
     mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, tip.seq))
     count, tokens = backlog(connection, tenant, no, tip, mark)
     conversation.update(head=tip.seq, mark=mark, backlog=count, backlog_tokens=tokens)
+    run(connection, "delivery_again", tenant=tenant, no=no)
 
 
 def save_growth(connection: sqlite3.Connection, conversation: Row, *, now: float) -> None:

@@ -45,7 +45,7 @@ def open_turn(
     tip = _place(connection, row, opening)
     _keep_named(connection, row, {"mode": opening.mode, "project": opening.project, KEPT: opening.policy})
     if opening.delivers:
-        memories.wanted(connection, row, opening.organization)
+        memories.wanted(connection, row)
     memories.used(connection, row["tenant"], opening.uses, by=USE, now=opening.now)
     lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own())
     for text in opening.texts.values():

@@ -56,14 +56,27 @@ def participate(
     """Say who takes part; the first user does in any case."""
     row = base.need(connection, scope, conversation)
     first = [row["user_id"]] if row["user_id"] is not None else []
-    row["participants"] = json.dumps(list(dict.fromkeys([*first, *users])), ensure_ascii=False)
-    run(connection, "conversation_participants", no=row["no"], participants=row["participants"])
+    before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
+    row["participants"] = json.dumps(after, ensure_ascii=False)
+    company = json.dumps(_company(row, before, after))
+    run(connection, "conversation_participants", no=row["no"], participants=row["participants"], company=company)
     run(connection, "delete_participants", tenant=scope.tenant, no=row["no"])
     for user in json.loads(row["participants"]):
         if user != row["user_id"]:
             run(connection, "participant_insert", tenant=scope.tenant, user=user, no=row["no"])
     chained(connection, scope.tenant, audit)
     return conversation_record(row)
+
+
+def _company(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
+    """Give the stretches of seqs, from one to one, that were said where others took part; 0 stands for no end yet."""
+    found: list[list[int]] = json.loads(row["company"])
+    was, will = len(before) > 1, len(after) > 1
+    if will and not was:
+        found.append([row["last_seq"] + 1, 0])
+    elif was and not will and found:
+        found[-1][1] = row["last_seq"]
+    return found
 
 
 def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoints: Failpoints) -> Appended:
@@ -81,8 +94,7 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
         if not row["lease_until"] and not all(draft.is_result for draft in fresh):
             leave_waiting(connection, row, now=batch.now)
     if fresh:
-        name = "delivery_wanted" if batch.delivers else "delivery_again"
-        run(connection, name, tenant=row["tenant"], no=row["no"], **({"organization": ""} if batch.delivers else {}))
+        run(connection, "delivery_wanted" if batch.delivers else "delivery_again", tenant=row["tenant"], no=row["no"])
     answer = Appended(len(fresh), row["last_seq"])
     if batch.idempotency:
         response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()

@@ -40,6 +40,7 @@ CREATE TABLE memory (
     valid_from FLOAT NOT NULL,
     valid_to FLOAT,
     supersedes TEXT,
+    ended_by TEXT,
     written INTEGER NOT NULL,
     said INTEGER NOT NULL,
     created_at FLOAT NOT NULL,
@@ -66,7 +67,6 @@ CREATE TABLE delivery (
     conversation INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     version INTEGER NOT NULL,
-    organization TEXT NOT NULL,
     due INTEGER NOT NULL,
     PRIMARY KEY (tenant, conversation)
 ) WITHOUT ROWID;
@@ -176,10 +176,15 @@ CREATE TABLE epoch (
     PRIMARY KEY (tenant, kind, owner)
 ) WITHOUT ROWID;
 """
+#: Who speaks is known from now on where others read along; where they do already, nobody knows since when.
+COMPANY: Final = (
+    "ALTER TABLE conversation ADD COLUMN company TEXT NOT NULL DEFAULT '[]'",
+    "UPDATE conversation SET company = '[[1, 0]]' WHERE json_array_length(participants) > 1",
+)
 
 
 def upgrade() -> None:
-    """Create the tables."""
-    for statement in SCHEMA.split(";\n"):
+    """Create the tables; a conversation notes when others took part."""
+    for statement in (*COMPANY, *SCHEMA.split(";\n")):
         if statement.strip():
             op.execute(statement)

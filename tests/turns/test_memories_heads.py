@@ -1,0 +1,157 @@
+"""What a conversation's head has left is told nowhere: edited and regenerated posts, and a head that moves back."""
+
+import asyncio
+
+import pytest
+from stage import Client, book_on, user
+
+from cuebook import Ask
+from cuebook.testing import FrozenClock
+from cuebook.testing.upstream import ScriptedUpstream
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+def on(place, clock, **settings):
+    return book_on(place, clock=clock, **({"memory__user": True} | settings))
+
+
+async def told(book, clock, text, conversation, **ask):
+    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
+    clock.advance(60)
+    await book.settle()
+    return reply
+
+
+async def known(book, *, ended=False):
+    return [each async for each in book.memories.export(user="ann") if ended or each.valid_to is None]
+
+
+async def texts(book, *, ended=False):
+    return [each.text for each in await known(book, ended=ended)]
+
+
+async def ids(book, conversation):
+    return {post.message: post.id for post in await book.conversations.posts(conversation, branches=True)}
+
+
+async def settled(book, clock):
+    clock.advance(60)
+    await book.settle()
+
+
+async def test_an_edited_message_is_no_reason_any_more(tmp_path, clock):
+    upstream = ScriptedUpstream()
+    async with on(tmp_path, clock, upstream=upstream) as book:
+        client = Client(book, upstream, who="ann")
+        await client.say("Hello.")
+        await client.say("I live in Oslo.")
+        await client.say("I am allergic to nuts.")
+        await settled(book, clock)
+        assert await texts(book) == ["I live in Oslo.", "I am allergic to nuts."]
+        client.history = client.history[:2]
+        await client.say("I live in Bergen.")
+        await settled(book, clock)
+        assert await texts(book, ended=True) == ["I live in Bergen."]
+        window = await book.assemble(Ask("Where do I live?", "next", user="ann"))
+        assert "Oslo" not in b"".join(window.messages).decode()
+
+
+async def test_a_regenerated_answer_takes_nothing_of_what_the_user_said(tmp_path, clock):
+    upstream = ScriptedUpstream()
+    async with on(tmp_path, clock, upstream=upstream) as book:
+        client = Client(book, upstream, who="ann")
+        await client.say("I live in Oslo.", "Noted.")
+        await settled(book, clock)
+        [before] = await known(book)
+        for n in range(3):
+            client.history = []
+            await client.say("I live in Oslo.", f"Noted {n}.")
+            await settled(book, clock)
+        assert len(await book.conversations.posts("c", branches=True)) == 5
+        [after] = await known(book)
+        assert (after.id, after.sources) == (before.id, before.sources)
+
+
+async def test_a_head_that_moves_away_takes_what_was_said_there_along_and_brings_it_back(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        before = await book.conversations.get("c1")
+        await told(book, clock, "I moved to Berlin.", "c1")
+        berlin = await book.conversations.get("c1")
+        posts = {post.seq: post.id for post in await book.conversations.posts("c1")}
+        assert await texts(book) == ["I moved to Berlin."]
+        await book.conversations.move_head("c1", posts[before.head])
+        await settled(book, clock)
+        [oslo] = await known(book, ended=True)
+        assert (oslo.text, oslo.valid_to, oslo.ended_by) == ("I live in Oslo.", None, None)
+        await told(book, clock, "I am allergic to nuts.", "c1")
+        assert await texts(book) == ["I live in Oslo.", "I am allergic to nuts."]
+        await book.conversations.move_head("c1", posts[berlin.head])
+        await settled(book, clock)
+        past, new = await known(book, ended=True)
+        assert [past.text, new.text, new.supersedes, past.ended_by] == [
+            "I live in Oslo.", "I moved to Berlin.", past.id, new.id,
+        ]  # fmt: skip
+
+
+async def test_what_another_conversation_says_too_stays(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        clock.advance(DAY)
+        await told(book, clock, "Hello.", "c2")
+        start = (await book.conversations.posts("c2"))[-1].id
+        await told(book, clock, "I live in Oslo.", "c2")
+        await book.conversations.move_head("c2", start)
+        await settled(book, clock)
+        [oslo] = await known(book)
+        assert [each.conversation for each in oslo.sources] == ["c1"]
+
+
+async def test_what_came_after_what_is_gone_ends_what_was_before_it(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        await told(book, clock, "Hello.", "c2")
+        start = (await book.conversations.posts("c2"))[-1].id
+        clock.advance(DAY)
+        await told(book, clock, "I moved to Berlin.", "c2")
+        clock.advance(DAY)
+        await told(book, clock, "I moved to Munich.", "c3")
+        munich = (await known(book))[0].valid_from
+        await book.conversations.move_head("c2", start)
+        await settled(book, clock)
+        oslo, now = await known(book, ended=True)
+        assert [oslo.text, now.text] == ["I live in Oslo.", "I moved to Munich."]
+        assert (oslo.valid_to, oslo.ended_by, now.supersedes) == (munich, now.id, oslo.id)
+
+
+async def test_a_head_moved_while_it_is_delivered_leaves_nothing_of_its_old_path(tmp_path, clock):
+    async with on(tmp_path, clock) as one, on(tmp_path, clock) as two:
+        await told(one, clock, "Hello.", "c1")
+        start = (await one.conversations.posts("c1"))[-1].id
+        await one.ask(Ask("I live in Oslo.", "c1", user="ann"))
+        await asyncio.gather(one.work(), two.conversations.move_head("c1", start), two.work())
+        await settled(one, clock)
+        assert await texts(one, ended=True) == []
+
+
+async def test_a_branch_that_passes_have_read_is_left_with_its_items(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        start = (await book.conversations.posts("c1"))[-1].id
+        said = [user(f"Locker number {n} is in corridor {n * 3}.") for n in range(40)]
+        await book.append("c1", [user("I moved to Berlin."), *said], user="ann")
+        clock.advance(7200)
+        await book.settle()
+        assert await book.memory.summary("c1", user="ann") is not None
+        assert "I moved to Berlin." in await texts(book)
+        await book.conversations.move_head("c1", start)
+        await settled(book, clock)
+        assert await texts(book, ended=True) == ["I live in Oslo."]
+        assert await book.memory.summary("c1", user="ann") is None
+        assert [each.text for each in await book.memory.items("c1", user="ann", ended=True)] == ["I live in Oslo."]
