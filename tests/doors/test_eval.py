@@ -192,8 +192,18 @@ async def test_nothing_remembered_is_lost_from_the_first_compaction_to_the_twent
     assert report.recall.origin == "gold"
     facts = report.current_facts
     assert facts is not None
-    assert facts.shown / facts.current >= 0.9
-    assert facts.superseded_shown <= 3
+    assert facts.shown / facts.current >= 0.95
+    assert facts.superseded_shown == 0
+    assert not report.items.contradictions
+
+
+async def test_the_conversation_that_ships_loses_nothing_and_shows_nothing_that_is_over() -> None:
+    [report] = await evaluate()
+    assert all(not row.dropped for row in report.survival if row.whose == "gold")
+    facts = report.current_facts
+    assert facts is not None
+    assert facts.shown / facts.current >= 0.88
+    assert facts.superseded_shown == 0
     assert not report.items.contradictions
 
 

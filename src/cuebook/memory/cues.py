@@ -34,7 +34,9 @@ CHANGE: Final = Expression(
     r"until|till)|"
     r"upped|traded|got rid of|started \w+ing|from (?:the )?(?:\d{1,2}(?:st|nd|rd|th)?(?: of)? )?"
     r"(?:next|january|february|march|april|may|june|july|august|september|october|november|december)\b"
-    r"(?! (?:to|till|until))|found (?:us )?(?:an?|the) (?:new )?(?:flat|house|apartment|place|unit|room|job))\b",
+    r"(?! (?:to|till|until))|from (?:(?:this|next) )?(?:mon|tues|wednes|thurs|fri|satur|sun)day\b(?! (?:to|till|"
+    r"until|on|"
+    r"evening|morning|night))|found (?:us )?(?:an?|the) (?:new )?(?:flat|house|apartment|place|unit|room|job))\b",
 )
 #: What comes after these words held before and is over.
 OVER: Final = Expression(
@@ -115,6 +117,8 @@ OWNER: Final = Expression(
     rf"\b(?:[Mm]y|[Oo]ur|[Hh]is|[Hh]er|[Tt]heir)\s+(?:[\w-]+\s){{0,2}}?({RELATION})\b"
     r"|\b([A-ZÀ-Þ][\w-]+)['’]s\b(?! (?:an?|the|not|in|on|at|been|got|going)\b)"
 )
+#: A thing of the speaker's own, not of kin.
+OWN: Final = Expression(rf"\b(?:[Mm]y|[Oo]ur)\s+(?!(?:[\w-]+\s){{0,2}}?{RELATION}\b)")
 NO_OWNER: Final = frozenset("it that there what he she here where who how everything nothing".split())
 #: Capitals that name no person: "the MOT", "the VAT return".
 ACRONYM: Final = Expression(r"\b[A-Z]{2,5}\b")

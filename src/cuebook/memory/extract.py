@@ -6,7 +6,9 @@ from typing import Final, NamedTuple
 
 from cuebook.memory import patterns
 from cuebook.memory.patterns import ASKS, ASKS_TO_KEEP, CATEGORY_ORDER, FAULTS, NEWS, NEWS_THRESHOLD, THRESHOLD
+from cuebook.memory.personal import PERSONAL, filed
 from cuebook.memory.plain import PLAIN, asks_plainly, spelled
+from cuebook.memory.plans import PLANS
 from cuebook.memory.sentences import clauses, clean, paragraphs, quoted_share, sentences, trim
 from cuebook.memory.signs import SIGNS, shown
 from cuebook.memory.slots import WORD, names, stem, topic, values
@@ -70,24 +72,30 @@ def score(text: str, *, chat: bool = True) -> Score:
     """
     plain = spelled(text)
     lower = lowered(plain)
-    signs = shown(SIGNS, plain, lower)
+    signs = shown((*SIGNS, *PLANS, *PERSONAL), plain, lower)
+    if "bound" in signs:
+        signs.pop("constraint", None)
     if chat and len(signs) < ENOUGH:
         signs |= shown(PLAIN, plain, lower)
     faults = shown(FAULTS, plain, lower)
     if "explicit" in signs:
         faults.pop("request", None)
+    if "bound" in signs:  # an allergy is none the less one for the thanks before it
+        for fault in ("small talk", "praise", "pointing", "second person"):
+            faults.pop(fault, None)
     if "preference" in signs or "todo" in signs:
         faults.pop("second person", None)
     total = sum(signs.values()) + _value_weight(text) - sum(faults.values())
     if text.rstrip().endswith("?") or ("?" not in text and asks_plainly(plain)):
         total = total if ASKS_TO_KEEP.search(lowered(text)) else total - 0.8
     total -= {0: 1.0, 1: 0.6, 2: 0.1}.get(len(WORD.findall(text)), 0.0)
-    return Score(max(0.0, min(1.0, total)), frozenset(signs), doubt=bool(faults))
+    return Score(max(0.0, min(1.0, round(total, 6))), frozenset(signs), doubt=bool(faults))
 
 
-def category_of(signs: frozenset[str]) -> Category:
-    """Return the category of a text by its signs, in A's capture order."""
-    return next((category for sign, category in CATEGORY_ORDER if sign in signs), "facts")
+def category_of(signs: frozenset[str], text: str) -> Category:
+    """Return the category of a text by its signs, in A's capture order; of somebody's own life `filed` has a say."""
+    category: Category = next((category for sign, category in CATEGORY_ORDER if sign in signs), "facts")
+    return filed(category, text) if category != "facts" or "bound" in signs else category
 
 
 def english(text: str) -> bool:
@@ -155,7 +163,7 @@ def _of_tool(line: Line) -> Iterator[Item]:
 
 
 def _item(found: Found, line: Line, judged: Score, trust: Trust) -> Item:
-    category = category_of(judged.signs)
+    category = category_of(judged.signs, found.text)
     speaker = "" if line.speaker.lower() in {"", line.role, "user", "assistant"} else line.speaker
     people = names(found.text) if category in {"people", "projects"} else []
     return Item(

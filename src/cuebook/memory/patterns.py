@@ -20,6 +20,17 @@ NEWS_THRESHOLD: Final = 0.15
 KEPT_NEWS: Final = 0.3
 NEWS: Final = frozenset({"done", "change", "decision", "status", "report", "now"})
 
+#: What one says of a thing that pleases or matters, and that tells nothing of it.
+ESTEEM: Final = (
+    r"(?:great|good|nice|awesome|amazing|beautiful|wonderful|incredible|fantastic|brilliant|lovely|cool|fun|"
+    r"inspiring|inspirational|rewarding|fulfilling|satisfying|special|magical|peaceful|calming|relaxing|soothing|chill|"
+    r"precious|priceless|important|vital|essential|crucial|key|necessary|powerful|meaningful|valuable|worth it|"
+    r"worthwhile|breathtaking|stunning|gorgeous|vibrant|cute|adorable|sweet|impressive|interesting|fascinating|"
+    r"exciting|thrilling|refreshing|uplifting|heartwarming|touching|moving|eye-opening|tough|rough|crazy|wild|"
+    r"blessing|joy|treat|blast|tremendous|terrific|superb|perfect|excellent|helpful|true|comforting|encouraging|"
+    r"motivating|humbling|freeing|liberating|therapeutic|nothing better)"
+)
+
 FAULTS: Final[tuple[Sign, ...]] = (
     Sign(
         "hypothetical",
@@ -46,6 +57,80 @@ FAULTS: Final[tuple[Sign, ...]] = (
                 r"a zombie)\b"
             ),
             r"😂|🤣|🙃|😜|😉",
+            r"\ballergic to (?:mon|tues|wednes|thurs|fri|satur|sun)days?\b",
+            (
+                r"\ballergic to (?:my |the |all )?(?:work(?:ing)?|mornings?|meetings?|exercise|sports?|people|maths?|"
+                r"homework|housework|cleaning|cooking|responsibility|commitment|nonsense|drama|bullshit|taxes|love)\b"
+            ),
+        ),
+    ),
+    Sign(
+        "mocking",
+        0.8,
+        any_of(
+            r"\b(?:just|exactly) what (?:i|we) (?:needed|need|wanted)\b",
+            r"\bthanks for nothing\b|\bwhat could (?:possibly )?go wrong\b|\bbig surprise\b|\bwhat a surprise\b",
+            r"\b(?:because|cause|as if|like) (?:i|we) (?:just|so|totally|really|absolutely) (?:love|adore|enjoy|"
+            r"need)\b",
+            r"\b(?:my|the) absolute favou?rite,? (?:\.\.\.|not)\b|(?:, |\. ?)not[!.]*$",
+        ),
+    ),
+    Sign(
+        "cheer",
+        0.8,
+        any_of(
+            (
+                r"\blet(?:'s|’s| us) (?:all |both |just |never |always )*(?:keep(?: (?:on|up|going|at it|each other|"
+                r"\w+ing)\b)|cherish|celebrate|hope|enjoy|remember|support|stay|spread|inspire|appreciate|embrace|"
+                r"do (?:it|this|that)\b|go\b(?=[!.]|$)|make (?:it happen|(?:\w+ )?memories|the most|a difference|"
+                r"(?:the|this|our) \w+ (?:a )?better))"
+            ),
+            r"\bkeep (?:up the|pushing|going|shining|inspiring|smiling|spreading|rocking|being you|fighting|"
+            r"it going)\b",
+            r"\b(?:we|you)(?:'ve|’ve)? got this\b|\bwe(?:'ll|’ll| will) keep \w+ing\b|\btogether,? we\b|\bwe rock\b",
+            r"\b(?:make|making) (?:a|the) (?:\w+ )?(?:difference|better place)\b|\b(?:make|making) the world\b",
+        ),
+    ),
+    Sign(
+        "praise",
+        0.45,
+        any_of(
+            (
+                r"^(?:(?:yeah|yes|wow|and|but|so|well)[,!]? )?(?!(?:i|i'm|i’m|i've|my|our|we|we're|he|she|if|when)\b)"
+                rf"[^.;:!?]{{1,90}}?\b(?:is|are|was|were|'s|’s|has been|looks?|looked|sounds?|sounded|seems?|seemed|"
+                rf"feels?|felt|can be|makes? (?:\w+ )?feel|be) "
+                rf"(?:(?:so|such|really|very|super|truly|always|just|pretty|quite|absolutely|totally|incredibly|a|an|"
+                rf"the most|the best|also|all) )*{ESTEEM}\b"
+            ),
+            rf"^(?:what|such) (?:an? )?{ESTEEM}\b|^{ESTEEM}\b",
+        ),
+    ),
+    Sign(
+        "pointing",
+        0.4,
+        any_of(
+            r"^(?:(?:and|so|oh|yeah),? )?(?:here(?:'s|’s| is| are)|check out|take a look at|look at|this is|these are) "
+            r"(?:an? |my |the |some |another |one of )?(?:\w+ ){0,3}?(?:pics?|pictures?|photos?|shots?|snaps?|selfies?|"
+            r"poster|video|image|sketch)\b",
+            r"\b(?:the|this|that|your) (?:pic|picture|photo|image|video)\b",
+        ),
+    ),
+    Sign(
+        "reply",
+        0.5,
+        any_of(
+            (
+                r"^(?:(?:yeah|yes|oh|aw+|hey|ah|and|no|well)[,!]? )?(?:[\w-]+, )?(?:sounds like|looks like (?:you|a|"
+                r"it)|"
+                r"must(?:'ve| have)? be(?:en)? |i'm (?:so |really )?(?:sorry|glad|happy|proud|excited) (?:to hear|"
+                r"about|"
+                r"for|of|you|that you)|i remember (?:you|that|it|when you)\b|so glad|glad (?:the|you|to|we|it|that)|"
+                r"of course|got it|totally|exactly|same here|i (?:totally |completely |really )?(?:agree|understand|"
+                r"hear "
+                r"you|get it|feel you|bet|can imagine|know how)|no problem|my pleasure|any ?time|it does\b|it is\b|"
+                r"they are\b|who are|good luck|best of luck|take care|looking forward|can't wait to (?:hear|see)|"
+                r"can(?:'t|’t) agree more|couldn(?:'t|’t) agree more)"
+            ),
         ),
     ),
     Sign(
@@ -156,6 +241,7 @@ CATEGORY_ORDER: Final[tuple[tuple[str, Category], ...]] = (
     ("wish", "preferences"),
     ("goal", "projects"),
     ("decision", "decisions"),
+    ("bound", "facts"),
     ("constraint", "decisions"),
     ("open", "open_loops"),
     ("todo", "todo"),

@@ -5,7 +5,9 @@ from math import fsum
 from typing import Final
 
 from cuebook.memory.change import Claim, Frame, done_verbs, object_stems, purpose, role_of
+from cuebook.memory.cues import OWN, OWNER
 from cuebook.memory.relations import codes, gone, relations, role, stays, to_reach
+from cuebook.memory.routine import per_unit, prices
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import clash
 
@@ -29,7 +31,7 @@ class Judge:
         self._common = common
 
     def evidence(self, new: Claim, old: Claim) -> Verdict:
-        """Return how surely `new` ends `old` by the strongest of six reasons, and the clause it ends; 0: it cannot."""
+        """Return how surely `new` ends `old` by the strongest of its reasons, and the clause it ends; 0: it cannot."""
         if new.speaker != old.speaker or new.seq < old.seq:
             return NOTHING
         done = max(
@@ -38,6 +40,7 @@ class Judge:
             self._filled(new, old),
             self._left(new, old),
             self._reached(new, old),
+            self._repriced(new, old),
         )
         if done > NOTHING or (new.owners and old.owners and not new.owners & old.owners):
             return done
@@ -62,6 +65,16 @@ class Judge:
                 if sure and not new.more and (one.slot == "home" or not _others(new, old)):
                     best = max(best, (1.1, two.text))
         return best
+
+    def _repriced(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: what one of a thing costs from now on, against the one price the old statement gives it."""
+        if not new.change or new.more or not any(kind == "money" for kind, _ in old.values):
+            return NOTHING
+        for thing, amount in prices(new.text):
+            told = [frame for frame in old.frames if any(kind == "money" for kind, _ in frame.values)]
+            if thing <= old.stems and len(told) == 1 and amount not in old.values and per_unit(old.text):
+                return (1.05, told[0].text)
+        return NOTHING
 
     def _reached(self, new: Claim, old: Claim) -> Verdict:
         """Weigh: whoever had to be told or rung was."""
@@ -152,7 +165,7 @@ class Judge:
         clashes = clash(one.values, two.values) - {"name"}
         if one.change and not clashes:
             clashes = _bare_amount(one, two)
-        if not common - NUMBERED or not clashes or (new.more and not one.change):
+        if not common - NUMBERED or not clashes or (new.more and not one.change) or _of_another(one, two):
             return NOTHING
         mine, theirs = (object_stems(frame.stems) | common for frame in (one, two))
         share = self._share(common, mine - (one.named - common), theirs - (two.named - common))
@@ -258,6 +271,14 @@ def _others(new: Claim, old: Claim) -> bool:
     """Tell whether two statements are about different people's matters."""
     mine, theirs = new.owners - new.named, old.owners - old.named
     return bool(mine and theirs and not mine & theirs) and not {role(found) for found in mine} & set(map(role, theirs))
+
+
+def _of_another(one: Frame, two: Frame) -> bool:
+    """Tell whether one clause is of the speaker's own thing and the other of the same thing of somebody else's."""
+    mine, theirs = (OWN.search(frame.text) for frame in (one, two))
+    return bool(mine and OWNER.search(two.text) and not OWN.search(two.text)) or bool(
+        theirs and OWNER.search(one.text) and not OWN.search(one.text)
+    )
 
 
 def _same_thing(one: Frame, two: Frame, new: Claim, old: Claim) -> bool:

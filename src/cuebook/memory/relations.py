@@ -3,6 +3,7 @@
 import re
 from typing import Final, NamedTuple
 
+from cuebook.memory.routine import clues_of, owned
 from cuebook.memory.slots import WORD, stem, topic
 from cuebook.memory.vocabulary import STOP
 from cuebook.records.expression import Expression
@@ -176,7 +177,7 @@ class Relation(NamedTuple):
 
 def relations(text: str) -> list[Relation]:
     """Return the places a text says are filled, and by what."""
-    return [*_holders(text), *_duties(text), *_homes(text), *_sources(text), *_hours(text), *_places(text)]
+    return [*_holders(text), *_duties(text), *_homes(text), *_sources(text), *_hours(text), *_places(text), *_own(text)]
 
 
 def clues(slot: str) -> frozenset[str]:
@@ -184,6 +185,8 @@ def clues(slot: str) -> frozenset[str]:
     kind, _, what = slot.partition(" ")
     if kind == "role":
         return frozenset(word for line in _ROLES for word in line.split() if role(stem(word)) == what)
+    if kind == "own":
+        return clues_of(what)
     if kind == "where":
         return frozenset({what, *what.split(), f"{what}ing", "we're"})
     if kind == "home":
@@ -302,6 +305,10 @@ def _hours(text: str) -> list[Relation]:
             Relation(f"hours{days}", frozenset({"-".join(re.findall(r"\d+", match["hours"]))}), match[0], single=True)
         )
     return found
+
+
+def _own(text: str) -> list[Relation]:
+    return [Relation(one.slot, one.value, one.text, single=False, kind=one.kind) for one in owned(text)]
 
 
 def _stems(name: str) -> frozenset[str]:

@@ -67,6 +67,9 @@ _OPENER = Expression(
 _EMOJI = Expression(r"^[\W_]*[\U0001F000-\U0001FAFF☀-➿]+\s*|\s*[\U0001F000-\U0001FAFF☀-➿️]+$")
 _QUOTED = Expression(r"[“\"][^”\"\n]{12,}[”\"]")
 
+#: What a picture shows is described by whoever keeps it.
+_CAPTION = Expression(r"\[image:[^\]\n]{0,2000}\]")
+
 #: Longest stretch of text read of one post; what follows is material, not conversation.
 MAX_READ: Final = 20_000
 
@@ -84,7 +87,7 @@ def clean(text: str) -> str:
         text = _FENCED_PAIR.sub("\n", text)
         if FENCE.search(text):
             return ""
-    text = _QUOTED_LINE.sub("", _CODE.sub("\n", text))
+    text = _CAPTION.sub(" ", _QUOTED_LINE.sub("", _CODE.sub("\n", text)))
     head = _MATERIAL.search(text) if _COLON_AT_END.search(text) else None
     return text[: head.start()] if head else text
 

@@ -29,7 +29,7 @@ def shown(signs: Iterable[Sign], text: str, lower: str) -> dict[str, float]:
     return {sign.name: sign.weight for sign in signs if sign.pattern.search(text if sign.spelled else lower)}
 
 
-_WE = r"(?:i|we)"
+WE: Final = r"(?:i|we)"
 _BE = r"(?:is|are|was|were|'s|’s|'re|’re|isn't|aren't|will be|has been|have been)"
 RELATION: Final = (
     r"(?:mother|mom|mum|mama|father|dad|papa|parents?|sister|brother|siblings?|wife|husband|partner|"
@@ -54,7 +54,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
         any_of(
             r"\b(?:put|add) .{1,60} (?:on|to) (?:my|the|our) (?:\w+ )?(?:list|todo|to-do|calendar)\b",
             (
-                r"\b(?:please |pls )?(?:remember|note|keep in mind|make a note|write down|jot down|save)\b(?! (?:when|"
+                r"\b(?:please |pls )?(?<!\bi )(?<!\bme )(?<!\bus )(?<!\bwe )(?<!still )(?<!always )(?:remember|note|"
+                r"keep in mind|make a note|write down|jot down|save)\b(?! (?:when|"
                 r"how|the time))(?:,| that| this|:| it|\s+\w)"
             ),
             r"\b(?:don't|do not|dont|never) (?:let me )?forget\b",
@@ -71,16 +72,23 @@ SIGNS: Final[tuple[Sign, ...]] = (
         "state",
         0.3,
         any_of(
-            rf"\b{_WE}(?:'m| am|'re| are|’m|’re) (?:a|an|the|in|at|from|on|based|living|working|studying|training|"
+            rf"\b{WE}(?:'m| am|'re| are|’m|’re) (?:a|an|the|in|at|from|on|based|living|working|studying|training|"
             r"renting|married|engaged|divorced|single|"
             r"vegan|vegetarian|diabetic|pregnant|retired|self-employed|freelance|left-handed|colou?r[- ]?blind|"
             r"\d+|(?:twenty|thirty|forty|fifty|sixty)\b)",
-            rf"\b{_WE} (?:live|work|study|teach|own|drive|speak|play|run|rent|lease|commute|volunteer|manage|lead|"
+            rf"\b{WE} (?:live|work|study|teach|own|drive|speak|play|run|rent|lease|commute|volunteer|manage|lead|"
             r"train|practi[sc]e|collect|breed|keep|"
+            r"(?:deploy|host|build|test|log|track|store|version|monitor|write|design|edit|ship|release|invoice|code|"
+            r"draw|"
+            r"record|chat|plan|bake|cook|heat|print|scan|bill)s? (?:everything |it all |all our \w+ |our \w+ |my \w+ )?"
+            r"(?:with|on|in|using|via|through)|"
             r"grew up|was born|were born|graduated|majored|used to|have (?:a|an|two|three|four|five|six|\d+|no|"
             r"the|my|our)\b|'ve got|have got|get up|take|bank|pay|earn|save|owe|weigh)\b",
-            rf"\b{_WE}(?:'ve|’ve| have) (?:been|lived|worked|had|got|owned|known)\b",
-            r"\b(?:my|our) (?:[\w'’-]+ ){1,5}?(?:is|are|was|were|lives?|works?|has|have|had|starts?|ends?|opens?|"
+            rf"\b{WE}(?:'ve|’ve| have) (?:been|lived|worked|had|got|owned|known)\b",
+            rf"\b{WE} (?:haven't|haven’t|have not) got (?:an?|any) \w+|\b{WE} (?:don't|don’t|do not) have (?:an?|"
+            rf"any) \w+",
+            r"\b(?:my|our) (?:[\w'’-]+ ){1,5}?(?:is|are|was|were|lives?|works?|has|have|had|starts?|begins?|ends?|"
+            r"opens?|"
             r"closes?|arrives?|leaves?|comes?|goes|runs?|"
             r"costs?|needs?|wants?|loves?|likes?|hates?|speaks?|teaches|moved|got|turns?|turned|passed|died|"
             r"retired|expires?|includes?|can't|cannot|won't|will|prefers?|allows?|means?|says? (?:i|we))\b",
@@ -117,66 +125,19 @@ SIGNS: Final[tuple[Sign, ...]] = (
         ),
     ),
     Sign(
-        "decision",
-        0.4,
-        any_of(
-            (
-                rf"\b{_WE}(?:'ve|’ve| have)?(?: finally| also| now| just| both| all)? (?:decided|agreed|settled|chose|"
-                r"picked|opted|committed|signed|booked|ordered|bought|hired|accepted|declined|rejected|confirmed|"
-                r"enrolled|registered|signed up|made up)\b"
-            ),
-            (
-                rf"\b{_WE}(?:'re|'m|’re|’m| are| am) (?:going with|sticking (?:with|to)|going for|not going to|"
-                r"not doing|no longer|switching|skipping|keeping)\b"
-            ),
-            r"\b(?:decision|verdict)(?: is|:| made)",
-            r"\b(?:it's|its|that's) (?:decided|settled|final|official|confirmed)\b",
-            r"\blet's (?:go with|do|use|stick (?:with|to)|keep|make it|settle on)\b",
-            r"\bwent with\b",
-            r"\bfinal (?:decision|answer|choice|date|list)\b",
-            r"\bsettled on\b",
-        ),
-    ),
-    Sign(
-        "constraint",
-        0.4,
-        any_of(
-            r"\ballerg\w+ (?:to|against)\b",
-            r"\b(?:no|never) (?:meat|fish|nuts|dairy|gluten|alcohol|sugar|penicillin|pork|eggs|milk|wheat)\b",
-            r"\b(?:leave (?:it|them|that) out|can't stand|refuse to)\b",
-            r"\bintoleran\w+\b",
-            r"\bc(?:o)?eliac\b",
-            r"\bdiabet\w+\b",
-            r"\basthma\w*\b",
-            r"\bepilep\w+\b",
-            r"\bvegan\b",
-            r"\bvegetarian\b",
-            r"\bgluten[- ]free\b",
-            r"\bhalal\b",
-            r"\bkosher\b",
-            (
-                r"\b(?:max(?:imum)?|at most|no more than|must not|mustn't|not allowed|can(?:'t|not) (?:eat|have|drink|"
-                r"use|do|work|go|stand|be|take|carry|lift|afford)|isn't allowed|deadline|due (?:on|by|date)|budget|"
-                r"limit(?:ed)? (?:to|is)|curfew|rule is|has to be|have to be|needs to be|must be)\b"
-            ),
-            r"\bonly (?:eat|drink|use|work|free|available|on)\b",
-            r"\bnever (?:eat|drink|use|work|fly|drive)\b",
-        ),
-    ),
-    Sign(
         "preference",
         0.4,
         any_of(
             r"^(?:prefer|love|hate|always|never) (?!(?:it|this|that|mind)\b)\w+",
             (
-                rf"\b{_WE}(?:'d|’d| would)?(?: much| really| actually| usually| always| generally| do)* (?:prefer|"
+                rf"\b{WE}(?:'d|’d| would)?(?: much| really| actually| usually| always| generally| do)* (?:prefer|"
                 r"rather)\b"
             ),
             (
-                rf"\b{_WE}(?: really| actually| usually| always| generally| do)* (?:love|loathe|hate|enjoy|adore|"
+                rf"\b{WE}(?: really| actually| usually| always| generally| do)* (?:love|loathe|hate|enjoy|adore|"
                 r"dislike|can't stand|despise|like)\b(?! (?:it|that|this|your|the idea|how|to know|to ask|you)\b)"
             ),
-            rf"\b{_WE} (?:don't|do not|dont|never) (?:like|eat|drink|want|enjoy|do|use|trust|wear|read|watch)\b",
+            rf"\b{WE} (?:don't|do not|dont|never) (?:like|eat|drink|want|enjoy|do|use|trust|wear|read|watch)\b",
             r"\bnot a (?:big )?fan of\b",
             r"\b(?:my|our|his|her) (?:all-time )?favou?rite\b",
             r"\b(?:big|huge) fan of\b",
@@ -198,66 +159,6 @@ SIGNS: Final[tuple[Sign, ...]] = (
                 r"watch|listen|write|run|train)\b"
             ),
             r"\bi'm (?:not )?(?:really )?into\b",
-        ),
-    ),
-    Sign(
-        "todo",
-        0.4,
-        any_of(
-            (
-                rf"\b{_WE}(?:'ve|’ve)?(?: still| also| really| just)* (?:need to|have to|must|gotta|should(?! we)|"
-                r"ought to|owe)\b|\b(?:i|we)(?:'ve|’ve| have) got to\b"
-            ),
-            r"\bremind me\b",
-            r"\bdon't let me forget\b",
-            r"\b(?:to-do|todo|to do list)\b",
-            (
-                r"\bneeds? (?:to be )?(?:doing|done|sorted|fixed|booked|paid|sent|ordered|signed|renewed|cleaned|"
-                r"replaced)\b"
-            ),
-            (
-                r"\bby (?:the end of|mon|tues|wednes|thurs|fri|satur|sun|next|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|"
-                r"nov|dec|\d)"
-            ),
-        ),
-    ),
-    Sign(
-        "open",
-        0.35,
-        any_of(
-            (
-                r"\b(?:still|haven't|have not|hasn't|not yet|yet to) (?:waiting|wait|deciding|decided|need to|heard|"
-                r"hear|unsure|undecided|looking|figured|found|booked|picked|chosen|sorted|open|pending|got|received|"
-                r"replied|know)\b"
-            ),
-            r"\bwaiting (?:for|on|to hear)\b",
-            r"\bundecided\b",
-            r"\bopen question\b",
-            r"\bto be (?:decided|confirmed)\b",
-            r"\btb[adc]\b",
-            r"\bpending\b",
-            r"\bup in the air\b",
-            r"\btorn between\b",
-            r"\bneed to figure\b",
-        ),
-    ),
-    Sign(
-        "goal",
-        0.35,
-        any_of(
-            (
-                rf"\b{_WE}(?:'m|'re|’m|’re| am| are|'ve been| have been) (?:planning|saving|training|building|writing|"
-                r"working on|learning|studying|renovating|applying|organi[sz]ing|preparing|launching|redoing|"
-                r"trying to|aiming|hoping to|going to|gonna|taking|starting|running|teaching|restoring|developing|"
-                r"designing)\b"
-            ),
-            (
-                r"\b(?:my|our|the) (?:[\w-]+ ){0,2}(?:goal|aim|target|plan|project|thesis|dissertation|novel|book|"
-                r"startup|app|renovation|campaign|launch)\b(?: \w+){0,3} (?:is|are|was|'s|will|has)"
-            ),
-            r"\b(?:goal|target|aim) (?:is|:)|\b(?:that's|that is) my (?:plan|goal|aim|dream)\b",
-            rf"\b{_WE} (?:want|plan|hope|aim|intend) to\b",
-            rf"\b{_WE}(?:'ll|’ll| will) (?:be|have|start|move|go|fly|run|take|host|visit|travel|join|launch)\b",
         ),
     ),
     Sign(
@@ -295,17 +196,20 @@ SIGNS: Final[tuple[Sign, ...]] = (
         "habit",
         0.3,
         any_of(
-            rf"\b{_WE} (?:always |usually |only |mostly |never |still |now |also |generally )*(?:eat|drink|sing|"
+            rf"\b{WE} (?:always |usually |only |mostly |never |still |now |also |generally )*(?:eat|drink|sing|"
             r"draw|refuse|avoid|cook|cycle|swim|bike|jog|hike|wear|sleep|use|play|bake|paint|sew|garden|fish|"
             r"climb|dance|skip|share|invoice|charge|bill|attend|"
             r"pray|fast|meditate|stream|subscribe|support|follow|vote|ride|row|sail|ski|surf|knit|photograph|code|"
             r"program|blog|tutor|coach|nurse|foster|walk)\b(?! (?:it|that|this|you)\b)",
-            rf"\b{_WE} (?:always|usually|only|mostly|never|no longer|rarely|normally) \w+",
+            rf"\b{WE} (?:always|usually|only|mostly|never|no longer|rarely|normally) \w+",
             (
                 r"\b(?:every|each|twice a|once a) (?:mon|tues|wednes|thurs|fri|satur|sun|week|month|other|second|"
                 r"morning|evening)\w*\b"
             ),
-            r"\bon (?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekdays|weekends)\b",
+            r"\bon (?:(?:the )?(?:first|second|third|fourth|last|other) )?(?:(?:mon|tues|wednes|thurs|fri|satur|sun)"
+            r"days?|weekdays|weekends)\b",
+            r"\b(?:don't|don’t|do not|doesn't|doesn’t|does not|no longer) \w+ (?!(?:it|that|this|him|her|them)\b)"
+            r"[^.;!?]{2,60}? any ?more\b",
             r"\bas a rule\b|\b(?:the|a|my) rule\b|\bfor future\b",
         ),
     ),
@@ -321,6 +225,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
             ),
             r"\b(?:is|are|was|were|got|been) (?:now |all |finally |already )?\w{3,}(?:ed|en)\b",
             r", done\b",
+            r"^(?:an? |the )?new [\w -]{2,40} (?:for (?:me|us|my|our|the)|of mine|of ours)\b.{0,40}: ",
             r"\bsaid (?:yes|no)\b",
             r"\bno [\w -]{2,40} (?:at all|after all|any ?more)\b",
             r"\bfinally\b",
@@ -386,7 +291,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
                 r"delivered|bought|cleared|confirmed)\b"
             ),
             (
-                rf"\b{_WE}(?:'ve|’ve| have)?(?: finally| just| already| also| now)? (?:paid|sent|rang|redrawn|measured|"
+                rf"\b{WE}(?:'ve|’ve| have)?(?: finally| just| already| also| now)? (?:paid|sent|rang|redrawn|measured|"
                 r"called|finished|submitted|booked|bought|ordered|fixed|renewed|signed|completed|handed in|"
                 r"dropped off|picked up|passed|returned|cancell?ed|sorted|filed|got|received|won|started|joined|met|"
                 r"adopted)\b"

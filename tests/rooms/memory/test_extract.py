@@ -120,7 +120,7 @@ def test_what_is_no_statement_gives_no_item(said):
         ("I'm training for the Leeds marathon.", "projects"),
         ("I'd like to learn queen rearing, that's my plan for the summer.", "projects"),
         ("We've decided on the oak floor.", "decisions"),
-        ("Anya is allergic to eggs.", "decisions"),
+        ("Anya is allergic to eggs.", "people"),
         ("Still waiting for the visa.", "open_loops"),
         ("I need to renew my passport.", "todo"),
         ("My sister Lena lives in Oslo.", "people"),
