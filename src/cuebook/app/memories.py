@@ -22,7 +22,7 @@ from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, persona_place
 from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.records.erasure import Receipt, Target
-from cuebook.records.memory import CATEGORIES, Hit, Memory, Place, Scope
+from cuebook.records.memory import CATEGORIES, Dense, Hit, Memory, Place, Scope
 
 #: Whose knowledge is nobody's: the book's own.
 BOOK = Place("book", "")
@@ -84,10 +84,34 @@ class Memories:
         limit: int = 10,
     ) -> list[Hit]:
         """Give memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
+        return await self.answer(
+            query,
+            await sense(self._desk, query.text),
+            user=user,
+            persona=persona,
+            organization=organization,
+            scopes=scopes,
+            as_of=as_of,
+            limit=limit,
+        )
+
+    async def answer(
+        self,
+        query: Query,
+        dense: Dense | None,
+        *,
+        user: str | None,
+        persona: str | None,
+        organization: str | None,
+        scopes: Sequence[str] | None,
+        as_of: float | None,
+        limit: int,
+    ) -> list[Hit]:
+        """Give the same for a query whose vector is known."""
         wanted = SCOPES if scopes is None else scopes
         named = self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
-        asked = Asked(text=query.text, dense=await sense(self._desk, query.text), at=as_of, limit=FOUND)
+        asked = Asked(text=query.text, dense=dense, at=as_of, limit=FOUND)
         matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
         held = tuple(each for each in matched.memories if _holds(each, as_of))
         return answers(replace(matched, memories=held), query, limit=limit, count=self._desk.count)

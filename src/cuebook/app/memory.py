@@ -75,10 +75,12 @@ class Memory(Analysis):
             if scope not in SCOPES:
                 msg = f"scopes: no scope {scope!r}; there are {', '.join(SCOPES)}"
                 raise InvalidInput(msg, where="scopes")
+        dense = await sense(self._desk, query)
         known: list[Hit] = []
         if user is not None or organization is not None:
-            known = await Memories(self._desk).search(
+            known = await Memories(self._desk).answer(
                 read_query(query, now=self._desk.clock.now()),
+                dense,
                 user=user,
                 persona=persona,
                 organization=organization,
@@ -89,7 +91,7 @@ class Memory(Analysis):
         place = conversation if scopes is None or "conversation" in scopes else None
         if place is None and scopes is not None and "user" not in scopes:
             return known
-        look = SearchLook(text=query, dense=await sense(self._desk, query))
+        look = SearchLook(text=query, dense=dense)
         found = await self._desk.store.search(Scope(user=user), look, conversation=place)
         if as_of is not None:
             said = tuple(each for each in found.found if each.created_at <= as_of)

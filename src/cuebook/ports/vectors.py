@@ -45,7 +45,7 @@ class UnembeddedPlace(Struct, frozen=True):
 
 
 class Said(Struct, frozen=True):
-    """What a memory that holds says. Whatever a place's memories come to say has a number, each its own, growing."""
+    """What a memory says. Whatever a place's memories come to say has a number, each its own, growing."""
 
     number: int
     name: str
@@ -82,13 +82,13 @@ class VectorStore(Protocol):
         ...
 
     async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[Said]:
-        """Read what a place's memories that hold say, behind a text, in the order it came."""
+        """Read what a place's memories say, ended ones too, behind a text, in the order it came."""
         ...
 
     async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
         """Keep vectors of the memories that still say what was embedded; False where another was first, or it is gone.
 
-        What was corrected, ended or forgotten since has no vector; what is said instead is found again.
+        What was corrected or forgotten since has no vector; what is said instead is found again.
         """
         ...
 

@@ -154,13 +154,21 @@ def _closest(connection: sqlite3.Connection, tenant: str, place: Place, asked: A
     if close is None:
         return []
     values, most = place_values(tenant, place), min(asked.limit, CLOSEST)
-    if asked.at is None:
-        best = close.best(most, EVERYWHERE)
-    else:
-        then = {said for (said,) in connection.execute(SQL["memory_said_at"], values | {"at": asked.at})}
-        best = [said for said in close.best(len(close.seqs), EVERYWHERE) if said in then][:most]
-    found = {each["said"]: each for each in rows(connection, "memories_by_said", said=json.dumps(best), **values)}
-    return [found[said] for said in best if said in found and (asked.at is not None or found[said]["valid_to"] is None)]
+    count, found = most, list[Row]()
+    while True:
+        best = close.best(count, EVERYWHERE)
+        by_said = {each["said"]: each for each in rows(connection, "memories_by_said", said=json.dumps(best), **values)}
+        found = [by_said[said] for said in best if said in by_said and _held(by_said[said], asked.at)]
+        if len(found) >= most or count >= len(close.seqs):
+            return found[:most]
+        count *= 4  # the closest hold no more
+
+
+def _held(row: Row, at: float | None) -> bool:
+    """Whether a memory holds, or held at a time."""
+    if at is None:
+        return row["valid_to"] is None
+    return bool(row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at))
 
 
 def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
@@ -224,7 +232,7 @@ def change_place(connection: sqlite3.Connection, tenant: str, change: PlaceChang
 
 
 def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number: int, now: float) -> int:
-    """Keep a memory as it is to stand; answers with its text's number: another where that is new or holds again."""
+    """Keep a memory as it is to stand; answers with the number of its text: another where that is new."""
     if memory.no and not memory.sources and not memory.written:
         remove(connection, tenant, memory.no)
         return 0
@@ -232,10 +240,9 @@ def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number
         return 0
     before = one(connection, "memory_told", no=memory.no) if memory.no else None
     if before is not None:
-        same = (memory.name, memory.text) == (before["name"], before["text"])
-        if same and (before["valid_to"] is None or memory.valid_to is not None):
+        if (memory.name, memory.text) == (before["name"], before["text"]):
             number = before["said"]
-        if number != before["said"] or (before["valid_to"] is None and memory.valid_to is not None):
+        else:
             drop(connection, tenant, memory.place, before["said"])
     place = place_values(tenant, memory.place)
     values = {name: getattr(memory, name) for name in _COLUMNS} | {

@@ -24,10 +24,6 @@ SELECT m.no, t.key FROM memory m CROSS JOIN memory_text t ON t.rowid = m.no
 WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at)
 LIMIT :limit;
 
--- name: memory_said_at
--- The numbers of the texts of a place's memories that held at a time and still hold.
-SELECT said FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL AND valid_from <= :at;
-
 -- name: memories_by_said
 -- Memories of a place by the numbers of their texts.
 SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
@@ -35,7 +31,7 @@ SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
 
 -- name: memory_told
 -- What a memory says, and under which number.
-SELECT tenant, kind, owner, said, name, text, valid_to FROM memory WHERE no = :no;
+SELECT tenant, kind, owner, said, name, text FROM memory WHERE no = :no;
 
 -- name: memory_held
 -- How many memories of a place hold.

@@ -39,13 +39,12 @@ WHERE p.said_at >= :since AND p.said > coalesce(e.upto, 0) ORDER BY p.said_at DE
 SELECT said FROM place WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
 -- name: memories_said
--- What the memories of a place that hold say, behind a text, in the order it came.
-SELECT said, name, text FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND said > :after AND valid_to IS NULL
-ORDER BY said LIMIT :limit;
+-- What the memories of a place say, and said before it was history, behind a text, in the order it came.
+SELECT said, name, text FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND said > :after ORDER BY said LIMIT :limit;
 
 -- name: memories_said_still
 -- Which texts of a stretch a place still holds.
-SELECT said FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND said > :after AND said <= :upto AND valid_to IS NULL;
+SELECT said FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND said > :after AND said <= :upto;
 
 -- name: embedded_models
 -- The models that are at a scope.
