@@ -147,7 +147,7 @@ class Cuebook:
         self._mirror = mirror
         desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
-        desk.chores += chores_of(desk, self.config, mirror, self._sinks)
+        desk.chores += chores_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
         if self._works:
             self._worker.start()
         return self

@@ -1,6 +1,6 @@
 """The work behind the replies besides compaction: what a book's worker does at each look, and settling waits for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,17 +12,19 @@ from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.embed import embedding_chores
 from cuebook.engine.forget import Retention, finish_all, pending
 from cuebook.engine.mirror import Mirror
-from cuebook.engine.regress import Watch
+from cuebook.engine.regress import Watches
 from cuebook.engine.sinks import Outlet
 from cuebook.engine.tune import Tuner
 from cuebook.errors import InvalidInput
 from cuebook.ports.sink import Sink
 
 
-def chores_of(desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink]) -> list[Chore]:
-    """Give the chores in the order they are done."""
+def chores_of(
+    desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Desk]
+) -> list[Chore]:
+    """Give the chores in the order they are done; `of` gives the desk that works for a tenant."""
     kept = config.settings.retention
-    watch = Watch()
+    watch = Watches(of)
     retention = Retention(conversations_days=kept.conversations_days, memories_days=kept.memories_days)
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
     outlets = [(sink.name, Outlet(sink)) for sink in sinks]

@@ -9,7 +9,8 @@ Each prompt that was observed is looked at, and once more when its open conversa
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -23,7 +24,7 @@ from cuebook.prompts.docket import Talk
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import UNAIDED, SigmaSettings, Verdict, allowed, sigma, talks, units
 from cuebook.prompts.select import checked
-from cuebook.records.memory import Scope
+from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Branch, Observation, Version
 
 log = logging.getLogger("cuebook.regress")
@@ -38,7 +39,7 @@ Means = tuple[Sequence[float], Sequence[float]]
 
 
 class Watch:
-    """One process's look at what was observed since its last; the first one looks at everything."""
+    """One process's look at what was observed of a tenant since its last; the first one looks at everything."""
 
     def __init__(self) -> None:
         self._after = 0
@@ -66,6 +67,30 @@ class Watch:
     async def due(self, desk: Desk) -> int:
         """Count the prompts that were observed and not looked at since."""
         return 0 if desk.rollback == "off" else len((await desk.prompts.observed(Scope(), after=self._after))[0])
+
+
+class Watches:
+    """A Watch for each tenant of which something was observed; `of` gives the desk that works for one."""
+
+    def __init__(self, of: Callable[[str], Desk]) -> None:
+        self._of = of
+        self._watches: dict[str, Watch] = {}
+
+    async def keep(self, desk: Desk) -> None:
+        """Look at each prompt of each tenant that may be due."""
+        for watch, own in await self._each(desk):
+            await watch.keep(own)
+
+    async def due(self, desk: Desk) -> int:
+        """Count the prompts that were observed and not looked at since."""
+        return sum([await watch.due(own) for watch, own in await self._each(desk)])
+
+    async def _each(self, desk: Desk) -> list[tuple[Watch, Desk]]:
+        found = [] if desk.rollback == "off" else await desk.prompts.tenants()
+        return [
+            (self._watches.setdefault(each, Watch()), desk if each == DEFAULT_TENANT else self._of(each))
+            for each in found
+        ]
 
 
 async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, str]:
@@ -215,13 +240,15 @@ async def learn(
         raise InvalidInput(msg, where="propensity")
     seen = structs.replace(seen, signals=checked(seen.signals))
     seen, version = await spoken(desk, seen, version, named=named, placed=placed)
-    context = {
+    context: dict[str, Any] = {
         "score": seen.score,
         "sentiment": seen.sentiment,
         "corrections": seen.corrections,
         "outcome": seen.outcome or "",
     }
-    told = receipt(desk, version, "observe", agent=seen.user, context=context, conversation=seen.conversation)
+    if seen.user:
+        context["userId"] = seen.user  # in a text, which can be erased
+    told = receipt(desk, version, "observe", context=context, conversation=seen.conversation)
     stands = await desk.prompts.observe(Scope(), seen, audit=told, once=once)
     done = stands.head == 1 or stands.head in stands.rolled_back
     known = (seen.slug, seen.branch) in desk.dockets

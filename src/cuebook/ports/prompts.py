@@ -147,6 +147,10 @@ class PromptStore(Protocol):
         """Name the prompts that were observed behind a mark, 0 for the beginning, and give the mark now."""
         ...
 
+    async def tenants(self) -> list[str]:
+        """Name the tenants of which something was observed."""
+        ...
+
     async def heard(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int]:

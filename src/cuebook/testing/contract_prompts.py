@@ -245,6 +245,7 @@ class PromptContract:
             assert (family.active[0].sections["body"], family.branches[0].observations) == (said, count)
             assert [each.kind for each in await store.prompts.events(scope, "a")] == ["write"]
             assert len(await store.prompts.observations(scope, "a")) == count
+        assert await store.prompts.tenants() == [THERE.tenant]
         nowhere = Scope("nowhere")
         assert await store.prompts.families(nowhere, ["a"]) == {}
         assert (await store.prompts.page(nowhere)).items == ()

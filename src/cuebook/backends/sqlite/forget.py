@@ -35,6 +35,8 @@ _encode = msgspec.json.Encoder().encode
 _ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
 #: Under which a prompt's values name who it is for.
 _USER = ("user", "userId", "user_id", "user_name")
+#: Under which a record names who takes part in a conversation.
+_COMPANY = "participants"
 #: How a receipt names the tables of a conversation.
 NAMES = {
     "blobs": "texts",
@@ -311,10 +313,11 @@ def _repeats(record: Record, redacted: Redacted) -> bool:
 
 
 def _was_told(record: Record, user: str) -> bool:
-    """Whether a prompt was rendered with a user's id as who it is for."""
+    """Whether a record says a user's id as who it is for, or among who takes part."""
     context = record.texts.get("input_context")
     values = json.loads(context.text) if context else {}
-    return any(values.get(name) == user for name in _USER)
+    company = values.get(_COMPANY)
+    return any(values.get(name) == user for name in _USER) or (isinstance(company, list) and user in company)
 
 
 def _rename(connection: sqlite3.Connection, tenant: str, salt: bytes, *, user: str = "", conversation: str = "") -> int:

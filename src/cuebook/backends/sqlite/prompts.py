@@ -145,6 +145,10 @@ class SqlitePrompts:
 
         return await self._read(read)
 
+    async def tenants(self) -> list[str]:
+        """Name the tenants of which something was observed."""
+        return await self._read(lambda c: [tenant for (tenant,) in run(c, "prompt_tenants")])
+
     async def heard(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int]:

@@ -80,6 +80,14 @@ ORDER BY no DESC LIMIT :limit;
 -- Prompts that were observed behind a mark.
 SELECT slug, max(no) AS last FROM prompt_observation WHERE no > :after AND tenant = :tenant GROUP BY slug;
 
+-- name: prompt_tenants
+-- Tenants of which something was observed, each found by the index.
+WITH RECURSIVE tenants (tenant) AS (
+    SELECT min(tenant) FROM prompt_observation
+    UNION ALL SELECT (SELECT min(o.tenant) FROM prompt_observation o WHERE o.tenant > t.tenant) FROM tenants t WHERE t.tenant IS NOT NULL
+)
+SELECT tenant FROM tenants WHERE tenant IS NOT NULL;
+
 -- name: prompt_observations_behind
 -- Observations of two versions behind a mark, the newest first.
 SELECT no, body FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number IN (:one, :other) AND no > :after
