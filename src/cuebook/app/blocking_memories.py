@@ -21,7 +21,7 @@ class BlockingMemories:
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
     ) -> list[Place] | None:
         """Give the places somebody means; None = all there are."""
-        return self._host.read(lambda book: book.memories.places(user=user, persona=persona, organization=organization))
+        return self._host.run(lambda book: book.memories.places(user=user, persona=persona, organization=organization))
 
     def search(
         self,

@@ -55,16 +55,20 @@ class Memories:
 
     # whose
 
-    def places(
+    async def places(
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
     ) -> list[Place] | None:
         """Give the places somebody means: a user's with all their personas', or those named; None = all there are."""
         if user is None and persona is None and organization is None:
             return None
-        found: list[Place] = [Place("user", user)] if user and persona is None else []
-        if user:
-            names = [persona] if persona else list(self._desk.personas)
-            found += [persona_place(user, name) for name in names]
+        found: list[Place] = []
+        if user and persona:
+            found = [persona_place(user, persona)]
+        elif user:  # personas that are configured no more among them
+            known = await self._desk.store.memories.places(Scope(user=user), user)
+            own = Place("user", user)
+            spoken = {*known, *(persona_place(user, name) for name in self._desk.personas)} - {own}
+            found = [own, *sorted(spoken)]
         elif persona is not None:
             msg = "persona: what a persona knows is of one user; name the user too"
             raise InvalidInput(msg, where="persona")
@@ -109,7 +113,7 @@ class Memories:
     ) -> list[Hit]:
         """Give the same for a query whose vector is known."""
         wanted = SCOPES if scopes is None else scopes
-        named = self.places(user=user, persona=persona, organization=organization) or []
+        named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
         asked = Asked(text=query.text, dense=dense, at=as_of, limit=FOUND)
         matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
@@ -133,7 +137,7 @@ class Memories:
             msg = f"category: no category {category!r}; there are {', '.join((*CATEGORIES, *KNOWLEDGE))}"
             raise InvalidInput(msg, where="category")
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
-        places = self.places(user=user, persona=persona, organization=organization)
+        places = await self.places(user=user, persona=persona, organization=organization)
         found = await self._desk.store.memories.page(
             Scope(user=user), places, ended=ended, category=category, after=start, limit=limit + 1
         )
@@ -174,7 +178,7 @@ class Memories:
 
     async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
         """Give a memory by its id. Raises NotFound, also for another user's."""
-        places = self.places(user=user, organization=organization)
+        places = await self.places(user=user, organization=organization)
         known = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
         for each in known:
             if places is None or each.place in places or each.place == BOOK:

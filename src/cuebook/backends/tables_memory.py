@@ -24,10 +24,12 @@ Table(
     key("tenant", Text),
     key("kind", Text),
     key("owner", Text),
+    Column("of_user", Text),
     needed("generation", Integer),
     needed("said", Integer),
     needed("said_at", Float),
     Index("place_said", "said_at"),
+    Index("place_of", "tenant", "of_user"),
     sqlite_with_rowid=False,
 )
 

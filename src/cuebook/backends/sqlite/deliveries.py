@@ -128,6 +128,20 @@ def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) 
     row = base.find(connection, scope, delivered.conversation)
     if row is None or row["no"] != delivered.no:
         return False
+    if not _stands(connection, row, delivered):
+        return False
+    tenant, no = row["tenant"], row["no"]
+    for change in delivered.changes:
+        memories.change_place(connection, tenant, change, now=delivered.now)
+    due = row["head"] != delivered.seq or derived.head_summary(connection, row) != delivered.version
+    seq, version = delivered.done
+    values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
+    run(connection, "delivery_done", tenant=tenant, no=no, done_seq=seq, done_version=version, **values)
+    return True
+
+
+def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> bool:
+    """Whether what a delivery was decided on is as it was."""
     tenant, no = row["tenant"], row["no"]
     mark = one(connection, "delivery_get", tenant=tenant, no=no)
     if mark is None or (mark["seq"], mark["version"]) != delivered.done:
@@ -136,15 +150,8 @@ def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) 
         return False
     if json.loads(row["metadata"]).get(KEPT) != delivered.kept:
         return False
-    if any(memories.settings_of(connection, tenant, id_) != told for id_, told in delivered.settings.items()):
-        return False
-    for change in delivered.changes:
-        if memories.generation(connection, memories.place_values(tenant, change.place)) != change.generation:
-            return False
-    for change in delivered.changes:
-        memories.change_place(connection, tenant, change, now=delivered.now)
-    due = row["head"] != delivered.seq or derived.head_summary(connection, row) != delivered.version
-    seq, version = delivered.done
-    values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
-    run(connection, "delivery_done", tenant=tenant, no=no, done_seq=seq, done_version=version, **values)
-    return True
+    told = delivered.settings.items()
+    return all(memories.settings_of(connection, tenant, each) == known for each, known in told) and all(
+        memories.generation(connection, memories.place_values(tenant, each.place)) == each.generation
+        for each in delivered.changes
+    )

@@ -122,10 +122,15 @@ DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no;
 -- How often a place has changed.
 SELECT generation FROM place WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
 
+-- name: places_with
+-- A user's places: theirs, and what each persona knows of them.
+SELECT kind, owner FROM place WHERE tenant = :tenant AND of_user = :user ORDER BY kind, owner;
+
 -- name: place_changed
 -- Count a change of a place. One that was forgotten and begins again has no generation and no number of a text it had before.
-INSERT INTO place (tenant, kind, owner, generation, said, said_at)
-SELECT :tenant, :kind, :owner, 1 + begun, begun, 0 FROM (
+INSERT INTO place (tenant, kind, owner, of_user, generation, said, said_at)
+SELECT :tenant, :kind, :owner, CASE :kind WHEN 'user' THEN :owner WHEN 'persona' THEN substr(:owner, instr(:owner, char(31)) + 1) END,
+    1 + begun, begun, 0 FROM (
     SELECT 1000000 * coalesce(max(epoch), 0) AS begun FROM epoch WHERE tenant = :tenant AND kind = '') WHERE true
 ON CONFLICT DO UPDATE SET generation = generation + 1 RETURNING said;
 

@@ -63,6 +63,11 @@ class SqliteMemories:
 
         return await self._read(read)
 
+    async def places(self, scope: Scope, user: str) -> list[Place]:
+        """Give the places there are of a user: theirs, and what each persona knows of them."""
+        values = {"tenant": scope.tenant, "user": user}
+        return await self._read(lambda c: [Place(*each) for each in c.execute(SQL["places_with"], values)])
+
     async def place(self, scope: Scope, place: Place, *, near: Sequence[str] | None = None) -> tuple[int, list[Memory]]:
         """Give a place's generation and all its memories, ended ones too; of a large one those like some texts."""
 

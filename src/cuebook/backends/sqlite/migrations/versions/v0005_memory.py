@@ -13,12 +13,14 @@ CREATE TABLE place (
     tenant TEXT NOT NULL,
     kind TEXT NOT NULL,
     owner TEXT NOT NULL,
+    of_user TEXT,
     generation INTEGER NOT NULL,
     said INTEGER NOT NULL,
     said_at FLOAT NOT NULL,
     PRIMARY KEY (tenant, kind, owner)
 ) WITHOUT ROWID;
 CREATE INDEX place_said ON place (said_at);
+CREATE INDEX place_of ON place (tenant, of_user);
 
 CREATE TABLE memory (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
