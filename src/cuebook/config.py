@@ -40,6 +40,7 @@ class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
     api_key_env: str = "OPENAI_API_KEY"
     timeout_s: float = 2.0  # for a query; then full text alone answers
     akin: float = 0.5  # cosine from which on two texts of a server's model are about the same thing
+    languages: str = ""  # those a server's model knows, as "en, de"; "" = any
 
 
 class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -315,9 +316,17 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         if (url or place != "upstream.url") and not _is_address(url):
             shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
             yield (place,), f"{shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+    for code in languages_of(settings.embedder):
+        if not re.fullmatch("[a-z]{2,3}", code):
+            yield ("embedder.languages",), f'{code!r} is no language; give codes like "en, de", or "" for any'
     kind, mark, _ = settings.store.url.partition("://")
     if mark and not settings.store.url.startswith("sqlite:///"):
         yield ("store.url",), f'{kind!r} is no store of this version; name a SQLite file, or ":memory:"'
+
+
+def languages_of(settings: EmbedderConfig) -> frozenset[str]:
+    """Give the languages a server's model knows (ISO 639-1); none = any."""
+    return frozenset(settings.languages.replace(",", " ").split())
 
 
 def _is_address(url: str) -> bool:

@@ -15,8 +15,11 @@ from commands import cuebook
 
 from cuebook import Cuebook, Posted
 from cuebook.backends.minilm.embedder import MODEL_SHA256, MiniLM, verified
-from cuebook.errors import BackendError
+from cuebook.config import build
+from cuebook.errors import BackendError, InvalidInput
 from cuebook.server.app import create_app
+from cuebook.testing.embedder import HashingEmbedder
+from cuebook.testing.embedding_server import Embeddings, embedding_server
 
 TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
 
@@ -98,6 +101,66 @@ async def test_a_server_of_the_openai_wire_embeds(endpoint: str) -> None:
         assert await book.settle() == {}
         assert (await book.memory.search("xbbbbx", conversation="c"))[0].sources == ("bb",)
         assert (await book.memory.search("fail aaaaaaaa", conversation="c"))[0].sources == ("aa",)
+
+
+DOGS = {"hund": "dog", "puppy": "dog", "chien": "dog"}
+
+
+def served(server: Embeddings, **settings: object) -> dict[str, object]:
+    settings = {
+        "provider": "openai",
+        "name": server.model,
+        "base_url": server.url,
+        "timeout_s": 60.0,
+        "akin": 0.3,
+    } | settings
+    return {f"embedder.{name}": value for name, value in settings.items()}
+
+
+async def said_of(book: Cuebook, query: str) -> list[str]:
+    """Give what a user's memories answer."""
+    return [hit.text for hit in await book.memory.search(query, user="ann", scopes=["user"]) if hit.kind == "knowledge"]
+
+
+async def test_a_servers_model_of_many_languages_finds_across_them_and_a_gate_can_be_set() -> None:
+    german, french = "Wir haben einen Hund", "Nous avons un chien et il est gentil"
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        for languages, asked in (("", 2), ("de", 1), ("en, de fr", 2)):
+            server.embedder.asked.clear()
+            async with Cuebook.open(arguments=served(server, languages=languages), worker=False) as book:
+                await book.memories.put("domain", "pet", german, user="ann")
+                await book.memories.put("domain", "animal", french, user="bob")
+                assert await book.settle() == {}
+                assert len([text for text in server.embedder.asked if ":" in text]) == asked
+                assert await said_of(book, "puppy") == [f"pet: {german}"]
+    with pytest.raises(InvalidInput, match=r"embedder.languages: 'english' is no language"):
+        build(arguments={"embedder.languages": "english, de"})
+
+
+async def test_a_model_of_another_size_is_refused_until_the_restart_and_embeds_all_anew_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        settings = served(server) | {"store.url": str(tmp_path / "book.db")}
+        async with Cuebook.open(arguments=settings, worker=False) as book:
+            await book.memories.put("domain", "pet", "We have a puppy", user="ann")
+            said = ("I walked the puppy", "The invoice is paid", "Rain again all week")
+            await book.append("c", [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(said, 1)])
+            await book.settle()
+            assert await said_of(book, "hund") == ["pet: We have a puppy"]
+            server.embedder = HashingEmbedder(dimension=64, synonyms=DOGS)
+            await book.memories.put("domain", "bill", "The invoice is paid", user="ann")
+            assert await book.settle() == {"embedding": 1}
+            assert "sent vectors of 64 numbers where many-tongues had 256: it is another model now" in caplog.text
+            assert await said_of(book, "chien") == [], "its vector is of the other size"
+            assert await said_of(book, "invoice") == ["bill: The invoice is paid"]
+            assert await said_of(book, "hund") == ["pet: We have a puppy"], "asked before"
+        async with Cuebook.open(arguments=settings, worker=False) as book:
+            assert await said_of(book, "chien") == []
+            assert await said_of(book, "puppy") == ["pet: We have a puppy"]
+            assert await book.settle() == {}
+            assert await said_of(book, "Hund?") == ["pet: We have a puppy"]
+            assert (await book.memory.search("ein Hund", conversation="c"))[0].sources == ("p1",)
 
 
 def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:

@@ -17,7 +17,7 @@ from cuebook.backends.recalled import RecalledModel
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import SystemClock, SystemDice, book_key
-from cuebook.config import BudgetConfig, Config
+from cuebook.config import BudgetConfig, Config, languages_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
@@ -178,7 +178,7 @@ def embedder_of(config: Config) -> Embedder | None:
     upstream = HttpUpstream(
         settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=_EMBED_S
     )
-    return OpenAIEmbedder(settings.name, upstream, akin=settings.akin)
+    return OpenAIEmbedder(settings.name, upstream, akin=settings.akin, languages=languages_of(settings))
 
 
 def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Model | None:

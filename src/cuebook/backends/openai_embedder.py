@@ -26,16 +26,17 @@ class _Answer(Struct):
 
 
 class OpenAIEmbedder:
-    """A model behind `/embeddings`. It is taken to know every language."""
+    """A model behind `/embeddings`. It is taken to know every language where none is named."""
 
-    languages: frozenset[str] = frozenset()
-
-    def __init__(self, model: str, upstream: HttpUpstream, *, akin: float) -> None:
+    def __init__(
+        self, model: str, upstream: HttpUpstream, *, akin: float, languages: frozenset[str] = frozenset()
+    ) -> None:
         if not model:
             msg = "embedder.name: missing; say which model of the provider embeds"
             raise InvalidInput(msg, where="embedder.name")
         self.name = f"{model}@{upstream.base_url}"
         self.akin = akin
+        self.languages = languages
         self.dimension = 0
         self._model = model
         self._upstream = upstream
@@ -75,11 +76,18 @@ class OpenAIEmbedder:
         except msgspec.DecodeError as error:
             msg = f"the embedder's server sent no embeddings: {raw[:200].decode('utf-8', 'replace')!r}"
             raise UpstreamError(msg, retryable=True) from error
-        sizes = {len(row) for row in rows.values()} | ({self.dimension} if self.dimension else set())
+        sizes = {len(row) for row in rows.values()}
         if sorted(rows) != list(range(count)) or len(sizes) != 1 or sizes == {0}:
             msg = f"the embedder's server sent {len(rows)} vectors of {sorted(sizes)} numbers for {count} texts"
             raise UpstreamError(msg, retryable=True)
-        self.dimension = sizes.pop()
+        size = sizes.pop()
+        if self.dimension not in (0, size):
+            msg = (
+                f"the embedder's server sent vectors of {size} numbers where {self._model} had {self.dimension}: it is "
+                "another model now; none was kept, and after a restart all is embedded by it"
+            )
+            raise UpstreamError(msg, retryable=True)
+        self.dimension = size
         return [unit(rows[at]) for at in range(count)]
 
 

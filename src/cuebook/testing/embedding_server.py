@@ -1,0 +1,69 @@
+"""A server of the OpenAI wire's `/embeddings`, here and without a model: for tests of the whole way to it."""
+
+import asyncio
+import json
+import threading
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from cuebook.errors import BackendError
+from cuebook.testing.embedder import HashingEmbedder
+
+
+class Embeddings:
+    """What a server embeds with, and what it was asked: `embedder` may be changed while it runs, another model's even.
+
+    `model` is the name it answers to; `keys` are the Authorization headers that came.
+    """
+
+    def __init__(self, embedder: HashingEmbedder, model: str) -> None:
+        self.embedder = embedder
+        self.model = model
+        self.url = ""
+        self.keys: list[str | None] = []
+
+    def answer(self, path: str, asked: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Answer a request: status and body."""
+        if path != "/v1/embeddings" or asked.get("model") != self.model:
+            return 404, {"error": {"message": f"no model {asked.get('model')!r}"}}
+        try:
+            vectors = asyncio.run(self.embedder.embed(asked["input"]))
+        except BackendError as error:
+            return 500, {"error": {"message": str(error)}}
+        rows = [{"index": at, "embedding": list(array("f", vector))} for at, vector in enumerate(vectors)]
+        return 200, {"object": "list", "model": self.model, "data": rows}
+
+
+@contextmanager
+def embedding_server(embedder: HashingEmbedder | None = None, *, model: str = "many-tongues") -> Iterator[Embeddings]:
+    """Serve on a free port of 127.0.0.1 until the block ends; `url` is what `embedder.base_url` takes."""
+    embeddings = Embeddings(embedder or HashingEmbedder(), model)
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            embeddings.keys.append(self.headers.get("authorization"))
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            status, said = embeddings.answer(self.path, asked)
+            body = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    embeddings.url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, name="embeddings")
+    thread.start()
+    try:
+        yield embeddings
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
