@@ -262,8 +262,10 @@ class Memories:
     async def _put(self, place: Place, said: tuple[str, str, str], confidence: float | None) -> Memory | None:
         category, key, value = said
         own, now = memory_id(place, category, key), self._desk.clock.now()
-        generation, held = await self._desk.store.memories.place(Scope(), place)
-        before = next((each for each in held if each.id == own), None)
+        store = self._desk.store.memories
+        generation, _ = await store.place(Scope(), place, near=())
+        held = await store.get(Scope(), own, places=[place])
+        before = held[0] if held else None
         sure = FIRST if confidence is None else confidence
         fresh = Memory(
             id=own, place=place, category=category, name=key, text=value, confidence=sure, used_at=now,
@@ -280,7 +282,7 @@ class Memories:
             fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at)
             changed = [past, fresh]
         change = PlaceChange(place=place, generation=generation, memories=tuple(changed))
-        return fresh if await self._desk.store.memories.save(Scope(), change, now=now) else None
+        return fresh if await store.save(Scope(), change, now=now) else None
 
     async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
         """Count a use of a memory: it raises its confidence by 0.05. Raises NotFound."""

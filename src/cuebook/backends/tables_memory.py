@@ -60,10 +60,14 @@ Table(
     needed("said", Integer),
     needed("created_at", Float),
     needed("updated_at", Float),
-    Index("memory_id", "tenant", "kind", "owner", "id", unique=True),
+    Index("memory_id", "tenant", "id", "kind", "owner", unique=True),
+    Index("memory_order", "tenant", "kind", "owner", "no"),
     Index("memory_said", "tenant", "kind", "owner", "said", unique=True),
     Index("memory_standing", "tenant", "kind", "owner", "confidence", sqlite_where=text("valid_to IS NULL")),
     Index("memory_idle", "used_at"),
+    Index(
+        "memory_superseded", "tenant", "kind", "owner", "supersedes", sqlite_where=text("supersedes IS NOT NULL")
+    ),
     sqlite_autoincrement=True,
 )
 

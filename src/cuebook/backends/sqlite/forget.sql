@@ -166,8 +166,9 @@ SELECT * FROM memory WHERE tenant = :tenant AND kind = 'persona' AND substr(owne
 
 -- name: memories_of_user
 -- What is a user's own: theirs, and what each persona knows of them.
-SELECT * FROM memory WHERE tenant = :tenant AND ((kind = 'user' AND owner = :user)
-    OR (kind = 'persona' AND substr(owner, instr(owner, char(31)) + 1) = :user)) ORDER BY no;
+SELECT m.* FROM place p CROSS JOIN memory m ON m.tenant = p.tenant AND m.kind = p.kind AND m.owner = p.owner
+WHERE p.tenant = :tenant AND ((p.kind = 'user' AND p.owner = :user)
+    OR (p.kind = 'persona' AND substr(p.owner, instr(p.owner, char(31)) + 1) = :user)) ORDER BY m.no;
 
 -- name: places_of_user
 -- Let nothing name a user as the owner of memories.

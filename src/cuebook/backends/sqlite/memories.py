@@ -187,9 +187,11 @@ def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, fl
 def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None) -> list[Memory]:
     """Give a place's memories: all of them, or of more than ALL those that share the most words with some texts.
 
-    Those that were corrected are among them.
+    Those that were corrected are among them. Of no texts none.
     """
     values = place_values(tenant, place)
+    if near is not None and not near:
+        return []
     if near is not None and connection.execute(SQL["memory_count"], values).fetchone()[0] > ALL:
         wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
         for text in near:

@@ -64,8 +64,13 @@ SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = 
 SELECT * FROM memory WHERE tenant = :tenant AND id = :id ORDER BY no;
 
 -- name: memory_page
--- Memories of a place, or of all, in the order they came, from one on.
-SELECT * FROM memory WHERE tenant = :tenant AND no > :after AND (:kind IS NULL OR (kind = :kind AND owner = :owner))
+-- Memories of a place in the order they came, from one on.
+SELECT * FROM memory INDEXED BY memory_order WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND no > :after
+    AND (:ended OR valid_to IS NULL) AND (:category IS NULL OR category = :category) ORDER BY no LIMIT :limit;
+
+-- name: memory_page_of_all
+-- Memories of all places in the order they came, from one on.
+SELECT * FROM memory NOT INDEXED WHERE tenant = :tenant AND no > :after
     AND (:ended OR valid_to IS NULL) AND (:category IS NULL OR category = :category) ORDER BY no LIMIT :limit;
 
 -- name: memory_idle

@@ -95,11 +95,11 @@ class SqliteMemories:
 
         def read(connection: sqlite3.Connection) -> list[Memory]:
             values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
-            wanted: Sequence[Place | None] = [None] if places is None else places
+            if places is None:
+                return memories.memories_of(connection, rows(connection, "memory_page_of_all", **values))
             found: list[Row] = []
-            for place in wanted:
-                kind, owner = (place.kind, place.id) if place else (None, None)
-                found += rows(connection, "memory_page", kind=kind, owner=owner, **values)
+            for place in places:
+                found += rows(connection, "memory_page", kind=place.kind, owner=place.id, **values)
             found.sort(key=lambda each: each["no"])
             return memories.memories_of(connection, found[:limit])
 

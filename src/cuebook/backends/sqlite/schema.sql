@@ -279,10 +279,12 @@ CREATE TABLE memory (
     created_at FLOAT NOT NULL,
     updated_at FLOAT NOT NULL
 );
-CREATE UNIQUE INDEX memory_id ON memory (tenant, kind, owner, id);
+CREATE UNIQUE INDEX memory_id ON memory (tenant, id, kind, owner);
+CREATE INDEX memory_order ON memory (tenant, kind, owner, no);
 CREATE UNIQUE INDEX memory_said ON memory (tenant, kind, owner, said);
 CREATE INDEX memory_standing ON memory (tenant, kind, owner, confidence) WHERE valid_to IS NULL;
 CREATE INDEX memory_idle ON memory (used_at);
+CREATE INDEX memory_superseded ON memory (tenant, kind, owner, supersedes) WHERE supersedes IS NOT NULL;
 
 CREATE TABLE memory_source (
     tenant TEXT NOT NULL,

@@ -71,8 +71,9 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
             waiting.append(before)  # it ended with this one: whether it holds is derived anew
     for row in gone.values():
         memories.remove(connection, tenant, row["no"])
-        run(connection, "place_changed", **_place_of(row))
         run(connection, "memory_forgets", **_place_of(row), id=row["id"])
+    for kind, owner in {(row["kind"], row["owner"]) for row in gone.values()}:
+        run(connection, "place_changed", tenant=tenant, kind=kind, owner=owner)
     for no in sorted(again):
         deliver_anew(connection, tenant, no)
     taken = Taken(Counter({"memories": len(gone)}), set())

@@ -1,0 +1,41 @@
+"""No statement looks through a whole table, or all of a tenant's rows, but those that must."""
+
+import re
+import sqlite3
+from contextlib import closing
+
+from cuebook.backends.sqlite import named
+
+#: They look at all there is of a kind, and why that is meant.
+WHOLE = {
+    # what a forget may have to reach stands anywhere
+    "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency", "embedded_of_user",
+    "keys_of_user", "memories_of_user", "observations_naming", "places_of_user", "windows_naming",
+    # counts and short lists of everything
+    "audit_checkpoints", "audit_last", "embedded_counts", "holds", "key_any", "keys_of", "optimizations",
+    "prompt_observed", "receipts_last", "tally_items", "tally_memories", "tally_posts", "tuning_latest",
+    "tuning_totals",
+    # what is due: each row that is there is work
+    "conversations_idle", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending", "tuning_changed",
+    "turns_left",
+}  # fmt: skip
+_OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
+
+
+def test_no_statement_looks_through_a_table_unless_it_is_meant():
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(named.schema())
+        whole = {name for name, sql in named.load().items() if any(map(_is_whole, _plan(connection, sql)))}
+    assert sorted(whole - WHOLE) == []
+    assert sorted(WHOLE - whole) == [], "these do no longer"
+
+
+def _plan(connection, sql):
+    names = re.findall(r"(?<!:):(\w+)", sql)
+    values = dict.fromkeys(names) if names else [None] * sql.count("?")
+    return [detail for *_, detail in connection.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def _is_whole(step):
+    scans = step.startswith("SCAN") and not any(other in step for other in _OTHERS)
+    return scans or step.endswith(" (tenant=?)")
