@@ -22,6 +22,8 @@ _OURS = (
     "x-conversation-id",
     "x-user-id",
     "x-history",
+    "x-organization-id",
+    "x-memory-control",
     "idempotency-key",
     "cookie",
     "origin",

@@ -40,7 +40,10 @@ def serve(
         ),
     ] = None,
 ) -> None:
-    """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it."""
+    """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it.
+
+    Under /v1 headers say the rest: X-Conversation-Id, X-User-Id, X-Organization-Id, and X-Memory-Control (JSON).
+    """
     given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     settings = state.settings({place: value for place, value in given.items() if value is not None})
 

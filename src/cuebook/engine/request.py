@@ -10,9 +10,11 @@ from cuebook.assembly.window import ClientSystem, client_system
 from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation, same_request
 from cuebook.engine.desk import Desk, Key
 from cuebook.errors import InvalidInput
+from cuebook.memory.scopes import read_control
 from cuebook.records import openai_messages
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.records.digest import digest_of
+from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import Said, read_message
 
@@ -42,6 +44,10 @@ class Call(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     project: str | None = None  # whose own prompts stand for the others; kept in the conversation
     authenticated: bool = False  # a key says who asks
+    organization: str | None = None  # asserted with each request; kept nowhere
+    memory_control: str | None = None  # JSON, as `memoryControl` of /api/chat
+    organizations: frozenset[str] | None = None  # those a key may name; None: all
+    may_publish: bool = True  # the caller may write to the organization's memory
 
     @property
     def retried(self) -> bool:
@@ -76,6 +82,8 @@ class Request(Struct, frozen=True, kw_only=True):
     stream: bool
     tools: str  # what a provider charges beside the messages, as it is stored
     live_tools: str  # where secrets were replaced in `tools`: the same as it came
+    organization: str | None = None
+    memory_control: dict[str, Any] | None = None
 
     @property
     def query(self) -> str:
@@ -102,13 +110,17 @@ def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
     """
     if call.idempotency_key is None:
         return None
-    places = _encode([request.conversation, request.user, call.server_history])
+    terms = [request.organization, request.memory_control] if request.organization or request.memory_control else []
+    places = _encode([request.conversation, request.user, call.server_history, *terms])
     asked = [name.encode() + b":" + bytes(raw) for name, raw in request.fields.items() if name not in _DELIVERY]
     return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
 
 
 def read_request(desk: Desk, call: Call) -> Request:
-    """Read a request. Raises InvalidInput naming the field; whatever is not ours to judge is left to the upstream."""
+    """Read a request; whatever is not ours to judge is left to the upstream.
+
+    Raises InvalidInput naming the field, NotFound for an organization that is not the caller's.
+    """
     try:
         fields = _fields.decode(call.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -128,8 +140,9 @@ def read_request(desk: Desk, call: Call) -> Request:
         raise InvalidInput(msg, where="messages")
     lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
     front = spoken[:lead]
-    metadata = _value(fields, "metadata")
-    named = _text(metadata.get("conversation_id")) if isinstance(metadata, dict) else ""
+    given = _value(fields, "metadata")
+    metadata = given if isinstance(given, dict) else {}
+    named = _text(metadata.get("conversation_id"))
     tools, live_tools = _charged(desk, fields)
     return Request(
         fields=fields,
@@ -142,7 +155,35 @@ def read_request(desk: Desk, call: Call) -> Request:
         stream=_value(fields, "stream") is True,
         tools=tools,
         live_tools=live_tools,
+        organization=_organization(call, metadata),
+        memory_control=_control(call, metadata),
     )
+
+
+def _organization(call: Call, metadata: Mapping[str, Any]) -> str | None:
+    named = call.organization or _text(metadata.get("organization_id"))
+    if named and call.organizations is not None and named not in call.organizations:
+        raise no_organization(named)
+    return named or None
+
+
+def _control(call: Call, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Give what a request says of its memory: in a header, or in `metadata`, whose values OpenAI wants as strings."""
+    where = "X-Memory-Control"
+    given: Any = call.memory_control
+    if given is None:
+        where, given = "metadata.memory_control", metadata.get("memory_control")
+    if isinstance(given, str):
+        try:
+            given = msgspec.json.decode(given)
+        except (msgspec.DecodeError, RecursionError):
+            given = ""
+    if given is not None and not isinstance(given, dict):
+        msg = f"{where}: is no JSON object; write it like memoryControl of /api/chat"
+        raise InvalidInput(msg, where=where)
+    if given is not None:
+        read_control(given)
+    return given
 
 
 def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:

@@ -58,9 +58,11 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     """Answer a chat completion. `messages` is the whole history.
 
     Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
-    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others. The answer's headers
-    X-Conversation-Id and X-Cuebook-Turn say where it is kept. The same Idempotency-Key gives the stored answer again; a
-    turn with a key is finished without its client too.
+    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others. Header X-Organization-Id,
+    or `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
+    or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
+    and X-Cuebook-Turn say where it is kept. The same Idempotency-Key gives the stored answer again; a turn with a key
+    is finished without its client too.
     """
     scope = request.scope
     place: Place = scope["state"]["place"]
@@ -69,12 +71,17 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         msg = f"X-History: {history!r} is neither client nor server"
         raise InvalidInput(msg, where="X-History")
     body: Any = data
+    caller = caller_of(request)
     call = Call(
         body=body,
         headers=_headers(scope["headers"]),
         conversation=place.conversation or header(scope, b"x-conversation-id"),
         user=user_of(request, place.user),
-        authenticated=bool(caller_of(request).key),
+        authenticated=bool(caller.key),
+        organization=header(scope, b"x-organization-id"),
+        memory_control=header(scope, b"x-memory-control"),
+        organizations=None if caller.may("owner") else frozenset(caller.organizations),
+        may_publish=caller.may("admin"),
         server_history=history == "server",
         query=scope["query_string"].decode("latin-1"),
         idempotency_key=idempotency_key(scope),

@@ -1,0 +1,120 @@
+"""Memory across conversations on the OpenAI wire: the organization and the terms, named with each request."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import openai
+from keyed import Keyed, served
+from upstream import Upstream
+
+from conftest import Live, config
+
+USER = {"longTermMemory": {"scopes": {"user": True}}}
+SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
+
+
+async def say(client: httpx.AsyncClient, text: str, talk: str, *, headers: Any = None, **fields: Any) -> httpx.Response:
+    body = {"model": "m", "messages": [{"role": "user", "content": text}]} | fields
+    return await client.post("/v1/chat/completions", json=body, headers={"x-conversation-id": talk} | (headers or {}))
+
+
+async def scopes(keyed: Keyed) -> set[str]:
+    await keyed.book.settle()
+    return {each.place.kind for each in (await keyed.book.memories.page(limit=200)).items}
+
+
+async def window(keyed: Keyed, talk: str, n: int = 1) -> list[str]:
+    shown = (await keyed.book.turns.show(talk, n))["window"]
+    return [each["text"] for each in shown["blocks"] if each["kind"] == "memory"]
+
+
+async def test_an_organization_is_named_with_each_request_and_needs_the_keys_right() -> None:
+    async with served() as keyed:
+        mara = await keyed.holder("admin", "mara", organizations=["acme"])
+        eve = await keyed.holder("editor", "eve", organizations=["acme"])
+        bob = await keyed.holder("editor", "bob")
+        told = await say(mara, "Our plant is in Quito.", "c1", headers={
+            "x-organization-id": "acme", "x-memory-control": json.dumps(SHARES),
+        })  # fmt: skip
+        assert told.status_code == 200, told.text
+        assert await scopes(keyed) == {"user", "persona", "organization"}
+        for refused in (
+            await say(bob, "Where is our plant?", "c2", headers={"x-organization-id": "acme"}),
+            await say(bob, "Where is our plant?", "c2", metadata={"organization_id": "acme"}),
+            await say(eve, "Where is our plant?", "c2", headers={"x-organization-id": "umb"}),
+        ):
+            assert refused.status_code == 404
+            assert refused.json()["error"]["message"].startswith("no organization ")
+        await say(eve, "Where is our plant?", "c3", headers={"x-organization-id": "acme"})
+        assert any("Quito" in text for text in await window(keyed, "c3"))
+        await say(eve, "Where is our plant?", "c4", metadata={"organization_id": "acme"})
+        assert any("Quito" in text for text in await window(keyed, "c4"))
+        assert (await say(eve, "Where is our plant?", "c5")).status_code == 200
+        assert not any("Quito" in text for text in await window(keyed, "c5")), "it is asserted each time"
+        [kept] = [each for each in (await keyed.book.conversations.list()).items if each.id == "c3"]
+        assert "acme" not in str(kept.metadata)
+
+
+async def test_only_an_admin_publishes_over_the_openai_wire() -> None:
+    async with served() as keyed:
+        eve = await keyed.holder("editor", "eve", organizations=["acme"])
+        headers = {"x-organization-id": "acme", "x-memory-control": json.dumps(SHARES)}
+        assert (await say(eve, "Our plant is in Quito.", "c1", headers=headers)).status_code == 200
+        assert await scopes(keyed) == {"user", "persona"}
+
+
+async def test_the_terms_of_memory_are_read_and_kept_as_those_of_a_chat() -> None:
+    async with served() as keyed:
+        off = {"longTermMemory": {"enabled": False}}
+        given: list[tuple[str, dict[str, Any]]] = [
+            ("c1", {"headers": {"x-memory-control": json.dumps(off)}}),
+            ("c2", {"metadata": {"memory_control": json.dumps(off)}}),
+            ("c3", {"metadata": {"memory_control": off}}),
+        ]
+        ann = await keyed.holder("editor", "ann")
+        for talk, more in given:
+            assert (await say(ann, "I live in Oslo.", talk, **more)).status_code == 200
+            kept = (await keyed.book.conversations.get(talk)).metadata["longTermMemoryPolicy"]
+            assert kept["enabled"] is False
+        assert await scopes(keyed) == set()
+        for wrong in ("{", "[]", "1", '{"longTerm": {}}', '{"longTermMemory": {"enabled": "yes"}}'):
+            refused = await say(ann, "Hm?", "c4", headers={"x-memory-control": wrong})
+            assert (refused.status_code, "emory" in refused.json()["error"]["message"]) == (400, True), wrong
+        assert (await say(ann, "Hm?", "c4", metadata={"memory_control": 7})).status_code == 400
+        assert (await say(ann, "Hm?", "c5", metadata=None)).status_code == 200
+
+
+async def test_the_same_key_with_other_terms_is_another_request() -> None:
+    async with served() as keyed:
+        ann = await keyed.holder("editor", "ann")
+        named = {"idempotency-key": "k"}
+        first = await say(ann, "I live in Oslo.", "c1", headers=named)
+        assert (await say(ann, "I live in Oslo.", "c1", headers=named)).content == first.content
+        other = await say(ann, "I live in Oslo.", "c1", headers=named | {"x-memory-control": json.dumps(USER)})
+        assert other.status_code == 422
+
+
+def test_a_real_client_names_both_and_neither_header_goes_upstream(
+    upstream: Upstream, serve_live: Callable[..., Live]
+) -> None:
+    live = serve_live(config(upstream=upstream.url))
+    with openai.OpenAI(base_url=f"{live.url}/u/ann/v1", api_key="x") as client:
+        client.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": "I am allergic to nuts."}],
+            metadata={"memory_control": json.dumps(SHARES)},
+            extra_headers={"X-Organization-Id": "acme"},
+        )
+        assert "x-organization-id" not in upstream.last.headers
+        assert upstream.last.fields["metadata"] == {"memory_control": json.dumps(SHARES)}
+        client.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": "What am I allergic to?"}],
+            extra_headers={"X-Memory-Control": json.dumps(USER)},
+        )
+        assert "x-memory-control" not in upstream.last.headers
+    live.ask_book(live.book.settle)
+    found = httpx.get(f"{live.url}/api/memories").json()["items"]
+    assert {each["scope"] for each in found} == {"user", "organization"}
