@@ -1,31 +1,40 @@
-"""Memories of one user as everybody else's grow: finding them costs their place, not the store."""
+"""Memories of one user as everybody else's grow: finding them, by words and by meaning, costs their place."""
 
 import asyncio
+import os
 import random
 import time
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from operator import mul
 
 from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from cuebook import Ask, Cuebook
 from cuebook.config import build
+from cuebook.engine.sense import space_of
 from cuebook.memory.placed import memory_id
-from cuebook.ports.memories import PlaceChange
-from cuebook.records.memory import Memory, Place, Scope
+from cuebook.ports.memories import Asked, PlaceChange
+from cuebook.ports.vectors import EmbeddedPlace
+from cuebook.records.memory import Dense, Memory, Place, Scope
+from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _FEW = 200, 1_000
+_QUERIES, _CLOSEST = 50, 10
+_EMBEDDER = HashingEmbedder(dimension=384)
 _WORDS = (
     "lamp harbour bread kitchen invoice bicycle winter garden letter piano market river stone window ticket".split()
 )
 
 
 def memories(run: Run) -> Iterator[Figure]:
-    """Search and a turn of a user with 200 memories among 1,000 and among many."""
+    """Search and a turn of a user with 200 memories among 1,000 and among many (MEMORIES, else 100,000), embedded."""
     return iter(asyncio.run(_memories(run)))
 
 
 async def _memories(run: Run) -> list[Figure]:
-    many = 20_000 if run.quick else 100_000
+    many = int(os.environ.get("MEMORIES", "20_000" if run.quick else "100_000"))
+    recalled = 1.0
     async with AsyncExitStack() as stack:
         searches: dict[str, AsyncRound] = {}
         turns: dict[str, AsyncRound] = {}
@@ -34,13 +43,17 @@ async def _memories(run: Run) -> list[Figure]:
             folder.mkdir()
             settings = {"store.url": str(folder / "book.db"), "memory.user": True}
             config = build(arguments=settings, folder=str(folder))
-            book = await stack.enter_async_context(Cuebook.open(config, worker=False))
+            book = await stack.enter_async_context(Cuebook.open(config, embedder=_EMBEDDER, worker=False))
             await _fill(book, total)
+            recalled = min(recalled, await _recalled(book))
             searches[name], turns[name] = _searches(book), _assembles(book)
         found = await interleave_async(run.rounds(60), searches)
         told = await interleave_async(run.rounds(60), turns)
     beside = f"among {_FEW:,}"
     return [
+        Figure(
+            "the closest ten of 200, as by brute force", f"{recalled:.2f}", ratio=recalled, bar=1, least=True, unit=""
+        ),
         compared(f"search 200 memories among {many:,}", found["many"], beside, found["few"], bar=1.3),
         compared(f"assemble a first turn that knows 200 among {many:,}", told["many"], beside, told["few"], bar=1.3),
     ]
@@ -57,6 +70,31 @@ async def _fill(book: Cuebook, total: int) -> None:
         )
         change = PlaceChange(place=place, generation=0, memories=made)
         await book.desk.store.memories.save(Scope(), change, now=1.0)
+        vectors = await _EMBEDDER.embed(texts)
+        rows = tuple((number, 0, vector) for number, vector in enumerate(vectors, 1))
+        space = space_of(_EMBEDDER)
+        kept = EmbeddedPlace(place=place, model=space, after=0, upto=count, rows=rows, now=1.0)
+        await book.desk.store.vectors.keep_of_place(Scope(), kept)
+
+
+async def _recalled(book: Cuebook) -> float:
+    """Give the part of the ten memories closest to a query that search finds, over some queries."""
+    place, dice, found = Place("user", "ann"), random.Random(3), 0  # noqa: S311
+    _, held = await book.desk.store.memories.place(Scope(), place)
+    own = {each.no: array("f", vector) for each, vector in zip(held, await _embedded(held), strict=True)}
+    for _ in range(_QUERIES):
+        [query] = await _EMBEDDER.embed([" ".join(dice.sample(_WORDS, 3))])
+        numbers = array("f", query)
+        asked = Asked(text="", dense=Dense(space_of(_EMBEDDER), query, 0.5), limit=_CLOSEST)
+        near = (await book.desk.store.memories.find(Scope(), [place], asked)).found
+        cosines = {no: sum(map(mul, numbers, vector)) for no, vector in own.items()}
+        least = sorted(cosines.values())[-_CLOSEST] - 1e-6  # among equals any will do
+        found += sum(cosines[no] >= least for no in near)
+    return found / (_QUERIES * _CLOSEST)
+
+
+async def _embedded(held: Sequence[Memory]) -> list[bytes]:
+    return await _EMBEDDER.embed([each.text for each in held])
 
 
 def _searches(book: Cuebook) -> AsyncRound:

@@ -26,8 +26,10 @@ from cuebook.records.memory import CATEGORIES, Dense, Hit, Memory, Place, Scope
 
 #: Whose knowledge is nobody's: the book's own.
 BOOK = Place("book", "")
-#: Memories full text brings for a search.
+#: Memories full text brings for a search at most,
 FOUND = 200
+#: and at least, of each place: 64 posts give what 200 give (docs/design/005).
+LEAST = 64
 #: How often a change is decided anew when another was first.
 RETRIES = 20
 #: Characters of a key.
@@ -115,7 +117,7 @@ class Memories:
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
-        asked = Asked(text=query.text, dense=dense, at=as_of, limit=FOUND)
+        asked = Asked(text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0)
         matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
         held = tuple(each for each in matched.memories if _holds(each, as_of))
         return answers(replace(matched, memories=held), query, limit=limit, count=self._desk.count)
@@ -162,7 +164,7 @@ class Memories:
             _check_knowledge(category)
         place, store = Place("user", user) if user else BOOK, self._desk.store.memories
         if query:
-            found = await store.find(Scope(), [place], Asked(text=query, limit=FOUND))
+            found = await store.find(Scope(), [place], Asked(text=query, limit=FOUND, standing=0))
             by_no = {each.no: each for each in found.memories if _is_knowledge(each, category)}
             return [by_no[no] for no in found.found if no in by_no][:limit], None
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0

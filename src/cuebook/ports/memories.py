@@ -32,7 +32,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     text: str
     dense: Dense | None = None  # its vector: memories close to it are found beside those that share its words
     at: float | None = None
-    limit: int = 24  # of each place, by words and by standing
+    limit: int = 24  # of each place by words, and as many by meaning
+    standing: int = 24  # of each place that stand by themselves
 
 
 class Matched(Struct, frozen=True, kw_only=True):

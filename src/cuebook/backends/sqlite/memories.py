@@ -60,7 +60,13 @@ def known(
     places = read_places(policy, whose, settings)
     if not places:
         return Known(policy=policy, settings=settings)
-    found = find(connection, scope.tenant, places, Asked(text=look.text, dense=dense, limit=look.limit), matrices)
+    found = find(
+        connection,
+        scope.tenant,
+        places,
+        Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit),
+        matrices,
+    )
     memories = list(found.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
@@ -98,7 +104,7 @@ def find(
         closest = _closest(connection, tenant, place, asked, near)
         known |= {each["no"]: each for each in closest}
         found += in_turn(told.found, [each["no"] for each in closest])
-        for each in rows(connection, "memory_standing", limit=asked.limit, **place_values(tenant, place)):
+        for each in rows(connection, "memory_standing", limit=asked.standing, **place_values(tenant, place)):
             known[each["no"]] = each
     if left := [no for no in found if no not in known]:
         known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
@@ -133,9 +139,10 @@ def matching(connection: sqlite3.Connection, tenant: str, place: Place, query: Q
     name = "memory_keys" if asked.at is None else "memory_keys_at"
     keys = connection.execute(SQL[name], values | at | {"limit": SMALL + 1}).fetchall()
     if len(keys) <= SMALL:
-        shared = [({term for term in query.terms if f" {term} " in f" {key} "}, no) for no, key in keys]
-        best = sorted(((len(terms), no) for terms, no in shared if terms), reverse=True)
-        counts = Counter(term for terms, _ in shared for term in terms)
+        words = {f" {term} ": term for term in query.terms}
+        shared = [(no, [word for word in words if word in key]) for no, key in ((no, f" {key} ") for no, key in keys)]
+        best = sorted(((len(here), no) for no, here in shared if here), reverse=True)
+        counts = Counter(words[word] for _, here in shared for word in here)
         return Told([no for _, no in best[: asked.limit]], len(keys), counts)
     match = match_expression(query, place_token(tenant, place))
     if match is None:
