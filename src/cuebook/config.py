@@ -133,6 +133,8 @@ class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     redact: bool = True
     key_file: str = ""  # default: beside the database
+    vault: bool = False  # what is replaced is kept sealed, and put back for the model in its own conversation
+    vault_key_file: str = ""  # outside the store's folder; $CUEBOOK_VAULT_KEY goes before it
 
 
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -206,7 +208,7 @@ _SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 ALIASES = {"CUEBOOK_DATABASE_URL": "store.url"}
 _PREFIX = "CUEBOOK_"
 #: CUEBOOK_ names that are no settings.
-_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG"})
+_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG", "CUEBOOK_VAULT_KEY"})
 
 
 def build(
@@ -316,6 +318,8 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         if (url or place != "upstream.url") and not _is_address(url):
             shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
             yield (place,), f"{shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+    if settings.secrets.vault and not settings.secrets.redact:
+        yield ("secrets.vault", "secrets.redact"), "the vault keeps what is replaced, and secrets.redact is off; set it"
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):
             yield ("embedder.languages",), f'{code!r} is no language; give codes like "en, de", or "" for any'

@@ -16,6 +16,7 @@ from cuebook.app.blocking_memories import BlockingMemories
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_tuning import BlockingOptimizer
+from cuebook.app.blocking_vault import BlockingVault
 from cuebook.app.book import Cuebook, Reply
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
@@ -96,6 +97,11 @@ class BlockingCuebook:
         return BlockingTurns(self._host)
 
     @property
+    def vault(self) -> BlockingVault:
+        """What is kept sealed of the secrets in posts: counts, values for the owner, another key."""
+        return BlockingVault(self._host)
+
+    @property
     def prompts(self) -> BlockingPrompts:
         """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
         return BlockingPrompts(self._host)
@@ -159,9 +165,9 @@ class BlockingCuebook:
         """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays."""
         return self._host.iterate(lambda book: book.stream(ask))
 
-    def assemble(self, ask: Ask) -> Window:
-        """Build the prompt an ask would get. No model is called and nothing is stored."""
-        return self._host.run(lambda book: book.assemble(ask))
+    def assemble(self, ask: Ask, *, reveal: bool = False) -> Window:
+        """Build the prompt an ask would get; nothing is stored. `reveal`: for your model, with what the vault keeps."""
+        return self._host.run(lambda book: book.assemble(ask, reveal=reveal))
 
     def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Do the same, with the reply's `metadata`."""

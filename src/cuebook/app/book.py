@@ -28,6 +28,7 @@ from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itse
 from cuebook.app.prompts import Prompts
 from cuebook.app.tenants import desk_of
 from cuebook.app.turns import Turns
+from cuebook.app.vault import Vault
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config, build
 from cuebook.engine import relay as relaying
@@ -68,10 +69,7 @@ class Reply(Struct, frozen=True, kw_only=True):
 
 
 class Cuebook:
-    """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it and does its work behind.
-
-    Leaving closes it.
-    """
+    """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it, does its work behind, and closes it."""
 
     def __init__(
         self,
@@ -232,6 +230,11 @@ class Cuebook:
         """The organizations: what each allows in its long-term memory."""
         return Organizations(self.desk, self._tenant)
 
+    @property
+    def vault(self) -> Vault:
+        """What is kept sealed of the secrets in posts: counts, values for the owner, another key."""
+        return Vault(self.desk, self.config, self._tenant)
+
     def of(self, tenant: str) -> "Cuebook":
         """Give this book as a tenant with keys sees it, while it is open: nothing of others' is there.
 
@@ -283,10 +286,7 @@ class Cuebook:
         )
 
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
-        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response.
-
-        Stop early and what came stays, as interrupted.
-        """
+        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays."""
         check_ask(ask)
         digest = digest_of_ask(ask, self.desk.key) if ask.idempotency_key else b""
         chunks = turning.stream(self.desk, Scope(user=ask.user), ask, request_digest=digest)
@@ -294,9 +294,10 @@ class Cuebook:
             async for chunk in chunks:
                 yield chunk
 
-    async def assemble(self, ask: Ask) -> Window:
-        """Build the prompt an ask would get. No model is called and nothing is stored."""
-        return (await self.assemble_with_metadata(ask))[0]
+    async def assemble(self, ask: Ask, *, reveal: bool = False) -> Window:
+        """Build the prompt an ask would get; nothing is stored. `reveal`: for your model, with what the vault keeps."""
+        check_ask(ask)
+        return (await turning.assemble(self.desk, Scope(user=ask.user), ask, reveal=reveal))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Give the same, with the reply's `metadata`."""

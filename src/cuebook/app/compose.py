@@ -8,7 +8,8 @@ from cuebook.app.builtin import builtin_prompts
 from cuebook.app.load import load_compaction, load_personas
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
-from cuebook.assembly.tokens import counter
+from cuebook.assembly.tokens import Counter, counter
+from cuebook.backends.box import Box, box_from_file, box_from_text, new_key
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.minilm.embedder import MiniLM
 from cuebook.backends.openai import HttpUpstream, OpenAIModel
@@ -30,6 +31,8 @@ from cuebook.ports.model import Model, Upstream
 from cuebook.prompts.names import check_project
 from cuebook.records.redact import Redactor
 
+#: Holds the vault's key, 64 hexadecimal digits.
+VAULT_KEY = "CUEBOOK_VAULT_KEY"
 #: How long a server may take to embed a batch of posts behind the reply, in seconds.
 _EMBED_S = 60.0
 
@@ -58,7 +61,7 @@ def compose(
     embedder = embedder or embedder_of(config)
     check_numpy(embedder)
     # last: what is refused above leaves no file open
-    store = SqliteStore(database_of(config), synchronous=settings.store.synchronous, failpoints=failpoints)
+    store = _store(config, failpoints)
     desk = Desk(
         store=store,
         prompts=store.prompts,
@@ -69,7 +72,7 @@ def compose(
         embed_s=settings.embedder.timeout_s,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
-        writer=Writer(count, Redactor(key) if settings.secrets.redact else None, settings.server.max_post),
+        writer=_writer(config, count, key),
         count=count,
         limits=_limits(settings.budget),
         key=key,
@@ -135,6 +138,51 @@ def key_file_of(config: Config) -> Path | None:
         return Path(config.folder) / named
     database = database_of(config)
     return None if database == MEMORY else Path(f"{database}.key")
+
+
+def _store(config: Config, failpoints: Failpoints) -> SqliteStore:
+    synchronous, box = config.settings.store.synchronous, box_of(config)
+    return SqliteStore(database_of(config), synchronous=synchronous, failpoints=failpoints, box=box)
+
+
+def _writer(config: Config, count: Counter, key: bytes) -> Writer:
+    secrets = config.settings.secrets
+    redactor = Redactor(key) if secrets.redact else None
+    return Writer(count, redactor, config.settings.server.max_post, keeps=secrets.vault)
+
+
+def box_of(config: Config) -> Box | None:
+    """Give what the vault is sealed with, None where it is off. Raises InvalidInput naming what is missing or wrong.
+
+    A book in memory needs no key: nothing of it outlives it.
+    """
+    secrets = config.settings.secrets
+    if not secrets.vault:
+        return None
+    if given := os.environ.get(VAULT_KEY):
+        return box_from_text(given, name=f"environment {VAULT_KEY}")
+    if secrets.vault_key_file:
+        return box_from_file(outside(config, Path(secrets.vault_key_file).expanduser()))
+    if database_of(config) == MEMORY:
+        return box_from_text(new_key(), name="a key of this moment")
+    msg = (
+        f"secrets.vault is on and its key is missing: set secrets.vault_key_file or {VAULT_KEY}; "
+        "`cuebook vault key FILE` makes one. Nothing was changed"
+    )
+    raise InvalidInput(msg, where="secrets.vault_key_file")
+
+
+def outside(config: Config, file: Path) -> Path:
+    """Give a key's file, from the project's folder on. Raises InvalidInput where it lies with what it seals."""
+    file = Path(config.folder) / file
+    database = database_of(config)
+    if database != MEMORY and file.resolve().is_relative_to(Path(database).resolve().parent):
+        msg = (
+            f"vault key file {str(file)!r} lies in the folder of the store: a copy of that would hold both; "
+            "move it elsewhere"
+        )
+        raise InvalidInput(msg, where="secrets.vault_key_file")
+    return file
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

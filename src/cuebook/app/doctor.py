@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from cuebook.app.compose import check_numpy, database_of, embedder_of, environment_key, key_file_of, models_of
+from cuebook.app.compose import box_of, check_numpy, database_of, embedder_of, environment_key, key_file_of, models_of
 from cuebook.app.doctor_prompts import look_at_prompts
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
 from cuebook.backends.minilm.embedder import missing, runs_on
@@ -68,7 +68,7 @@ async def examine(
     yield Check(
         name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
     )
-    for check in (_budget(config), _personas(config), _presets(config), *_folder(config), _key(config)):
+    for check in (_budget(config), _personas(config), _presets(config), *_folder(config), _key(config), _vault(config)):
         yield check
     store = await _store(config)
     yield store
@@ -144,6 +144,15 @@ def _key(config: Config) -> Check:
     except BackendError as error:
         return Check(name="key", state="fail", found=str(error))
     return Check(name="key", state="ok", found=f"{file} is whole")
+
+
+def _vault(config: Config) -> Check:
+    """Look at the vault's key; whether it is the right one is told when the book is opened."""
+    try:
+        box = box_of(config)
+    except InvalidInput as error:
+        return Check(name="vault", state="fail", found=str(error))
+    return Check(name="vault", state="ok", found=f"on, {box.name}" if box else "off")
 
 
 def _database(config: Config) -> Path | None:

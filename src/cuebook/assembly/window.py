@@ -57,7 +57,7 @@ class Sheet(Struct, frozen=True, kw_only=True):
     owner: str | None = None  # whose posts need no name
     held: frozenset[int] = frozenset()  # seqs behind which the window before had its last anchors
     frozen: bool = False  # a later step of a round: the volatile block stands as an earlier one chose it
-    live: Mapping[int, bytes] = {}  # by seq: the live request's own message, where the stored one has secrets replaced
+    live: Mapping[int, bytes] = {}  # by seq: the message with its secrets, where they are replaced in the stored one
 
 
 def client_system(wire: bytes) -> ClientSystem:
@@ -230,7 +230,7 @@ def _path_messages(sheet: Sheet) -> list[bytes]:
     messages = messages_of(sheet.partition.kept, sheet.owner)
     for seq, live in sheet.live.items():
         at = _at(sheet.partition.kept, seq)
-        if at >= 0 and sheet.partition.kept[at].form == "full":
+        if at >= 0:
             messages[at] = live
     return messages
 

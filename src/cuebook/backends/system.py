@@ -64,13 +64,18 @@ def book_key(path: Path | None) -> bytes:
     return _read_key(path)
 
 
-def _read_key(path: Path) -> bytes:
-    raw = path.read_bytes().strip()
+def read_key(raw: bytes) -> bytes | None:
+    """Read a key as text, None for what is none."""
     try:
-        key = bytes.fromhex(raw.decode("ascii"))
+        key = bytes.fromhex(raw.strip().decode("ascii"))
     except ValueError:  # no hexadecimal digits, or no ASCII at all
-        key = b""
-    if len(key) != KEY_BYTES:
+        return None
+    return key if len(key) == KEY_BYTES else None
+
+
+def _read_key(path: Path) -> bytes:
+    key = read_key(path.read_bytes())
+    if key is None:
         msg = f"key file {str(path)!r} is damaged; restore it: without it secrets' fingerprints cannot be compared"
         raise BackendError(msg)
     return key

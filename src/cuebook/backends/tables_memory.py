@@ -219,3 +219,16 @@ Table(
     needed("epoch", Integer),
     sqlite_with_rowid=False,
 )
+
+Table(
+    "sealed",
+    METADATA,
+    key("tenant", Text),
+    key("conversation", Integer),
+    key("seq", Integer),
+    key("token", Text),
+    needed("body", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+Table("vault_key", METADATA, key("one", Integer), needed("id", Text))

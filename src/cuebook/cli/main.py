@@ -25,6 +25,7 @@ COMMANDS = {
     "prompt": "Write, compare, render, choose and roll back prompts.",
     "audit": "Show what models were told, and that nobody changed it.",
     "key": "Make, list and revoke the keys of the server.",
+    "vault": "Keep secrets sealed, for the model in their own conversation.",
     "knowledge": "Keep what is known under a category and a key.",
     "optimizer": "Show and run what tunes how much of a talk stays whole.",
     "organization": "Show and set what an organization allows in its memory.",

@@ -18,6 +18,7 @@ from cuebook.engine.retrieve import retrieve
 from cuebook.engine.sense import with_sense
 from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
+from cuebook.engine.vaulted import with_opened
 from cuebook.errors import Busy, Conflict, CuebookError
 from cuebook.memory.scopes import (
     BROUGHT,
@@ -109,6 +110,7 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)
     if turn is None:
         wish = _with_memories(desk, scene, wish, number)
+    wish = await with_opened(desk, scope, scene, wish)
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 
 

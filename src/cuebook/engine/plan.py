@@ -21,9 +21,9 @@ from cuebook.assembly.window import (
     volatile_overhead,
     weigh_front,
     weigh_text,
-    weigh_volatile,
 )
 from cuebook.engine.found import rank_found, shown_of
+from cuebook.engine.opened import heavier, live_posts, live_text, weigh_most, with_values
 from cuebook.engine.retrieve import Retrieved, line_of
 from cuebook.errors import InvalidInput
 from cuebook.memory.recall import Query
@@ -32,6 +32,7 @@ from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
 from cuebook.records.turn import Dropped, Window
+from cuebook.records.vault import Opened
 
 #: Why posts of a path are not in its window.
 TOO_OLD = "older than what the budget holds"
@@ -59,13 +60,15 @@ class Wish(Struct, frozen=True, kw_only=True):
     frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
     query_seq: int | None = None  # the open round's query; None = the newest user post
     memories: Retrieved = Retrieved()  # what other conversations tell
+    opened: Opened = Opened()  # what the vault keeps of the conversation
 
 
 class Planned(Struct, frozen=True, kw_only=True):
     """A decided step."""
 
     window: Window  # as stored and shown
-    messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
+    messages: tuple[bytes, ...]  # as sent: with the live request's own bytes, and what the vault keeps
+    told: tuple[bytes, ...]  # as its caller is shown it: with the live request's own bytes
     remembered: Remembered
     query_seq: int
     hits: tuple[Hit, ...]
@@ -113,9 +116,11 @@ def plan(
     dropped = [*wish.unsaid, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
+    told = _live(sheet, wish, scene, window, Opened())
     return Planned(
         window=window,
-        messages=_live(sheet, wish, scene, window),
+        messages=told if wish.opened == Opened() else _live(sheet, wish, scene, window, wish.opened),
+        told=told,
         remembered=remember(window, sheet, summary_version=standing, tools=wish.tools),
         query_seq=query,
         hits=hits,
@@ -237,7 +242,7 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
         client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
     own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
     tools = max(count(text) if text else 0 for text in (wish.tools, wish.live_tools))
-    frozen = sum(text.tokens for text in weigh_volatile(wish.frozen or (), room.fence, count))
+    frozen = sum(text.tokens for text in weigh_most(wish.frozen or (), room.fence, count, wish.opened))
 
     def allotted(size: int) -> Allotment:
         return allot(room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=wish.token_budget)
@@ -245,7 +250,7 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
     summary = _summary_text(room.scene.summary)
     if summary is None:
         return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
-    summary = weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD)
+    summary = heavier(weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD), count, wish.opened)
     try:
         allotment = allotted(own + summary.tokens)
         if summary.tokens <= allotment.budget // 2:
@@ -278,19 +283,24 @@ def _volatile(
     left = _say_memories(wish.memories.hits, left, count, (texts, used, dropped))
     shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
     for hit in _hits(scene, wish, {*shown, query}):
-        text = shown_of(hit, wish.query, left, count)
-        size = count(text) + 1
-        if not text or size > left:
+        text = Text(
+            kind="memory",
+            source=hit.memory_id,
+            text=shown_of(hit, wish.query, left, count),
+            role="user",
+        )
+        size = max(count(text.text), count(live_text(text, wish.opened))) + 1
+        if not text.text or size > left:
             dropped.append(_no_room(hit.memory_id, hit.tokens, tokens))
             continue
         left -= size
-        texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))
+        texts.append(text)
         used.append(hit)
-    weighed = weigh_volatile(texts, room.fence, count)
+    weighed = weigh_most(texts, room.fence, count, wish.opened)
     while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
         dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens))
         used = [hit for hit in used if hit.memory_id != weighed[-1].source]
-        weighed = weigh_volatile(weighed[:-1], room.fence, count)
+        weighed = weigh_most(weighed[:-1], room.fence, count, wish.opened)
     return tuple(used), weighed, dropped
 
 
@@ -322,7 +332,7 @@ def _frozen(
     texts: tuple[Text, ...], room: _Room, tokens: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
     """Give the block an earlier step chose: whole, or not at all where nothing holds it any more."""
-    weighed = weigh_volatile(texts, room.fence, room.count)
+    weighed = weigh_most(texts, room.fence, room.count, room.wish.opened)
     if sum(text.tokens for text in weighed) <= tokens:
         return (), weighed, []
     return (), (), [_no_room(text.source, text.tokens, tokens) for text in weighed]
@@ -336,13 +346,19 @@ def _no_room(source: str, tokens: int, most: int) -> Dropped:
 # ---- as sent, and as told -------------------------------------------------------------------------------------------
 
 
-def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
+def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window, opened: Opened) -> tuple[bytes, ...]:
     """Give what goes to the model: the caller's own words where secrets are replaced in what is stored."""
     last = scene.conversation.last_seq if scene.conversation else 0
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
-    if not live and not wish.live_client:
+    if not live and not wish.live_client and opened == Opened():
         return window.messages
-    own = msgspec.structs.replace(sheet, live=live, client=wish.live_client or sheet.client)
+    own = msgspec.structs.replace(
+        sheet,
+        live=live_posts(sheet, live, opened),
+        client=wish.live_client or sheet.client,
+        summary=sheet.summary and with_values(sheet.summary, opened),
+        volatile=tuple(with_values(text, opened) for text in sheet.volatile),
+    )
     return render(own, (), budget=window.budget, tools_tokens=0).messages
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import recipient_of
+from cuebook.engine.drafts import Taken, recipient_of
 from cuebook.engine.receipts import answered
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.ports.store import Closing, Lease
@@ -118,8 +118,9 @@ class Step:
 
         It is read behind its redaction, as a client's are: so the same message resent has the same digest.
         """
-        clean = self._desk.writer.clean_json(wire)
-        return self._draft(read_message(clean), id_, "finished", clean)
+        found: Taken = []
+        clean = self._desk.writer.take_json(wire, found)
+        return self._draft(read_message(clean), id_, "finished", clean, found)
 
     def _partial(self, state: TurnState) -> Draft | None:
         """Give what has come so far, None where nothing has."""
@@ -127,7 +128,7 @@ class Step:
         said = said or Said(ASSISTANT, None, "".join(self.text))
         return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
 
-    def _draft(self, said: Said, id_: str, state: TurnState, wire: bytes | None) -> Draft:
+    def _draft(self, said: Said, id_: str, state: TurnState, wire: bytes | None, found: Taken | None = None) -> Draft:
         text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         return self._desk.writer.draft(
             Said(said.role, said.name, text, said.parts),
@@ -138,6 +139,7 @@ class Step:
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
             limited=False,  # what a model said is kept, however long
+            found=found or (),
         )
 
     async def _renew(self) -> None:

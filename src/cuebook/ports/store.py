@@ -16,6 +16,7 @@ from cuebook.ports.keys import KeyStore, OrganizationStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.ports.tuning import TuningStore
+from cuebook.ports.vault import VaultStore
 from cuebook.ports.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
@@ -281,6 +282,8 @@ class Store(Protocol):
     def organizations(self) -> OrganizationStore: ...
     @property
     def memories(self) -> MemoryStore: ...
+    @property
+    def vault(self) -> VaultStore: ...
 
     # the turn
     async def scene(self, scope: Scope, look: Look) -> Scene: ...

@@ -14,7 +14,7 @@ from cuebook.records.expression import Expression
 Span = tuple[int, int, str]
 
 TOKEN_START = "[[secret:"  # noqa: S105  what stands in a secret's place begins so
-_TOKEN = Expression(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
+TOKEN = Expression(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
 
 # ---------------------------------------------------------------- keys of a known shape
 
@@ -179,7 +179,7 @@ def spans(text: str) -> list[Span]:
     rank: dict[str, int] = {"": -1}  # a token is stronger than all: what overlaps it is left alone
     for _, _, family in found:
         rank.setdefault(family, len(rank))
-    found += [(token.start(), token.end(), "") for token in _TOKEN.finditer(text)]
+    found += [(token.start(), token.end(), "") for token in TOKEN.finditer(text)]
     merged: list[Span] = []
     for start, end, family in sorted(found):
         if merged and start < merged[-1][1]:

@@ -5,7 +5,16 @@ from importlib import resources
 
 from msgspec import Struct
 
-FILES = ("queries.sql", "prompts.sql", "keys.sql", "memories.sql", "tuning.sql", "vectors.sql", "forget.sql")
+FILES = (
+    "queries.sql",
+    "prompts.sql",
+    "keys.sql",
+    "memories.sql",
+    "tuning.sql",
+    "vectors.sql",
+    "forget.sql",
+    "vault.sql",
+)
 
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)
 

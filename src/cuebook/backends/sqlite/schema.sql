@@ -410,3 +410,17 @@ CREATE TABLE epoch (
     epoch INTEGER NOT NULL,
     PRIMARY KEY (tenant, kind, owner)
 ) WITHOUT ROWID;
+
+CREATE TABLE sealed (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    token TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant, conversation, seq, token)
+) WITHOUT ROWID;
+
+CREATE TABLE vault_key (
+    one INTEGER NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL
+);

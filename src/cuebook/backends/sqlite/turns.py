@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs, memories
+from cuebook.backends.sqlite import base, epochs, memories, vault
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
@@ -268,4 +268,4 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end all the same, and others with it
         return None
     taken = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
-    return None if taken else msgspec.structs.replace(draft, state="interrupted")
+    return None if taken else msgspec.structs.replace(vault.usable(connection, draft), state="interrupted")

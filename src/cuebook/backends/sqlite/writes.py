@@ -220,6 +220,7 @@ def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
         "vectors",
         "embedded",
         "participants",
+        "sealed",
     ):
         counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
     counts["conversation"] = run(connection, "delete_conversation", tenant=tenant, no=no).rowcount
