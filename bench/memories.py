@@ -21,10 +21,8 @@ from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _FEW = 200, 1_000
 _QUERIES, _CLOSEST = 50, 10
-_EMBEDDER = HashingEmbedder(dimension=384)
-_WORDS = (
-    "lamp harbour bread kitchen invoice bicycle winter garden letter piano market river stone window ticket".split()
-)
+EMBEDDER = HashingEmbedder(dimension=384)
+WORDS = "lamp harbour bread kitchen invoice bicycle winter garden letter piano market river stone window ticket".split()
 
 
 def memories(run: Run) -> Iterator[Figure]:
@@ -43,8 +41,8 @@ async def _memories(run: Run) -> list[Figure]:
             folder.mkdir()
             settings = {"store.url": str(folder / "book.db"), "memory.user": True}
             config = build(arguments=settings, folder=str(folder))
-            book = await stack.enter_async_context(Cuebook.open(config, embedder=_EMBEDDER, worker=False))
-            await _fill(book, total)
+            book = await stack.enter_async_context(Cuebook.open(config, embedder=EMBEDDER, worker=False))
+            await fill(book, total)
             recalled = min(recalled, await _recalled(book))
             searches[name], turns[name] = _searches(book), _assembles(book)
         found = await interleave_async(run.rounds(60), searches)
@@ -59,22 +57,26 @@ async def _memories(run: Run) -> list[Figure]:
     ]
 
 
-async def _fill(book: Cuebook, total: int) -> None:
+async def fill(book: Cuebook, total: int, *, own: int = _OWN) -> list[list[str]]:
+    """Give Ann and others memories, `own` each, with their vectors; answers with the texts of each."""
     dice = random.Random(total)  # noqa: S311
-    for user, count in (("ann", _OWN), *((f"user {n}", _OWN) for n in range((total - _OWN) // _OWN))):
+    told = []
+    for user in ("ann", *(f"user {n}" for n in range((total - own) // own))):
         place = Place("user", user)
-        texts = [f"{' '.join(dice.sample(_WORDS, 6))} number {n}" for n in range(count)]
+        texts = [f"{' '.join(dice.sample(WORDS, 6))} number {n}" for n in range(own)]
         made = tuple(
             Memory(id=memory_id(place, "facts", text), place=place, category="facts", text=text, written=True)
             for text in texts
         )
         change = PlaceChange(place=place, generation=0, memories=made)
         await book.desk.store.memories.save(Scope(), change, now=1.0)
-        vectors = await _EMBEDDER.embed(texts)
+        vectors = await EMBEDDER.embed(texts)
         rows = tuple((number, 0, vector) for number, vector in enumerate(vectors, 1))
-        space = space_of(_EMBEDDER)
-        kept = EmbeddedPlace(place=place, model=space, after=0, upto=count, rows=rows, now=1.0)
+        space = space_of(EMBEDDER)
+        kept = EmbeddedPlace(place=place, model=space, after=0, upto=own, rows=rows, now=1.0)
         await book.desk.store.vectors.keep_of_place(Scope(), kept)
+        told.append(texts)
+    return told
 
 
 async def _recalled(book: Cuebook) -> float:
@@ -83,9 +85,9 @@ async def _recalled(book: Cuebook) -> float:
     _, held = await book.desk.store.memories.place(Scope(), place)
     own = {each.no: array("f", vector) for each, vector in zip(held, await _embedded(held), strict=True)}
     for _ in range(_QUERIES):
-        [query] = await _EMBEDDER.embed([" ".join(dice.sample(_WORDS, 3))])
+        [query] = await EMBEDDER.embed([" ".join(dice.sample(WORDS, 3))])
         numbers = array("f", query)
-        asked = Asked(text="", dense=Dense(space_of(_EMBEDDER), query, 0.5), limit=_CLOSEST)
+        asked = Asked(text="", dense=Dense(space_of(EMBEDDER), query, 0.5), limit=_CLOSEST)
         near = (await book.desk.store.memories.find(Scope(), [place], asked)).found
         cosines = {no: sum(map(mul, numbers, vector)) for no, vector in own.items()}
         least = sorted(cosines.values())[-_CLOSEST] - 1e-6  # among equals any will do
@@ -94,7 +96,7 @@ async def _recalled(book: Cuebook) -> float:
 
 
 async def _embedded(held: Sequence[Memory]) -> list[bytes]:
-    return await _EMBEDDER.embed([each.text for each in held])
+    return await EMBEDDER.embed([each.text for each in held])
 
 
 def _searches(book: Cuebook) -> AsyncRound:
@@ -102,7 +104,7 @@ def _searches(book: Cuebook) -> AsyncRound:
 
     async def search() -> float:
         began = time.perf_counter()
-        await book.memory.search(" ".join(dice.sample(_WORDS, 3)), user="ann", scopes=["user"], limit=10)
+        await book.memory.search(" ".join(dice.sample(WORDS, 3)), user="ann", scopes=["user"], limit=10)
         return time.perf_counter() - began
 
     return search
@@ -112,7 +114,7 @@ def _assembles(book: Cuebook) -> AsyncRound:
     dice = random.Random(2)  # noqa: S311
 
     async def assemble() -> float:
-        question = f"Where is the {dice.choice(_WORDS)} by the {dice.choice(_WORDS)}?"
+        question = f"Where is the {dice.choice(WORDS)} by the {dice.choice(WORDS)}?"
         began = time.perf_counter()
         await book.assemble(Ask(question, "fresh", user="ann"))
         return time.perf_counter() - began

@@ -1,14 +1,13 @@
 """Vectors of one scope searched: beside the bare product, as the store grows, and beside other libraries."""
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Figure, Run, Sample, compared, interleave, wall
-from bench.peers import install
+from bench.hybrid import hybrid
+from bench.measure import Figure, Run, compared, interleave, wall
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite.base import SQL
 from cuebook.backends.sqlite.connect import connect, prepare
@@ -61,9 +60,9 @@ def vectors(run: Run) -> Iterator[Figure]:
         },
     )
     yield compared("a scope of 1,000, cold", cold["cold"], "its blobs read", cold["read"], bar=2)
-    yield from _peers(run, searches[1_000])
     for connection in stores:
         connection.close()
+    yield from hybrid(run)
 
 
 def _unit(rows: Any) -> Any:
@@ -97,32 +96,3 @@ def _fill(path: Path, size: int, dice: Any) -> None:
             connection.execute(SQL["embedded_put"], {**values, "vectors": _SCOPE, "now": 1.0})
         connection.execute("COMMIT")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-
-
-# ---- peers: the same scope among others, searched with a filter by another library ---------------------------------
-
-
-def _peers(run: Run, search: Callable[[], list[int]]) -> Iterator[Figure]:
-    for name, package, bar in (("langgraph InMemoryStore", "langgraph", 5), ("chroma, filtered", "chromadb", 10)):
-        python = install(run.disk / package, package, "numpy") if run.peers else None
-        if python is None:
-            yield Figure(f"search: {name}", "", "not installed" if run.peers else "not asked for (--peers)")
-            continue
-        took = _peer(python, package)
-        if took is None:
-            yield Figure(f"search: {name}", "", "did not run")
-            continue
-        ours = interleave(run.rounds(20), {"ours": lambda: wall(_TIMES, search)})["ours"].median  # right behind theirs
-        yield compared("a scope of 1,000, warm", Sample((ours,)), name, Sample((took,)), bar=bar, inverse=True)
-
-
-def _peer(python: str, package: str) -> float | None:
-    """Seconds a search takes another library, the median of its own process."""
-    import subprocess
-
-    quiet = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
-    program = str(Path(__file__).with_name("peer_vectors.py"))
-    done = subprocess.run(
-        [python, program, package], capture_output=True, text=True, check=False, timeout=300, env=quiet
-    )
-    return float(done.stdout.split()[-1]) if done.returncode == 0 and done.stdout.split() else None

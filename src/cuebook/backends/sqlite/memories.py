@@ -60,13 +60,8 @@ def known(
     places = read_places(policy, whose, settings)
     if not places:
         return Known(policy=policy, settings=settings)
-    found = find(
-        connection,
-        scope.tenant,
-        places,
-        Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit),
-        matrices,
-    )
+    asked = Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
+    found = find(connection, scope.tenant, places, asked, matrices)
     memories = list(found.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))

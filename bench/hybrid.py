@@ -1,0 +1,103 @@
+"""A place of 1,000 memories among 5,000 searched by words and by meaning, beside other libraries' search by vectors."""
+
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Figure, Run, Sample, compared
+from bench.memories import EMBEDDER, WORDS, fill
+from bench.peers import install
+from cuebook import Cuebook
+from cuebook.backends.sqlite.connect import connect
+from cuebook.backends.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
+from cuebook.config import build
+from cuebook.engine.sense import sense
+from cuebook.records.memory import Place
+
+_OWN, _PLACES, _LIMIT = 1_000, 5, 10
+#: Library, its packages, and how much faster QUALITY wants a search.
+_PEERS = (
+    ("langgraph InMemoryStore", ("langgraph", "numpy"), 5),
+    ("chroma, filtered", ("chromadb", "numpy"), 10),
+    ("mem0, infer=False", ("mem0ai", "langchain"), 50),
+)
+
+
+def hybrid(run: Run) -> Iterator[Figure]:
+    """Each library in turn, ours right behind it: the whole search, and its part that compares vectors."""
+    if not run.peers:
+        yield Figure("search beside langgraph, chroma, mem0", "", "not asked for (--peers)")
+        return
+    folder = run.fast / "hybrid"
+    folder.mkdir()
+    dice = random.Random(2)  # noqa: S311
+    questions = [" ".join(dice.sample(WORDS, 4)) for _ in range(60)]
+    data = run.disk / "hybrid.json"
+    data.write_text(json.dumps(asyncio.run(_made(folder, questions))))
+    for name, packages, bar in _PEERS:
+        python = install(run.disk / packages[0], *packages)
+        took = None if python is None else _peer(python, packages[0], data)
+        if took is None:
+            yield Figure(f"search: {name}", "", "did not run")
+            continue
+        whole, near = asyncio.run(_ours(folder, questions))
+        beside = Sample((took,))
+        yield compared("1,000 memories by words and meaning", Sample((whole,)), name, beside, bar=bar, inverse=True)
+        yield compared("— by meaning alone, in the store", Sample((near,)), name, beside, bar=bar, inverse=True)
+
+
+def _opened(folder: Path) -> Cuebook:
+    config = build(arguments={"store.url": str(folder / "book.db"), "memory.user": True}, folder=str(folder))
+    return Cuebook.open(config, embedder=EMBEDDER, worker=False)
+
+
+async def _made(folder: Path, questions: list[str]) -> dict[str, Any]:
+    """Fill a book; answers with what it holds, for the others."""
+    async with _opened(folder) as book:
+        scopes = await fill(book, _OWN * _PLACES, own=_OWN)
+    texts = [text for scope in scopes for text in scope] + questions
+    vectors = [list(array("f", vector)) for vector in await EMBEDDER.embed(texts)]
+    return {"scopes": scopes, "questions": questions, "vectors": dict(zip(texts, vectors, strict=True))}
+
+
+async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
+    """Median seconds of a whole search through the book, and of its vectors alone in the store."""
+    whole, near = [], []
+    matrices, place = Matrices(), scope_of_place(Place("user", "ann"))
+    async with _opened(folder) as book:
+        connection = connect(str(folder / "book.db"), read_only=True)
+        await book.memory.search("nothing of it", user="ann", scopes=["user"], limit=_LIMIT)
+        for question in questions:
+            began = time.perf_counter()
+            await book.memory.search(question, user="ann", scopes=["user"], limit=_LIMIT)
+            whole.append(time.perf_counter() - began)
+        for question in questions:
+            dense = await sense(book.desk, question)
+            began = time.perf_counter()
+            close = matrices.close(connection, "default", place, dense) if dense else None
+            if close:
+                close.best(_LIMIT, EVERYWHERE)
+            near.append(time.perf_counter() - began)
+        connection.close()
+    return statistics.median(whole), statistics.median(near)
+
+
+def _peer(python: str, package: str, data: Path) -> float | None:
+    """Seconds a search takes another library, the median of its own process."""
+    quiet = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
+    program = str(Path(__file__).with_name("peer_vectors.py"))
+    try:
+        done = subprocess.run(
+            [python, program, package, str(data)], capture_output=True, text=True, check=False, timeout=400, env=quiet
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    return float(done.stdout.split()[-1]) if done.returncode == 0 and done.stdout.split() else None
