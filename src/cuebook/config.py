@@ -90,6 +90,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     user: bool = False  # what a user says is known in their other conversations, where nothing else is said
     persona: bool = False  # likewise, to one persona
     sink: str = ""  # a file that gets each finished pass as lines of JSON
+    time_zone: str = "UTC"  # whose days "yesterday" and the rest are, where nothing else is said; an IANA name
     review_every: int = 6  # turns after which durable memories are chosen anew
 
 

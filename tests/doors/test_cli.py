@@ -119,6 +119,8 @@ Options:
   --conversation ID  The name it gets.
   --user USER        Whose it is.
   --persona ID       Who answered in it.
+  --time-zone ZONE   Whose days "yesterday" and the like are, such as
+                     Europe/Oslo.
   --json             Print JSON, in the shapes of the HTTP API.
   --config FILE      Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
   -C DIR             Use the project in this folder.

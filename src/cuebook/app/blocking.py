@@ -182,11 +182,18 @@ class BlockingCuebook:
         persona: str | None = None,
         parent: str | None = None,
         idempotency_key: str | None = None,
+        time_zone: str | None = None,
     ) -> Appended:
         """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings."""
         return self._host.run(
             lambda book: book.append(
-                conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+                conversation,
+                posts,
+                user=user,
+                persona=persona,
+                parent=parent,
+                idempotency_key=idempotency_key,
+                time_zone=time_zone,
             )
         )
 

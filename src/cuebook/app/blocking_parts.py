@@ -1,6 +1,7 @@
 """What a blocking book's parts are: transcripts, turns and memory without `await`, and the loop they all wait for."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import tzinfo
 from typing import Any, TypeVar
 
 from cuebook.app.analysis import Budget, Judgement, MemoryStats
@@ -88,11 +89,18 @@ class BlockingConversations:
         persona: str | None = None,
         parent: str | None = None,
         idempotency_key: str | None = None,
+        time_zone: str | None = None,
     ) -> Appended:
         """Store posts made elsewhere, all or none."""
         return self._host.run(
             lambda book: book.conversations.append(
-                conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
+                conversation,
+                posts,
+                user=user,
+                persona=persona,
+                parent=parent,
+                idempotency_key=idempotency_key,
+                time_zone=time_zone,
             )
         )
 
@@ -257,6 +265,7 @@ class BlockingMemory:
         as_of: float | None = None,
         limit: int = 10,
         token_budget: int | None = None,
+        time_zone: str | None = None,
     ) -> list[Hit]:
         """Find posts and memories that answer a query, best first."""
         return self._host.run(
@@ -270,8 +279,13 @@ class BlockingMemory:
                 as_of=as_of,
                 limit=limit,
                 token_budget=token_budget,
+                time_zone=time_zone,
             )
         )
+
+    def zone(self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None) -> tzinfo:
+        """Whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
+        return self._host.run(lambda book: book.memory.zone(conversation=conversation, user=user, time_zone=time_zone))
 
     def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
         """Items of a conversation as they stand at its head; with `ended` those that no longer hold too."""

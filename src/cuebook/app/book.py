@@ -17,7 +17,7 @@ from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.forgetting import Holds, Receipts
-from cuebook.app.given import check_ask, check_parts_of, check_settle, check_where
+from cuebook.app.given import check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.keys import Keys
 from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
 from cuebook.app.memories import Memories
@@ -47,7 +47,6 @@ from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.ports.sink import Sink
 from cuebook.ports.store import Appended
-from cuebook.prompts.names import check_project
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.turn import Ask, Window
 
@@ -313,14 +312,15 @@ class Cuebook:
         persona: str | None = None,
         parent: str | None = None,
         idempotency_key: str | None = None,
+        time_zone: str | None = None,
     ) -> Appended:
         """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings.
-
-        `parent` is the id of the post they follow: the head unless given, none if empty.
+        `parent` is the post they follow: the head unless given, none if empty; `time_zone` (IANA) whose days they are.
         """
         return await self.conversations.append(
-            conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key
-        )
+            conversation, posts, user=user, persona=persona, parent=parent,
+            idempotency_key=idempotency_key, time_zone=time_zone,
+        )  # fmt: skip
 
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
@@ -340,7 +340,7 @@ class Cuebook:
 
     async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
-        check_project(call.project or "", where="X-Cuebook-Project")
+        check_call(call)
         pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call))
         async with aclosing(pieces):
             async for piece in pieces:

@@ -22,6 +22,7 @@ from cuebook.config import BudgetConfig, Config, languages_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
+from cuebook.engine.zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import Policy
 from cuebook.ports.clock import Clock
@@ -46,10 +47,7 @@ def compose(
     upstream: Upstream | None = None,
     embedder: Embedder | None = None,
 ) -> tuple[Desk, Upstream | None]:
-    """Open the store and build what the engine works with.
-
-    Blocks on the file: call it in a thread where a loop runs.
-    """
+    """Open the store and build what the engine works with. It blocks: call it in a thread where a loop runs."""
     settings = config.settings
     personas, default = load_personas(config)
     compaction = load_compaction(config)
@@ -85,6 +83,7 @@ def compose(
         checkpoint_s=settings.work.checkpoint_s,
         wait_s=settings.work.wait_s,
         memory_policy=Policy(user=settings.memory.user, persona=settings.memory.persona),
+        zone=read_zone(settings.memory.time_zone, "memory.time_zone"),
         review_every=settings.memory.review_every,
         recall=settings.memory.recall,
         recall_hits=settings.memory.recall_hits,

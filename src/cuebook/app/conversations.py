@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,7 +16,8 @@ from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.drafts import Posted, check_text, check_time
 from cuebook.engine.forget import forget
-from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused
+from cuebook.engine.zones import dated, zone_of
+from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
 from cuebook.memory.scopes import Whose, personal_places
 from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
@@ -49,9 +51,11 @@ class Conversations:
         persona: str | None = None,
         parent: str | None = None,
         idempotency_key: str | None = None,
+        time_zone: str | None = None,
     ) -> Appended:
         """Store posts made elsewhere, all or none.
 
+        `time_zone` (an IANA name) is whose days they were said on; the conversation keeps it.
         `parent` is the id of the post they follow: the head unless given, none if empty. The same id with the same
         content is stored once; with other content: Conflict. Raises InvalidInput naming the post.
         """
@@ -63,10 +67,11 @@ class Conversations:
         if not posts:
             msg = "posts: empty; send at least one"
             raise InvalidInput(msg, where="posts")
+        zone = await self._zone(Scope(user=user), conversation, time_zone)
         now = self._desk.clock.now()
 
-        def draft_all() -> list[Draft]:
-            return [self._draft(each, number, user, persona, now) for number, each in enumerate(posts)]
+        def draft_all() -> tuple[Draft, ...]:
+            return dated([self._draft(each, number, user, persona, now) for number, each in enumerate(posts)], zone)
 
         large = len(posts) > MANY or any(_size(each) > LARGE for each in posts)
         drafts = await asyncio.to_thread(draft_all) if large else draft_all()
@@ -79,7 +84,8 @@ class Conversations:
                 return repeated
         batch = Batch(
             conversation=conversation,
-            drafts=tuple(drafts),
+            drafts=drafts,
+            time_zone=time_zone,
             now=now,
             user=user,
             persona=persona,
@@ -121,6 +127,16 @@ class Conversations:
                 raise  # it names its place already
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
+
+    async def _zone(self, scope: Scope, conversation: str, named: str | None) -> tzinfo:
+        """Give whose days posts are said on. Raises InvalidInput naming the field."""
+        if named is not None:
+            return zone_of(named, None, UTC)
+        try:
+            known = await self._desk.store.conversation(scope, conversation)
+        except NotFound:
+            known = None  # it begins; or it is another's, and storing says so
+        return zone_of(None, known, self._desk.zone)
 
     async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
         response = await self._response(scope, key)

@@ -7,12 +7,14 @@ from typing import Any, get_args
 
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.request import Call
+from cuebook.engine.zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.prompts.names import check_project
 from cuebook.records.conversation import Part, Role
 from cuebook.records.turn import Ask
 
-_TEXTS = ("text", "conversation", "user", "persona", "mode", "organization", "idempotency_key")
+_TEXTS = ("text", "conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
 _NEEDED = ("text", "conversation")
 _ROLES = get_args(Role)
 #: How a file of SQLite begins, and how its name may end.
@@ -36,6 +38,8 @@ def check_ask(ask: object) -> None:
         raise InvalidInput(msg, where="conversation")
     if ask.project is not None:
         check_project(ask.project)
+    if ask.time_zone is not None:
+        read_zone(ask.time_zone)
     _expect(ask.memory_control, Mapping, "memory_control", "a mapping", optional=True)
     _expect(ask.signals, Mapping, "signals", "a mapping", optional=True)
     signals: Mapping[str, object] = ask.signals or {}
@@ -51,6 +55,13 @@ def check_ask(ask: object) -> None:
     if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool) or budget < 1):
         msg = f"token_budget: {budget!r} is no number of tokens"
         raise InvalidInput(msg, where="tokenBudget")
+
+
+def check_call(call: Call) -> None:
+    """Refuse a request of the OpenAI wire whose headers name what there cannot be. Raises InvalidInput."""
+    check_project(call.project or "", where="X-Cuebook-Project")
+    if call.time_zone is not None:
+        read_zone(call.time_zone, "X-Time-Zone")
 
 
 def check_append(conversation: object, posts: object, **names: object) -> None:

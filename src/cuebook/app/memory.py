@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import tzinfo
 
 import msgspec
 from msgspec import Struct
@@ -14,7 +16,8 @@ from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.found import rank_found
 from cuebook.engine.sense import sense
-from cuebook.errors import InvalidInput
+from cuebook.engine.zones import zone_of
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import merge
@@ -61,12 +64,14 @@ class Memory(Analysis):
         as_of: float | None = None,
         limit: int = 10,
         token_budget: int | None = None,
+        time_zone: str | None = None,
     ) -> list[Hit]:
         """Give what answers a query, best first: posts of the conversation named, else of all the user's, and memories.
 
         Memories are those of the user, their personas and the organization named, that hold, or held at `as_of` (Unix
         seconds); posts said after it are left out. With `token_budget` (tokens) the hits are packed by value per token.
-        What was just stored is found at once.
+        What was just stored is found at once. "Yesterday" and the like are days of `time_zone` (an IANA name), else of
+        the conversation's.
         """
         if not 1 <= limit <= MOST:
             msg = f"limit: {limit} is not between 1 and {MOST}"
@@ -75,11 +80,12 @@ class Memory(Analysis):
             if scope not in SCOPES:
                 msg = f"scopes: no scope {scope!r}; there are {', '.join(SCOPES)}"
                 raise InvalidInput(msg, where="scopes")
+        zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
         dense = await sense(self._desk, query)
         known: list[Hit] = []
         if user is not None or organization is not None:
             known = await Memories(self._desk).answer(
-                read_query(query, now=self._desk.clock.now()),
+                read_query(query, now=self._desk.clock.now(), zone=zone),
                 dense,
                 user=user,
                 persona=persona,
@@ -97,7 +103,7 @@ class Memory(Analysis):
             said = tuple(each for each in found.found if each.created_at <= as_of)
             found = msgspec.structs.replace(found, found=said)
         speakers = {each.sender for each in found.found}
-        read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now())
+        read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now(), zone=zone)
         most = limit if token_budget is None else MOST
         hits = rank_found(found, read, limit=most)
         hits = [self._quoted(hit, read) for hit in hits]
@@ -106,6 +112,16 @@ class Memory(Analysis):
         if known:  # what was remembered of a post goes before the post
             hits = sorted([*known, *hits], key=lambda each: -each.score)
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
+
+    async def zone(
+        self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None
+    ) -> tzinfo:
+        """Give whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
+        known = None
+        if time_zone is None and conversation is not None:
+            with suppress(NotFound):
+                known = await self._desk.store.conversation(Scope(user=user), conversation)
+        return zone_of(time_zone, known, self._desk.zone)
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
         """Quote a long post by the part that answers best."""

@@ -1,7 +1,7 @@
 """How records look on the wire: INTERFACE's exact shapes, camelCase, ISO 8601 times."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import msgspec
@@ -54,6 +54,11 @@ def round_(value: Round, ids: Mapping[int, str] | None = None) -> Wire:
         "state": value.state,
         "posts": [post(each, ids) for each in value.posts],
     }
+
+
+def day(when: float, zone: tzinfo) -> str:
+    """Give the day of a time in a zone."""
+    return datetime.fromtimestamp(when, zone).date().isoformat()
 
 
 def conversation(value: Conversation, *, head: str | None = None, summary: Summary | None = None) -> Wire:

@@ -22,6 +22,7 @@ _OURS = (
     "x-conversation-id",
     "x-user-id",
     "x-history",
+    "x-time-zone",
     "x-organization-id",
     "x-memory-control",
     "idempotency-key",

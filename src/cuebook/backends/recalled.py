@@ -1,7 +1,7 @@
 """What answers where no model is configured: what was recalled, plainly labelled, with no pretence of a model."""
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import datetime
 
 from cuebook.ports.model import ModelRequest, Piece
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Hit
@@ -27,7 +27,7 @@ class RecalledModel:
         else:
             yield Piece(text=f"{NO_MODEL_LABEL} What memory holds for this:\n")
         for hit in hits[:QUOTED]:
-            day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
+            day = datetime.fromtimestamp(hit.timestamp, request.zone).date().isoformat()
             text = " ".join(hit.text.split())
             shown = text if len(text) <= QUOTE else text[: QUOTE - 1] + "…"
             said = f"{hit.speaker}: " if hit.speaker else ""  # a memory may come from many posts

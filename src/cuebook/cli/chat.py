@@ -13,7 +13,7 @@ from cuebook.app import shapes
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.load import modes_of
 from cuebook.cli import screen
-from cuebook.cli.group import Project, command, new_app
+from cuebook.cli.group import Project, TimeZone, command, new_app
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
 from cuebook.errors import CuebookError, InvalidInput, NotFound
@@ -37,12 +37,13 @@ def chat(
     persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answers.")] = None,
     mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Which presets hold.")] = None,
     project: Project = None,
+    time_zone: TimeZone = None,
 ) -> None:
     """Talk. Everything is remembered: the same conversation goes on next time, however long it gets.
 
     In a pipe each line of the input is a message. Lines of your own: /show, /help, /quit; //x says /x.
     """
-    ask = Ask("", conversation, user=user, persona=persona, mode=mode, project=project)
+    ask = Ask("", conversation, user=user, persona=persona, mode=mode, project=project, time_zone=time_zone)
     with state.open(worker=True) as book:
         if mode is not None:
             _check_mode(book, mode)

@@ -1,7 +1,7 @@
 """`cuebook conversation`: list, show, import, export, session, shared, compress, participants, delete."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from cuebook.app.paging import LIMIT, Paged
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli import screen
-from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, User, command, new_app
+from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, TimeZone, User, command, new_app
 from cuebook.cli.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, InvalidInput
@@ -121,6 +121,7 @@ def import_(
     conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="The name it gets.")] = None,
     user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Whose it is.")] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answered in it.")] = None,
+    time_zone: TimeZone = None,
 ) -> None:
     """Store transcripts made elsewhere. The same file again stores only what is new.
 
@@ -134,7 +135,8 @@ def import_(
     done = []
     with state.open() as book:
         for each in found:
-            done.append(_store(book, each, conversation or each.conversation, user, persona))
+            given = {"user": user, "persona": persona, "time_zone": time_zone}
+            done.append(_store(book, each, conversation or each.conversation, given))
             if not state.json:
                 told = f"{done[-1]['stored']:,} of {len(each.posts):,} posts new"
                 screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source})")
@@ -150,11 +152,9 @@ def _read(file: str) -> list[Transcript]:
     return read_transcripts(Path(file))
 
 
-def _store(
-    book: BlockingCuebook, transcript: Transcript, name: str, user: str | None, persona: str | None
-) -> dict[str, Any]:
+def _store(book: BlockingCuebook, transcript: Transcript, name: str, given: Mapping[str, str | None]) -> dict[str, Any]:
     with screen.progress(f"importing {name}", len(transcript.posts)) as advance:
-        for so_far in store_transcript(book, transcript, conversation=name, user=user, persona=persona):
+        for so_far in store_transcript(book, transcript, conversation=name, **given):
             advance(so_far.done)
     return {
         "conversationId": name,

@@ -24,6 +24,10 @@ Project = Annotated[
 Organization = Annotated[
     str | None, typer.Option("--organization", metavar="ORG", help="Of this organization.", show_default=False)
 ]
+TimeZone = Annotated[
+    str | None,
+    typer.Option("--time-zone", metavar="ZONE", help='Whose days "yesterday" and the like are, such as Europe/Oslo.'),
+]
 #: How a day or a moment is written on the command line.
 DAYS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
 PageLimit = Annotated[

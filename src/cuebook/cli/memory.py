@@ -10,7 +10,18 @@ from cuebook.app import memory_shapes, shapes
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.cli import memory_judge, screen
-from cuebook.cli.group import DAYS, Conversation, Cursor, Organization, PageLimit, User, command, new_app, seconds
+from cuebook.cli.group import (
+    DAYS,
+    Conversation,
+    Cursor,
+    Organization,
+    PageLimit,
+    TimeZone,
+    User,
+    command,
+    new_app,
+    seconds,
+)
 from cuebook.cli.memory_forget import add_to
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
@@ -41,6 +52,7 @@ def search(
     token_budget: Annotated[
         int | None, typer.Option("--token-budget", metavar="N", min=1, help="Pack the answer into so many tokens.")
     ] = None,
+    time_zone: TimeZone = None,
 ) -> None:
     """Find what was said about something, best first."""
     with state.open() as book:
@@ -53,7 +65,9 @@ def search(
             as_of=seconds(as_of),
             limit=limit,
             token_budget=token_budget,
+            time_zone=time_zone,
         )
+        zone = book.memory.zone(conversation=conversation, user=user, time_zone=time_zone)
     if state.json:
         screen.say_json({"hits": [shapes.hit(hit) for hit in hits]})
         return
@@ -61,7 +75,7 @@ def search(
         screen.say("nothing found")
         return
     for number, hit in enumerate(hits, 1):
-        when = (shapes.iso(hit.timestamp) or "")[:10]
+        when = shapes.day(hit.timestamp, zone)
         said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
         why = f" · {hit.why}" if explain and hit.why else ""
         screen.heading(f"{number}. {when} {said} · {', '.join(hit.sources)} · {hit.score:.2f}{why}")

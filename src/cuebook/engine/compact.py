@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import tzinfo
 from typing import Any, Literal
 
 import msgspec
@@ -16,6 +16,7 @@ from cuebook.engine.drafts import unlearned
 from cuebook.engine.instruct import Instruction, Work, instruct, told
 from cuebook.engine.promote import promoted
 from cuebook.engine.speak import closing
+from cuebook.engine.zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
 from cuebook.memory.digest import write
@@ -25,6 +26,7 @@ from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
 from cuebook.memory.steps import Calls, held_together
+from cuebook.memory.words import day_of
 from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
 from cuebook.prompts.names import project_of
@@ -135,7 +137,7 @@ async def _telling(
         "new_turns_count": sum(1 for line in lines if line.text),
         "agent_name": persona.name if persona else "",
         "profile_id": profile.id,
-        "date": datetime.fromtimestamp(desk.clock.now(), UTC).date().isoformat(),
+        "date": day_of(desk.clock.now(), _zone(desk, read)),
     }
     work = Work(
         agent=COMPACTOR,
@@ -157,6 +159,10 @@ async def _postpone(
     failed, mark = outcome == "failed", read.conversation.mark
     await desk.store.postpone(read.scope, read.conversation.id, until=until, failed=failed, mark=mark)
     return outcome
+
+
+def _zone(desk: Desk, read: CompactionInput) -> tzinfo:
+    return zone_of(None, read.conversation, desk.zone)
 
 
 def line_of(post: Post) -> Line:
@@ -201,7 +207,7 @@ def _by_rules(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: in
     merged = merge(read.items, extract(lines, before=[line_of(read.before)] if read.before else ()))
     previous = read.previous.markdown if read.previous else ""
     items = [*merged.kept, *merged.added, *merged.ended]
-    digest = write(items, previous=previous, lines=lines, max_tokens=most, count=desk.count)
+    digest = write(items, previous=previous, lines=lines, max_tokens=most, count=desk.count, zone=_zone(desk, read))
     markdown = digest.markdown or _in_brief(lines, most - desk.count(compact(digest.memory_json)), desk.count)
     return Derived(
         markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="rules"
@@ -278,7 +284,9 @@ def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answe
     if _tools_spoke(read, lines):
         room = desk.count(markdown) + 200
         tainted = markdown
-        markdown = write(items, previous="", lines=lines, max_tokens=room, count=desk.count).markdown
+        markdown = write(
+            items, previous="", lines=lines, max_tokens=room, count=desk.count, zone=_zone(desk, read)
+        ).markdown
     return Derived(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
 
 

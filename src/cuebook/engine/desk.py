@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Any
 
 from msgspec import Struct, field
@@ -116,6 +117,7 @@ class Desk(Struct, kw_only=True):
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind
     memory_policy: Policy = Policy()  # what a conversation may read and write that keeps no policy of its own
     sinks: tuple[str, ...] = ()  # who else has each finished pass
+    zone: tzinfo = UTC  # whose days hold where neither request nor conversation names a zone
     review_every: int = 6  # turns after which durable memories are chosen anew
     recall: bool = True
     recall_hits: int = 12

@@ -1,12 +1,13 @@
 """What full text found, as hits: ordered by the query, and shown in a line each."""
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 
 from cuebook.assembly.tokens import Counter
 from cuebook.engine.drafts import unlearned
 from cuebook.memory.recall import Candidate, Corpus, Query, rank
 from cuebook.memory.shown import excerpt
+from cuebook.memory.words import day_of
 from cuebook.records.memory import Hit, SearchResult
 
 #: A recalled post longer than this many tokens is quoted by its best passage.
@@ -58,9 +59,9 @@ def rank_found(
     return hits
 
 
-def shown_of(hit: Hit, query: Query | None, room: int, count: Counter) -> str:
+def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo = UTC) -> str:
     """Give a hit's line in the volatile block: day, speaker, and the text or its best passage; empty for no room."""
-    day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
+    day = day_of(hit.timestamp, zone)
     most = min(room, QUOTE)
     text = hit.text
     if hit.tokens > most and query is not None:

@@ -9,7 +9,7 @@ project's own prompts, below `projects/NAME/`, stand for those of the same id (K
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 from typing import Any
 
 from msgspec import Struct
@@ -19,7 +19,9 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.prompting import resolved_of, select_from
 from cuebook.engine.receipts import receipt
 from cuebook.engine.trials import drawn
+from cuebook.engine.zones import zone_of
 from cuebook.errors import CuebookError, InvalidInput
+from cuebook.memory.words import day_of
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Scene
 from cuebook.prompts.inherit import text_of
@@ -165,7 +167,9 @@ def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> d
     return told | ({"promptVariants": dict(chosen)} if chosen else {})
 
 
-def values_of(persona: Persona, *, user: str | None, mode: str | None, now: float) -> dict[str, str]:
+def values_of(
+    persona: Persona, *, user: str | None, mode: str | None, now: float, zone: tzinfo = UTC
+) -> dict[str, str]:
     """Give what a prompt of a turn may name. The day and no time of day: it stands in front of all that is cached."""
     return {
         "agent_name": persona.name,
@@ -173,7 +177,7 @@ def values_of(persona: Persona, *, user: str | None, mode: str | None, now: floa
         "user_name": user or "user",
         "user_id": user or "user",
         "mode": mode or "",
-        "date": datetime.fromtimestamp(now, UTC).date().isoformat(),
+        "date": day_of(now, zone),
     }
 
 
@@ -202,7 +206,8 @@ class _Speaker:
         self._families = scene.families
         self._project = project
         user = scene.conversation.user if scene.conversation else ask.user
-        self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now())
+        zone = zone_of(ask.time_zone, scene.conversation, desk.zone)
+        self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now(), zone=zone)
         told = scene.told.get("promptVariants")
         self._told: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
         self._kept: Mapping[str, Any] = told if isinstance(told, Mapping) and not fresh else {}

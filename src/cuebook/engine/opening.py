@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import UTC, tzinfo
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from cuebook.engine.sense import with_sense
 from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
 from cuebook.engine.vaulted import with_opened
+from cuebook.engine.zones import dated, zone_of
 from cuebook.errors import Busy, Conflict, CuebookError
 from cuebook.memory.scopes import (
     BROUGHT,
@@ -65,6 +67,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     planned: Planned
     scene: Scene
     metadata: dict[str, Any]
+    zone: tzinfo = UTC  # whose days its answer is dated by
     renders: tuple[Record, ...] = ()
 
 
@@ -81,6 +84,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
         planned = msgspec.structs.replace(planned, window=window)
         metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
         metadata |= _terms(scene, intent)
+        zone = zone_of(intent.ask.time_zone, scene.conversation, desk.zone)
         try:
             lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
         except Busy:
@@ -90,7 +94,9 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
                 return None
         else:
             desk.remember((scope.tenant, intent.ask.conversation), last)
-            return Opened(lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders)
+            return Opened(
+                lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone
+            )
     msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
     raise Conflict(msg)
 
@@ -198,7 +204,7 @@ def _opening(
         expected_head=scene.conversation.head if scene.conversation else 0,
         expected_last_seq=scene.conversation.last_seq if scene.conversation else 0,
         parent=scene.parent,
-        drafts=intent.drafts,
+        drafts=dated(intent.drafts, zone_of(ask.time_zone, scene.conversation, desk.zone)),
         manifest=msgspec.structs.replace(remembered.manifest, stable_prefix_ratio=ratio),
         texts=remembered.texts,
         now=desk.clock.now(),
@@ -210,6 +216,7 @@ def _opening(
         moves_head=intent.moves_head,
         metadata=metadata,
         mode=ask.mode,
+        time_zone=ask.time_zone,
         policy=_kept_policy(scene, ask),
         delivers=_delivers(scene, ask),
         uses=planned.uses,

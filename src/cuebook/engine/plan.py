@@ -1,7 +1,7 @@
 """What a step will say to the model: from one scene, purely, the window, its manifest, and what opening stores."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from cuebook.engine.opened import heavier, live_posts, live_text, weigh_most, wi
 from cuebook.engine.retrieve import Retrieved, line_of
 from cuebook.errors import InvalidInput
 from cuebook.memory.recall import Query
+from cuebook.memory.words import day_of
 from cuebook.ports.store import Scene
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
@@ -61,6 +62,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     query_seq: int | None = None  # the open round's query; None = the newest user post
     memories: Retrieved = Retrieved()  # what other conversations tell
     opened: Opened = Opened()  # what the vault keeps of the conversation
+    zone: tzinfo = UTC  # whose days are said
 
 
 class Planned(Struct, frozen=True, kw_only=True):
@@ -224,10 +226,10 @@ def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]
 # ---- the front ------------------------------------------------------------------------------------------------------
 
 
-def _summary_text(summary: Summary | None) -> Text | None:
+def _summary_text(summary: Summary | None, zone: tzinfo) -> Text | None:
     if summary is None or not summary.markdown:
         return None
-    day = datetime.fromtimestamp(summary.upto_at, UTC).date().isoformat()
+    day = day_of(summary.upto_at, zone)
     text = f"# The conversation so far, summarised up to {day}\n\n{summary.markdown}"
     return Text(kind="summary", source=f"summary:{summary.version}", text=text)
 
@@ -247,7 +249,7 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
     def allotted(size: int) -> Allotment:
         return allot(room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=wish.token_budget)
 
-    summary = _summary_text(room.scene.summary)
+    summary = _summary_text(room.scene.summary, wish.zone)
     if summary is None:
         return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
     summary = heavier(weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD), count, wish.opened)
@@ -280,13 +282,13 @@ def _volatile(
         left -= count(told) + 1
     used: list[Hit] = []
     dropped: list[Dropped] = []
-    left = _say_memories(wish.memories.hits, left, count, (texts, used, dropped))
+    left = _say_memories(wish, left, count, (texts, used, dropped))
     shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
     for hit in _hits(scene, wish, {*shown, query}):
         text = Text(
             kind="memory",
             source=hit.memory_id,
-            text=shown_of(hit, wish.query, left, count),
+            text=shown_of(hit, wish.query, left, count, zone=wish.zone),
             role="user",
         )
         size = max(count(text.text), count(live_text(text, wish.opened))) + 1
@@ -304,14 +306,12 @@ def _volatile(
     return tuple(used), weighed, dropped
 
 
-def _say_memories(
-    hits: Sequence[Hit], left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]
-) -> int:
+def _say_memories(wish: Wish, left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
     """Say what other conversations tell, in half of the room; answers with what is left."""
     texts, used, dropped = told
     room = most = max(0, left // 2)
-    for hit in hits:
-        text = line_of(hit)
+    for hit in wish.memories.hits:
+        text = line_of(hit, wish.zone)
         size = count(text) + 1
         if size > room:
             dropped.append(_no_room(hit.memory_id, hit.tokens, most))

@@ -17,6 +17,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.opening import CANDIDATES, look_of
 from cuebook.engine.plan import Planned, Wish, plan
 from cuebook.engine.sense import with_sense
+from cuebook.engine.zones import zone_of
 from cuebook.memory.recall import read_query
 from cuebook.ports.store import Scene, SearchLook
 from cuebook.records.conversation import Conversation
@@ -53,12 +54,14 @@ async def read_recorded(desk: Desk, scope: Scope, conversation: Conversation, tu
     scene = await desk.store.scene(scope, await with_sense(desk, look))
     found = msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found  # as many as there were
     drafts = tuple(post for post in posts if query and post.seq >= query)
+    zone = zone_of(None, conversation, desk.zone)
     wish = Wish(
         conversation=conversation.id,
         drafts=(),
         user=conversation.user,
         front=sheet.front,
-        query=read_query(asked, speakers=scene.speakers, now=turn.created_at) if search else None,
+        query=read_query(asked, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None,
+        zone=zone,
         recall_hits=desk.recall_hits,
         token_budget=manifest.budget,
         client=sheet.client,

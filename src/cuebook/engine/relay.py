@@ -22,6 +22,7 @@ from cuebook.engine.opening import Intent, Opened, open_step
 from cuebook.engine.plan import Wish
 from cuebook.engine.request import Call, Place, Request, key_of, place_of, read_request
 from cuebook.engine.step import Step
+from cuebook.engine.zones import zone_of
 from cuebook.errors import Conflict
 from cuebook.memory.profiles import RELAY
 from cuebook.memory.recall import read_query
@@ -59,7 +60,7 @@ async def relay(
             for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
                 yield piece
             return
-        async with Step(desk, opened.lease, opened.renders) as step:
+        async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
             else:
@@ -117,13 +118,14 @@ def meaning(
                 persona=request.model if request.model in desk.personas else None,
                 mode=RELAY if place.begins else None,
                 project=call.project,
+                time_zone=call.time_zone,
                 organization=request.organization,
                 memory_control=request.memory_control,
                 may_publish=call.may_publish,
                 authenticated=call.authenticated and (request.user or scope.user) is not None,
             ),
             drafts=drafts,
-            wish=_wish(desk, request, place, drafts, frozen, quotes=quotes),
+            wish=_wish(desk, request, place, drafts, frozen, quotes=quotes, time_zone=call.time_zone),
             parent=place.parent,
             moves_head=not place.side,
             goes_on=turn,
@@ -158,17 +160,20 @@ def _wish(
     frozen: tuple[Text, ...] | None,
     *,
     quotes: bool,
+    time_zone: str | None,
 ) -> Callable[[Scene], Wish]:
     live = {seq: request.history[n].raw for n, seq in place.seqs.items() if request.history[n].secret}
     live_drafts = {n: each.raw for n, each in enumerate(request.history[place.first_new :]) if each.secret}
     asked = "" if place.side or frozen is not None or not desk.recall else request.query
 
     def wish(scene: Scene) -> Wish:
+        zone = zone_of(time_zone, scene.conversation, desk.zone)
         return Wish(
             conversation=request.conversation or place.conversation,
             drafts=drafts,
             user=place.owner,
-            query=read_query(asked, speakers=scene.speakers, now=desk.clock.now()) if asked else None,
+            query=read_query(asked, speakers=scene.speakers, now=desk.clock.now(), zone=zone) if asked else None,
+            zone=zone,
             recall_hits=desk.recall_hits,
             quotes=quotes,
             client=request.client,

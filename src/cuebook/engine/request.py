@@ -43,6 +43,7 @@ class Call(Struct, frozen=True, kw_only=True):
     query: str = ""
     idempotency_key: str | None = None
     project: str | None = None  # whose own prompts stand for the others; kept in the conversation
+    time_zone: str | None = None  # whose days the request speaks of; kept in the conversation
     authenticated: bool = False  # a key says who asks
     organization: str | None = None  # asserted with each request; kept nowhere
     memory_control: str | None = None  # JSON, as `memoryControl` of /api/chat

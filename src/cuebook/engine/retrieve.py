@@ -1,7 +1,7 @@
 """What other conversations tell a turn: durable memories on a cadence and kept in between, others by the query (L6)."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, tzinfo
 
 from msgspec import Struct
 
@@ -9,6 +9,7 @@ from cuebook.assembly.tokens import Counter
 from cuebook.memory.knowledge import KNOWLEDGE, standing
 from cuebook.memory.recall import Candidate, Corpus, Query, key_text, rank
 from cuebook.memory.subject import normal
+from cuebook.memory.words import day_of
 from cuebook.ports.memories import Matched
 from cuebook.ports.store import Scene
 from cuebook.records.memory import Hit, Memory, Place
@@ -91,10 +92,9 @@ def _breadth(place: Place) -> int:
     return _NARROW.index(place.kind) if place.kind in _NARROW else len(_NARROW)
 
 
-def line_of(hit: Hit) -> str:
+def line_of(hit: Hit, zone: tzinfo = UTC) -> str:
     """Give a memory's line in the volatile block: the day it is known since, and the text."""
-    day = datetime.fromtimestamp(hit.timestamp, UTC).date().isoformat()
-    return f"- [{day}] {' '.join(hit.text.split())}"
+    return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
 
 
 def _compacted(scene: Scene) -> bool:
@@ -125,7 +125,7 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
             each.no,
             "",
             each.valid_from,
-            key_text("", each.valid_from, _said(each)),
+            key_text("", each.valid_from, _said(each), zone=query.zone),
             conversation=each.no,
             cosine=matched.cosines.get(each.no),
         )

@@ -15,7 +15,10 @@ T = TypeVar("T")
 async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
     """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
     request = ModelRequest(
-        messages=opened.planned.messages, conversation=opened.lease.conversation, recalled=opened.planned.quotes
+        messages=opened.planned.messages,
+        conversation=opened.lease.conversation,
+        recalled=opened.planned.quotes,
+        zone=opened.zone,
     )
     usage, finish = None, ""
     async with closing(desk.model.stream(request)) as pieces:

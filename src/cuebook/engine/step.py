@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from datetime import UTC, tzinfo
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Taken, recipient_of
 from cuebook.engine.receipts import answered
+from cuebook.engine.zones import dated
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
 from cuebook.ports.store import Closing, Lease
 from cuebook.records.audit import Record
@@ -32,8 +34,9 @@ class Step:
     when the caller went away or the answer broke off.
     """
 
-    def __init__(self, desk: Desk, lease: Lease, renders: Sequence[Record] = ()) -> None:
+    def __init__(self, desk: Desk, lease: Lease, renders: Sequence[Record] = (), *, zone: tzinfo = UTC) -> None:
         self.lease = lease
+        self._zone = zone
         self._renders = renders
         self.text: list[str] = []
         #: What has come so far, where that is more than text.
@@ -130,7 +133,7 @@ class Step:
 
     def _draft(self, said: Said, id_: str, state: TurnState, wire: bytes | None, found: Taken | None = None) -> Draft:
         text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
-        return self._desk.writer.draft(
+        draft = self._desk.writer.draft(
             Said(said.role, said.name, text, said.parts),
             id=id_,
             sender=ASSISTANT,
@@ -141,6 +144,7 @@ class Step:
             limited=False,  # what a model said is kept, however long
             found=found or (),
         )
+        return dated([draft], self._zone)[0]
 
     async def _renew(self) -> None:
         desk = self._desk

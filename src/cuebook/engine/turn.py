@@ -17,6 +17,7 @@ from cuebook.engine.opening import POLL_S, Intent, Opened, decide, open_step
 from cuebook.engine.plan import Wish, path_of
 from cuebook.engine.speak import speak
 from cuebook.engine.step import Step
+from cuebook.engine.zones import zone_of
 from cuebook.errors import BackendError, KeyReused
 from cuebook.memory.recall import read_query
 from cuebook.ports.store import Answered, Scene
@@ -47,7 +48,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
             for chunk in await repeat(desk, scope, ask, key):
                 yield chunk
             return
-        async with Step(desk, opened.lease, opened.renders) as step:
+        async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
             yield _chunk("METADATA_UPDATE", opened)
             async with aclosing(speak(desk, opened, step)) as texts:
                 async for text in texts:
@@ -100,11 +101,13 @@ def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, li
     """Give an ask as a wish. `live` is its query as the caller said it."""
     known = scene.conversation
     owner = known.user if known else ask.user
+    zone, asked = zone_of(ask.time_zone, known, desk.zone), desk.recall and ask.text
     return Wish(
         conversation=ask.conversation,
         drafts=drafts,
         user=owner,
-        query=read_query(ask.text, speakers=scene.speakers, now=desk.clock.now()) if desk.recall and ask.text else None,
+        query=read_query(ask.text, speakers=scene.speakers, now=desk.clock.now(), zone=zone) if asked else None,
+        zone=zone,
         recall_hits=desk.recall_hits,
         quotes=desk.model.name == NO_MODEL,
         token_budget=ask.token_budget,

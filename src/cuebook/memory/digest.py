@@ -4,7 +4,7 @@ apart.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from cuebook.memory.extract import dependent, score
 from cuebook.memory.schema import compact
 from cuebook.memory.sentences import clean, quoted_share, sentences, trim
 from cuebook.memory.slots import names, topic
+from cuebook.memory.words import on_the_wall
 from cuebook.records.memory import CATEGORIES, Category, Item, Line
 
 #: A's prompt rule: "at most ~20 bullets" (notes/seed-origins.md 1.2), read per heading.
@@ -84,15 +85,24 @@ class Digest(Struct, frozen=True):
 
 
 def write(
-    items: Sequence[Item], *, previous: str, lines: Sequence[Line], max_tokens: int, count: Callable[[str], int]
+    items: Sequence[Item],
+    *,
+    previous: str,
+    lines: Sequence[Line],
+    max_tokens: int,
+    count: Callable[[str], int],
+    zone: tzinfo = UTC,
 ) -> Digest:
     """Return the digest of the current `items` after a pass over `lines`, within `max_tokens` for markdown and compact
     JSON.
 
     Only items of user trust enter it (MISSION R4); an assistant's own statements go, marked as such, to `tainted`,
     because an assistant that read a poisoned page repeats it. What was superseded is nowhere. Most weight and newest
-    first; days are UTC.
+    first; days are those of `zone`.
     """
+    if zone is not UTC:
+        items = [msgspec.structs.replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items]
+        lines = [msgspec.structs.replace(each, when=on_the_wall(each.when, zone)) for each in lines]
     newest = max((item.valid_from for item in items), default=0.0)
     current = sorted(
         (item for item in items if item.valid_to is None), key=lambda item: _claims(item, newest), reverse=True
@@ -314,5 +324,5 @@ def _said(when: float, year: str) -> str:
 
 
 def _day(when: float) -> str:
-    """Return the UTC day of a time; days only, so that the summary's bytes stay stable for a prompt cache."""
+    """Return the day of a time; days only, so that the summary's bytes stay stable for a prompt cache."""
     return datetime.fromtimestamp(when, UTC).date().isoformat()

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, tzinfo
 from itertools import pairwise
 from typing import Final
 
@@ -68,6 +69,7 @@ class Query(Struct, frozen=True):
     named: tuple[str, ...] = ()  # speakers it names
     names: frozenset[str] = frozenset()  # the terms that are part of their names
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
+    zone: tzinfo = UTC  # whose days it speaks of
 
 
 class Candidate(Struct, frozen=True):
@@ -102,8 +104,10 @@ class Ranked(Struct, frozen=True):
 # ---- the query ------------------------------------------------------------------------------------------------------
 
 
-def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None) -> Query:
-    """Read what a query looks for. `speakers` are those of the scope; `now` (Unix seconds) gives "today" its day."""
+def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
+    """Read what a query looks for. `speakers` are those of the scope; `now` (Unix seconds) gives "today" its day, in
+    the asker's `zone`.
+    """
     text = query[:QUERY_CHARACTERS]
     terms = list(dict.fromkeys(query_words(text)))
     if len(terms) > TERMS:
@@ -117,7 +121,8 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         terms=tuple(terms),
         named=tuple(named),
         names=frozenset(term for term in terms for name in named if term in parts[name]),
-        period=None if now is None else read_period(text, now),
+        zone=zone,
+        period=None if now is None else read_period(text, now, zone=zone),
     )
 
 

@@ -9,7 +9,7 @@ CJKAnalyzer does, so that a name inside a run is found. Identifiers give their p
 import re
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Any, Final
@@ -125,11 +125,11 @@ def query_words(text: str) -> list[str]:
     return found
 
 
-def key_text(speaker: str, when: float, text: str) -> str:
+def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str:
     """Write what the store indexes for a post: its date and speaker, `|`, its text, and `?` if it ends in a question.
 
     Its words are already folded and stemmed, so every full text engine that splits at spaces agrees with `rank`; `|`
-    and `?` are no words to FTS5. `when` is in Unix seconds (UTC).
+    and `?` are no words to FTS5. `when` is in Unix seconds; its date is that of its speaker's `zone`.
     """
     body = words(text)
     if len(body) > KEY_WORDS:
@@ -138,26 +138,44 @@ def key_text(speaker: str, when: float, text: str) -> str:
     end = text[-400:].rstrip()
     end = _CAPTION.sub("", end) if end.endswith("]") else end
     asks = end.rstrip().endswith(("?", "？", "؟"))
-    return " ".join([*_date_words(when), *words(speaker), "|", *body, *(["?"] if asks else [])])
+    return " ".join([*_date_words(when, zone), *words(speaker), "|", *body, *(["?"] if asks else [])])
 
 
-def _date_words(when: float) -> list[str]:
+def redated(key: str, when: float, zone: tzinfo) -> str:
+    """Give a `key_text` made for UTC with the date that `when` had in a zone."""
+    old, new = (" ".join(_date_words(when, each)) for each in (UTC, zone))
+    return new + key.removeprefix(old) if key.startswith(old) else key
+
+
+def on_the_wall(when: float, zone: tzinfo) -> float:
+    """Give the time (Unix seconds) at which clocks of UTC show what those of a zone show at `when`."""
+    offset = datetime.fromtimestamp(when, zone).utcoffset()
+    return when + (offset.total_seconds() if offset else 0.0)
+
+
+def day_of(when: float, zone: tzinfo = UTC) -> str:
+    """Give the day of a time (Unix seconds) in a zone as YYYY-MM-DD."""
+    return datetime.fromtimestamp(when, zone).date().isoformat()
+
+
+def _date_words(when: float, zone: tzinfo) -> list[str]:
     """Year, month, day and weekday; nothing where the calendar ends."""
     try:
-        day = datetime.fromtimestamp(when, UTC)
+        day = datetime.fromtimestamp(when, zone)
     except (ValueError, OverflowError, OSError):
         return []
     return words(f"{day.year} {_MONTHS[day.month - 1]} {day.day} {_DAYS[day.weekday()]}")
 
 
-def read_period(text: str, now: float) -> tuple[float, float] | None:
-    """Read the days an English text speaks of, seen from `now`: Unix seconds [from, to), or None. Days of UTC.
+def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, float] | None:
+    """Read the days an English text speaks of, seen from `now`: Unix seconds [from, to), or None. Days of a zone, so
+    one on which clocks change has 23 or 25 hours.
 
     "yesterday", "last Monday", "3 days ago" are a day; "two weeks ago" is the week around it; "this month" and "last
     month" are the calendar's.
     """
     try:
-        today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+        today = datetime.fromtimestamp(now, zone).replace(fold=0, hour=0, minute=0, second=0, microsecond=0)
         ago, lately = _AGO.search(text), _LATELY.search(text)
         if ago:
             unit = _UNITS[ago[2].lower()]
@@ -186,7 +204,7 @@ def _recent(today: datetime, what: str, *, last: bool) -> tuple[datetime, int]:
 
 
 def _days(first: datetime, days: int) -> tuple[float, float]:
-    return first.timestamp(), first.timestamp() + 86_400.0 * days
+    return first.timestamp(), (first + timedelta(days=days)).timestamp()
 
 
 def spans_of(text: str) -> list[tuple[int, int]]:

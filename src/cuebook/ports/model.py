@@ -1,6 +1,7 @@
 """What speaks: a model that answers a window, and an upstream that a request is relayed to as it came."""
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, tzinfo
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     conversation: str = ""
     recalled: tuple[Any, ...] = ()  # what stands in the volatile block, for answers made without a model
+    zone: tzinfo = UTC  # whose days such an answer tells
 
 
 class Model(Protocol):

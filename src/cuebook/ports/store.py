@@ -110,6 +110,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     parent: str | None = None  # id of the post the first one follows; None = the head, ROOT = none
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     delivers: bool = False  # what is said goes to places beyond the conversation
+    time_zone: str | None = None  # kept in the conversation's metadata; None leaves what is there
 
 
 class Appended(Struct, frozen=True):
@@ -138,6 +139,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     moves_head: bool = True
     metadata: dict[str, Any] = {}
     mode: str | None = None  # kept in the conversation's metadata; None leaves what is there
+    time_zone: str | None = None  # likewise
     policy: Mapping[str, Any] | None = None  # likewise
     delivers: bool = False  # what is said goes to places beyond the conversation
     uses: tuple[int, ...] = ()  # memories newly said, by number

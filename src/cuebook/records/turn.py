@@ -29,6 +29,7 @@ class Ask(Struct, frozen=True):
     idempotency_key: str | None = None
     token_budget: int | None = None
     project: str | None = None  # whose own prompts stand for the others, kept in the conversation; "" = nobody's
+    time_zone: str | None = None  # whose days "yesterday" and the rest are, an IANA name, kept in the conversation
     signals: dict[str, float] | None = None  # what the caller reads of the round: prompts' variants are chosen by it
     authenticated: bool = False  # the user is who a key says: A's server defaults hold
     may_publish: bool = True  # the caller may write to the organization's memory

@@ -128,6 +128,7 @@ async def add_posts(
         persona=data.persona_id or None,
         parent=wire.chain_of(posts),
         idempotency_key=idempotency_key(request.scope),
+        time_zone=data.time_zone,
     )
     return json_of({"stored": appended.stored, "lastSeq": appended.last_seq}, 201)
 

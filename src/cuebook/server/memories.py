@@ -30,6 +30,7 @@ async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: 
         as_of=None if data.as_of is None else wire.seconds_of(data.as_of, "asOf"),
         limit=data.limit,
         token_budget=data.token_budget,
+        time_zone=data.time_zone,
     )
     return Response(_encode({"hits": [shapes.hit(each) for each in hits]}), media_type="application/json")
 

@@ -58,8 +58,9 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     """Answer a chat completion. `messages` is the whole history.
 
     Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
-    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others. Header X-Organization-Id,
-    or `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
+    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others, X-Time-Zone (an IANA
+    name, kept in the conversation) whose days "yesterday" and the rest are. Header X-Organization-Id, or
+    `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
     or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
     and X-Cuebook-Turn say where it is kept. The same Idempotency-Key gives the stored answer again; a turn with a key
     is finished without its client too.
@@ -86,6 +87,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         query=scope["query_string"].decode("latin-1"),
         idempotency_key=idempotency_key(scope),
         project=header(scope, b"x-cuebook-project"),
+        time_zone=header(scope, b"x-time-zone"),
     )
     return Streamed(
         request.app.state.running, book_of(request).relay(call), _begin, to_the_end=call.idempotency_key is not None

@@ -44,7 +44,8 @@ class Attachment(In, frozen=True, kw_only=True):
 class ChatBody(In, frozen=True, kw_only=True):
     """What is asked. Without `conversationId` a new conversation begins.
 
-    `project` names whose own prompts stand for the others, "" for nobody's; the conversation keeps it.
+    `project` names whose own prompts stand for the others, "" for nobody's; the conversation keeps it. `timeZone`
+    is an IANA name: whose days "yesterday" and the rest are; kept likewise.
     """
 
     message: str
@@ -57,6 +58,7 @@ class ChatBody(In, frozen=True, kw_only=True):
     attachments: list[Attachment] = []
     token_budget: Tokens | None = None
     project: str | None = None
+    time_zone: str | None = None
     signals: dict[str, float] | None = None
     stream: bool | None = None
 
@@ -84,6 +86,7 @@ class PostsBody(In, frozen=True, kw_only=True):
     messages: list[dict[str, Any]] | None = None
     user_id: str | None = None
     persona_id: str | None = None
+    time_zone: str | None = None
 
 
 class HeadBody(In, frozen=True, kw_only=True):
@@ -124,6 +127,7 @@ class SearchBody(In, frozen=True, kw_only=True):
     scopes: list[str] | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 10
     token_budget: Tokens | None = None
+    time_zone: str | None = None
 
 
 class SettleBody(In, frozen=True, kw_only=True):
@@ -303,6 +307,7 @@ def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_k
         idempotency_key=idempotency_key,
         token_budget=body.token_budget,
         project=body.project,
+        time_zone=body.time_zone,
         signals=body.signals,
     )
 

@@ -26,18 +26,19 @@ def store_transcript(
     conversation: str | None = None,
     user: str | None = None,
     persona: str | None = None,
+    time_zone: str | None = None,
 ) -> Iterator[Stored]:
     """Store a transcript under a name, its own by default, telling how far it is after each piece.
 
-    What is stored already stays as it is. The head is the transcript's own, unless the conversation holds more than
-    the transcript does. Raises Conflict where an id is taken by other content.
+    `time_zone` is whose days it was said on. What is stored already stays as it is. The head is the transcript's own,
+    unless the conversation holds more than the transcript does. Raises Conflict where an id is taken by other content.
     """
     name, user = conversation or transcript.conversation, user or transcript.user
     persona = persona or transcript.persona
     known = _known(book, name, user)
     done = stored = last_seq = 0
     for batch in batches_of(transcript, known):
-        appended = book.append(name, batch.posts, user=user, persona=persona, parent=batch.parent)
+        appended = book.append(name, batch.posts, user=user, persona=persona, parent=batch.parent, time_zone=time_zone)
         done, stored, last_seq = done + len(batch.posts), stored + appended.stored, appended.last_seq
         yield Stored(done=done, stored=stored, last_seq=last_seq)
     if transcript.head and stored and known <= set(map(id_of, transcript.posts)):

@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +13,7 @@ from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.rows import Row, draft_decoder
 from cuebook.backends.sqlite.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
-from cuebook.backends.sqlite.writes import begin, bind, leave_waiting, set_head
+from cuebook.backends.sqlite.writes import begin, bind, keep_named, leave_waiting, set_head
 from cuebook.errors import Busy, LeaseLost
 from cuebook.memory.knowledge import USE
 from cuebook.memory.scopes import KEPT
@@ -43,7 +41,8 @@ def open_turn(
             return None
         row = base.need(connection, scope, opening.conversation)
     tip = _place(connection, row, opening)
-    _keep_named(connection, row, {"mode": opening.mode, "project": opening.project, KEPT: opening.policy})
+    named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
+    keep_named(connection, row, named)
     if opening.delivers:
         memories.wanted(connection, row)
     memories.used(connection, row["tenant"], opening.uses, by=USE, now=opening.now)
@@ -78,16 +77,6 @@ def _place(connection: sqlite3.Connection, row: Row, opening: Opening) -> Tip:
     elif opening.drafts:
         save_growth(connection, row, now=opening.now)
     return tip
-
-
-def _keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:
-    """Keep in a conversation's metadata what a turn names; what it does not name stays."""
-    given = {name: value for name, value in named.items() if value is not None}
-    if not given:
-        return
-    metadata = json.loads(row["metadata"])
-    if metadata != (changed := metadata | given):
-        run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(changed, ensure_ascii=False))
 
 
 def _begin_step(

@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base
@@ -84,6 +85,7 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
     failpoints("append.begin")
     user = batch.user or scope.user
     row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
+    keep_named(connection, row, {"timeZone": batch.time_zone})
     fresh = _fresh(connection, row, batch.drafts)
     if fresh:
         parent = row["head"]
@@ -101,6 +103,16 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
         bind(connection, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
     failpoints("append.stored")
     return answer
+
+
+def keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:
+    """Keep in a conversation's metadata what a request names; what it does not name stays."""
+    given = {name: value for name, value in named.items() if value is not None}
+    if not given:
+        return
+    metadata = json.loads(row["metadata"])
+    if metadata != (changed := metadata | given):
+        run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(changed, ensure_ascii=False))
 
 
 def leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> bool:

@@ -1,0 +1,57 @@
+"""In whose time zone a day is reckoned: one named with a request, else the one the conversation keeps, else the book's.
+
+A name is one of the IANA database, which knows when the clocks of a place change.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from cuebook.errors import InvalidInput
+from cuebook.memory.words import redated
+from cuebook.records.conversation import Conversation, Draft
+
+#: Where a conversation keeps its zone in its metadata; so it is called on the wire too.
+KEPT: Final = "timeZone"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:[_/][A-Za-z0-9+-]+){0,6}")
+#: Files beside the zones that are none of a place, or count leap seconds.
+_NO_PLACE = ("posix/", "right/", "localtime", "posixrules", "Factory")
+_LONGEST: Final = 64
+
+
+def read_zone(name: object, where: str = KEPT) -> tzinfo:
+    """Give the zone of a name. Raises InvalidInput naming the field."""
+    if isinstance(name, str) and len(name) <= _LONGEST and _NAME.fullmatch(name) and not name.startswith(_NO_PLACE):
+        try:
+            return UTC if name == "UTC" else ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass  # a folder of zones is none
+    msg = f"{where}: no time zone {name!r:.80}; give an IANA name such as Europe/Amsterdam, or UTC"
+    raise InvalidInput(msg, where=where)
+
+
+def zone_of(named: str | None, kept: Conversation | None, otherwise: tzinfo) -> tzinfo:
+    """Give the zone that holds. A kept name this machine does not know is passed over. Raises InvalidInput."""
+    if named is not None:
+        return read_zone(named)
+    name: Any = kept.metadata.get(KEPT) if kept else None
+    if name is None:
+        return otherwise
+    try:
+        return read_zone(name)
+    except InvalidInput:
+        return otherwise
+
+
+def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
+    """Give drafts that are found by the day they were said on in a zone."""
+    if zone is UTC:
+        return tuple(drafts)
+    return tuple(
+        msgspec.structs.replace(each, key=redated(each.key, each.created_at, zone)) if each.key else each
+        for each in drafts
+    )
