@@ -15,12 +15,12 @@ ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
 
 -- name: memory_keys
 -- The words of a place's memories that hold, as the index has them.
-SELECT m.no, t.key FROM memory m INDEXED BY memory_standing CROSS JOIN memory_text t ON t.rowid = m.no
+SELECT m.no, t.c1 FROM memory m INDEXED BY memory_standing CROSS JOIN memory_text_content t ON t.id = m.no
 WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.valid_to IS NULL LIMIT :limit;
 
 -- name: memory_keys_at
 -- The words of a place's memories that held at a time, as the index has them.
-SELECT m.no, t.key FROM memory m CROSS JOIN memory_text t ON t.rowid = m.no
+SELECT m.no, t.c1 FROM memory m CROSS JOIN memory_text_content t ON t.id = m.no
 WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at)
 LIMIT :limit;
 
