@@ -3,15 +3,17 @@
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from bench.append import append, durable, growth
 from bench.assemble import assemble
 from bench.cache import cache
 from bench.graph import graph
-from bench.judge import judge
+from bench.judge import compressed, judge
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.memories import memories
+from bench.picture import picture
 from bench.prompts import prompts
 from bench.recall import recall
 from bench.relay import relay
@@ -48,10 +50,15 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(ROWS)}; all without")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and a smaller store")
     parser.add_argument("--peers", action="store_true", help="also against other libraries, installed for the run")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="only draw what the compressor keeps, as an SVG")
     given = parser.parse_args()
     unknown = [name for name in given.rows if name not in ROWS]
     if unknown:
         parser.error(f"no row {unknown[0]!r}; there are {', '.join(ROWS)}")
+    if given.plot:
+        given.plot.write_text(picture(list(compressed())), encoding="utf-8")
+        print(f"drawn into {given.plot}")
+        return
     began = time.monotonic()
     with run_in_folders(quick=given.quick, peers=given.peers) as run:
         print(machine(run), flush=True)

@@ -138,9 +138,21 @@ def _relevance(run: Run) -> Iterator[Figure]:
 # ---- the compressor -------------------------------------------------------------------------------------------------
 
 
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
+    """What a form keeps: the share of the characters, and that of the facts."""
+
     ratio: float
     recall: float
+
+
+class Compressed(NamedTuple):
+    """What 40 texts come to: ours, C's own code, and how many of ours got longer."""
+
+    lines: int
+    facts: int
+    ours: Kept
+    theirs: Kept
+    longer: int
 
 
 #: C's eight kinds of facts, in the plainest form: what is counted as kept is not found by the code that keeps it.
@@ -184,21 +196,27 @@ def _as_seed_c(text: str) -> str:
     return f"{lines[0][:200]}\n... {lines[-1][:200]}\n[preserved: {', '.join(facts_in(text)[:5])}]"
 
 
-def _compressor() -> Iterator[Figure]:
+def compressed() -> Iterator[Compressed]:
+    """Compress made-up texts of five kinds."""
     dice = random.Random(11)  # noqa: S311
     for lines, facts in ((4, 4), (12, 12), (40, 12), (40, 40), (120, 60)):
         texts = [_log(dice, lines, facts) for _ in range(40)]
-        ours, theirs = _keeps(texts, [compress(text) or text for text in texts]), _keeps(texts, map(_as_seed_c, texts))
+        short = [compress(text) or text for text in texts]
+        longer = sum(len(form) > len(text) for form, text in zip(short, texts, strict=True))
+        yield Compressed(lines, facts, _keeps(texts, short), _keeps(texts, map(_as_seed_c, texts)), longer)
+
+
+def _compressor() -> Iterator[Figure]:
+    for lines, facts, ours, theirs, longer in compressed():
         what = f"{lines} lines with {facts} facts: share of them kept"
         said = f"at most five facts {theirs.recall:.0%} of them in {theirs.ratio:.0%} of the text"
-        longer = sum(len(compress(text) or text) > len(text) for text in texts)
         note = f"in {ours.ratio:.0%} of the text; longer than it: {longer}"
         yield Figure(what=what, ours=f"{ours.recall:.0%}", against=said, note=note)
 
 
-def _keeps(texts: Sequence[str], short: Iterator[str] | Sequence[str]) -> _Kept:
+def _keeps(texts: Sequence[str], short: Iterator[str] | Sequence[str]) -> Kept:
     forms = list(short)
     gold = [_found(text) for text in texts]
     kept = sum(sum(fact in form for fact in facts) for facts, form in zip(gold, forms, strict=True))
     size = sum(map(len, forms)) / sum(map(len, texts))
-    return _Kept(size, kept / sum(map(len, gold)))
+    return Kept(size, kept / sum(map(len, gold)))
