@@ -103,7 +103,7 @@ def test_a_real_client_names_both_and_neither_header_goes_upstream(
     with openai.OpenAI(base_url=f"{live.url}/u/ann/v1", api_key="x") as client:
         client.chat.completions.create(
             model="m",
-            messages=[{"role": "user", "content": "I am allergic to nuts."}],
+            messages=[{"role": "user", "content": "We decided to ship on Monday."}],
             metadata={"memory_control": json.dumps(SHARES)},
             extra_headers={"X-Organization-Id": "acme"},
         )
@@ -111,7 +111,7 @@ def test_a_real_client_names_both_and_neither_header_goes_upstream(
         assert upstream.last.fields["metadata"] == {"memory_control": json.dumps(SHARES)}
         client.chat.completions.create(
             model="m",
-            messages=[{"role": "user", "content": "What am I allergic to?"}],
+            messages=[{"role": "user", "content": "When do we ship?"}],
             extra_headers={"X-Memory-Control": json.dumps(USER)},
         )
         assert "x-memory-control" not in upstream.last.headers

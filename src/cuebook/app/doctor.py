@@ -21,6 +21,7 @@ from cuebook.backends.sqlite.connect import MEMORY, REVISION
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import book_key
 from cuebook.config import Config, has_path
+from cuebook.engine.zones import read_zone
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.ports.model import RelayRequest
 
@@ -58,6 +59,7 @@ async def examine(
         yield check
     try:
         config = load_config(where, arguments=arguments)
+        read_zone(config.settings.memory.time_zone, "memory.time_zone")
     except InvalidInput as error:
         yield Check(name="settings", state="fail", found=str(error), advice="the rest could not be looked at")
         return

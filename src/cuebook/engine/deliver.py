@@ -16,6 +16,7 @@ from cuebook.engine.desk import Desk
 from cuebook.errors import CuebookError
 from cuebook.memory.extract import extract
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
+from cuebook.memory.personal import matter_of
 from cuebook.memory.placed import placed
 from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
 from cuebook.memory.subject import normal
@@ -132,7 +133,10 @@ def _places(desk: Desk, item: Item, read: Delivering) -> frozenset[Place]:
 
 
 def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozenset[Place]:
-    return told_places(policy, whose, item.category, read.settings)
+    found = told_places(policy, whose, item.category, read.settings)
+    if matter_of(item.text) is None:
+        return found
+    return frozenset(place for place in found if place.kind != "organization")  # one's own life is nobody else's
 
 
 def _whose(desk: Desk, known: Conversation, terms: Terms) -> Whose:

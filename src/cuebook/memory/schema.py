@@ -9,6 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.memory.personal import filed
 from cuebook.memory.subject import item_id, subject_of
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 
@@ -188,6 +189,7 @@ def _item(
     named = category in {"people", "projects"}
     text = ": ".join(filter(None, (raw["name"], raw.get("notes", "")))) if named else raw["text"]
     sources = tuple(dict.fromkeys(raw["sources"]))
+    category = filed(category, text) if category in {"decisions", "projects"} else category
     return Item(
         id=item_id(category, text),
         category=category,
@@ -197,7 +199,7 @@ def _item(
         trust=min((trusts.get(source, "tool") for source in sources), key=_TRUSTS.index),
         confidence=float(raw.get("confidence", 0.5)),
         valid_from=when,
-        name=raw.get("name", ""),
+        name=raw.get("name", "") if category in {"people", "projects"} else "",
         status=raw.get("status", ""),
         seq=max((seqs.get(source, 0) for source in sources), default=0),
         weight=0.5,
