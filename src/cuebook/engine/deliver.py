@@ -17,7 +17,8 @@ from cuebook.errors import CuebookError
 from cuebook.memory.extract import extract
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
 from cuebook.memory.personal import matter_of
-from cuebook.memory.placed import placed
+from cuebook.memory.merge import sought
+from cuebook.memory.placed import memory_id, placed
 from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
 from cuebook.memory.subject import normal
 from cuebook.ports.memories import Cited, Delivered, Delivering, PlaceChange
@@ -149,7 +150,8 @@ async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item]
     if place.kind != "organization":
         speakers = sorted({f"@{normal(post.sender)} " for post in read.cited.values()}, key=len, reverse=True)
         wanted = [_unnamed(item, speakers) for item in wanted]
-    generation, held = await desk.store.memories.place(scope, place, near=[item.text for item in wanted])
+    near, ids = [sought(item) for item in wanted], [memory_id(place, item.category, item.text) for item in wanted]
+    generation, held = await desk.store.memories.place(scope, place, near=near, ids=ids)
     memories = await asyncio.to_thread(
         placed,
         place,

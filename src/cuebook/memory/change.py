@@ -129,6 +129,18 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
     )
 
 
+def as_held(claim: Claim) -> Claim:
+    """Return the claim of a new statement as that of one that is held: as `claim_of` reads its item without `news`."""
+    return claim._replace(
+        frames=tuple(frame._replace(past=False) for frame in claim.frames),
+        answered=False,
+        relations=(),
+        gone=frozenset(),
+        reached=frozenset(),
+        home=False,
+    )
+
+
 def role_of(frame: Frame) -> frozenset[str]:
     """Return the roles a clause fills with a name: of "my accountant is Amina Bel" the accountant."""
     return frozenset(stem(match[0]) for match in ROLE.finditer(frame.text)) if frame.named else frozenset()

@@ -1,18 +1,20 @@
 """What newly found items do to the held ones: repeat them, end them, or stand beside them."""
 
+import heapq
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.memory.change import Claim, claim_of
+from cuebook.memory.change import Claim, as_held, claim_of
 from cuebook.memory.patterns import KEPT_NEWS
 from cuebook.memory.reasons import Judge
-from cuebook.memory.relations import clues
+from cuebook.memory.relations import clues, relations
 from cuebook.memory.remainder import remainder
 from cuebook.memory.slots import WORD, clash
 from cuebook.memory.subject import item_id, normal
@@ -36,8 +38,12 @@ QUIET: Final = 6
 
 #: A noun in so many current items or fewer names one thing: "slideshow", but not the name of the largest project.
 FEW: Final = 4
+#: Of those that hold a word, so many at most are looked at to find what is like a text, the newest.
+MANY: Final = 160
 #: How a tool says that what it tells replaces what it told before.
 UPDATED: Final = Expression(r"\b(?:updated|changed|moved|rescheduled|replaced|renamed|edited)\b", re.IGNORECASE)
+
+_NOWHERE: Final[frozenset[int]] = frozenset()
 
 
 class Merged(Struct, frozen=True):
@@ -72,6 +78,33 @@ def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
     return board.outcome()
 
 
+def sought(item: Item) -> str:
+    """Return the words by which the held items are found that an item can say again, end, or be ended by."""
+    slots = [relation.slot for relation in relations(item.text)] if item.trust == "user" else []
+    return " ".join([item.text, item.subject, *sorted(frozenset().union(*map(clues, slots)))])
+
+
+def nearest(sought: Sequence[str], held: Sequence[str], most: int) -> set[int]:
+    """Return the places of those held texts that share the rarest words with any of some texts, at most so many each.
+
+    Cost: linear in both. A word that many hold counts for the newest MANY of them.
+    """
+    index: dict[str, list[int]] = {}
+    for place, text in enumerate(held):
+        for key in _keys(text):
+            index.setdefault(key, []).append(place)
+    found: set[int] = set()
+    for text in sought:
+        shared: dict[int, float] = {}
+        for key in sorted(_keys(text)):
+            holding = index.get(key, ())
+            weight = math.log((len(held) + 1) / (len(holding) + 1)) + 0.01
+            for place in holding[-MANY:]:
+                shared[place] = shared.get(place, 0.0) + weight
+        found.update(heapq.nlargest(most, shared, key=lambda place: (shared[place], place)))
+    return found
+
+
 def akin(item: Item, others: Sequence[Item]) -> list[Item]:
     """Return the others that share the most words with an item, or its subject: those it can say again, end, or be
     ended by. At most CANDIDATES.
@@ -99,6 +132,7 @@ class _Board:
         self._by: dict[str, str] = {}
         self._past: dict[str, list[Item]] = {}
         self._by_subject: dict[str, set[int]] = {}
+        self._numbered: set[int] = set()
         self._new: tuple[Item, Claim] | None = None
         self._rare: dict[str, float] = {}
         self._next = 0
@@ -119,9 +153,7 @@ class _Board:
         words = claim.stems | {value for _, value in claim.values}
         if not words:
             return None
-        for place, shared in self._overlaps(claim.stems).most_common(CANDIDATES):
-            if shared < SAME * len(claim.stems) * 0.9:
-                continue
+        for place in self._sharing(claim.stems, SAME * len(claim.stems) * 0.9):
             other = self._claim(place)
             others = other.stems | {value for _, value in other.values}
             alike = len(words & others) / len(words | others)
@@ -150,7 +182,7 @@ class _Board:
         """Add `item`, and end what it supersedes."""
         if any(past.id == item.id for past in self._past.get(normal(item.text), [])):
             item = msgspec.structs.replace(item, id=item_id(item.category, f"{item.text}|{item.valid_from}"))
-        over = self._superseded(item)
+        over, claim = self._superseded(item), self._new[1] if self._new and self._new[0] is item else None
         if not over and item.weight < KEPT_NEWS and item.trust == "user":
             return
         if over:
@@ -162,6 +194,8 @@ class _Board:
             if rest is not None and normal(rest.text) not in self._by_text:
                 self._place(rest)
         self._place(item)
+        if claim is not None:
+            self._claims[self._next - 1] = as_held(claim)
 
     def lapse(self, now: float) -> None:
         """End what by its own words held until before `now`."""
@@ -181,6 +215,8 @@ class _Board:
         self._items[place] = item
         self._by_text[normal(item.text)] = place
         self._by_subject.setdefault(item.subject, set()).add(place)
+        if any(map(str.isdigit, item.text)):
+            self._numbered.add(place)
         keys = frozenset((*_keys(item.text), *_keys(item.subject)))
         self._words[place] = keys
         self._df.update(keys)
@@ -193,6 +229,7 @@ class _Board:
         self._ended[item.id] = msgspec.structs.replace(item, valid_to=max(when, item.valid_from))
         self._by_text.pop(normal(item.text), None)
         self._by_subject[item.subject].discard(place)
+        self._numbered.discard(place)
         for key in self._words.pop(place):
             self._index[key].discard(place)
 
@@ -208,6 +245,17 @@ class _Board:
             self._new = (item, claim_of(item, news=True))
         return self._new[1]
 
+    def _sharing(self, stems: Iterable[str], least: float) -> list[int]:
+        """Return the places of the items that share so many stems, the most first: CANDIDATES at most.
+
+        Who shares all but a few holds one of the rarest: only those are looked at.
+        """
+        holding = sorted((self._index.get(_key(found), _NOWHERE) for found in stems), key=len)
+        first = len(holding) - math.ceil(least) + 1
+        some = set[int]().union(*holding[: max(first, 1)])
+        shared = [(sum(place in each for each in holding), -place) for place in some]
+        return [-place for count, place in heapq.nlargest(CANDIDATES, shared) if count >= least]
+
     def _overlaps(self, stems: Iterable[str]) -> Counter[int]:
         shared: Counter[int] = Counter()
         for found in sorted(stems):
@@ -222,10 +270,6 @@ class _Board:
             rarity = self._rare[found] = math.log((len(self._items) + 10) / (self._df[_key(found)] + 1))
         return rarity
 
-    def _counts(self, place: int) -> bool:
-        """Tell whether an item has a number: all that a statement without news can correct."""
-        return any(map(str.isdigit, self._items[place].text))
-
     def _common(self) -> float:
         """Return the rarity at which a stem is no longer rare: it stands in more than FEW current items."""
         return math.log((len(self._items) + 10) / (FEW + 1))
@@ -237,22 +281,18 @@ class _Board:
         if item.trust != "user":
             return [(place, "") for place in self._updated(item)] if item.trust == "tool" else []
         claim = self._read(item)
-        shared: dict[int, float] = {}
-        for found in sorted(claim.stems.union(*claim.over)):
-            rarity = self._rarity(found)
-            for place in self._index.get(_key(found), ()):
-                shared[place] = shared.get(place, 0.0) + rarity
-        for word in frozenset().union(*(clues(relation.slot) for relation in claim.relations)):
-            for place in self._index.get(_key(word), ()):
-                shared[place] = shared.get(place, 0.0) + 3.0
-        for place in self._by_subject.get(item.subject, ()) if item.subject else ():
-            shared[place] = shared.get(place, 0.0) + 1.0
+        weights: list[tuple[float, AbstractSet[int] | None]]
+        weights = [(self._rarity(stem), self._index.get(_key(stem))) for stem in sorted(claim.stems.union(*claim.over))]
+        words = frozenset().union(*(clues(relation.slot) for relation in claim.relations))
+        weights += [(3.0, self._index.get(_key(word))) for word in sorted(words)]
+        same = self._by_subject.get(item.subject, _NOWHERE)
+        weights.append((1.0, same if item.subject else None))
         news = claim.change or claim.over or claim.gone or claim.reached or claim.answered
         tells = news or any(frame.done for frame in claim.frames)
-        if not tells and not claim.relations and not any(frame.past for frame in claim.frames):
-            same = self._by_subject.get(item.subject, set())
-            shared = {place: mass for place, mass in shared.items() if place in same or self._counts(place)}
-        nearest = sorted(shared, key=lambda place: (-shared[place], -place))[: CANDIDATES if tells else QUIET]
+        bare = not tells and not claim.relations and not any(frame.past for frame in claim.frames)
+        # all that a statement without news can correct is a number, or what is said of its very subject
+        among = (self._numbered, same) if bare else ()
+        nearest = _heaviest(weights, CANDIDATES if tells else QUIET, among)
         judged = [(*self._judge.evidence(claim, self._claim(place)), place) for place in nearest]
         return [(place, hit) for evidence, hit, place in sorted(judged, reverse=True) if evidence >= ENDS]
 
@@ -271,6 +311,28 @@ class _Board:
             for place in tools
             if marks & self._claim(place).values and clash(claim.values, self._claim(place).values)
         ]
+
+
+def _heaviest(
+    weights: Iterable[tuple[float, AbstractSet[int] | None]], most: int, among: Sequence[AbstractSet[int]]
+) -> list[int]:
+    """Return the places that hold the most weight, the newer first of two alike; only such as one of `among` has, where
+    there are any.
+
+    The heaviest words are looked at first, and no place is begun with that could not come so far any more.
+    """
+    left = sorted(((weight, held) for weight, held in weights if held), key=lambda each: -each[0])
+    mass: dict[int, float] = {}
+    rest = sum(weight for weight, _ in left)
+    for weight, held in left:
+        enough = len(held) > most < len(mass) and heapq.nlargest(most, mass.values())[-1] > rest
+        rest -= weight
+        for place in [place for place in mass if place in held] if enough else held:
+            if place in mass:
+                mass[place] += weight
+            elif not among or any(place in some for some in among):
+                mass[place] = weight
+    return heapq.nsmallest(most, mass, key=lambda place: (-mass[place], -place))
 
 
 def _keys(text: str) -> Iterable[str]:

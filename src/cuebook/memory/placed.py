@@ -192,7 +192,8 @@ class _Placing:
         if before is not None and before.valid_to is not None and item.valid_to is None:
             name = f"{before.text}|{before.valid_to}"
             self._again[own] = past = memory_id(self._place, before.category, name)
-            self._after[past] = replace(before, id=past, no=0)  # it holds again; that it held before is history
+            known = self._known.get(past)
+            self._after[past] = replace(before, id=past, no=known.no if known else 0)  # that it held before is history
             before = replace(before, written=False, sources=(), ended_by=None)
         kept = _memory(self._place, replace(item, id=own, supersedes=supersedes), before, self._now)
         if by is not None:

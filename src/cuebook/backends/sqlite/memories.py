@@ -13,6 +13,7 @@ from cuebook.backends.sqlite import epochs
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, Matrices, drop, in_turn, scope_of_place
+from cuebook.memory.merge import nearest
 from cuebook.memory.recall import Query, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
 from cuebook.memory.words import key_text
@@ -25,7 +26,7 @@ SMALL = 1_000
 #: A place of so many memories is read whole where something comes to it; of a larger one,
 ALL = 500
 #: so many that are most like each text.
-ALIKE = 40
+ALIKE = 24
 #: Fewer vectors than so many do not tell how close anything is to a query: as if there were so many, the others unlike.
 FEW = 16
 _COLUMNS = (
@@ -186,20 +187,24 @@ def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, fl
     }
 
 
-def like(connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None) -> list[Memory]:
-    """Give a place's memories: all of them, or of more than ALL those that share the most words with some texts.
+def like(
+    connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()
+) -> list[Memory]:
+    """Give a place's memories: all of them, or of more than ALL those that share the rarest words with some texts.
 
-    Those that were corrected are among them. Of no texts none.
+    Those that were corrected are among them, and those of some ids. Of no texts none.
     """
     values = place_values(tenant, place)
     if near is not None and not near:
         return []
     if near is not None and connection.execute(SQL["memory_count"], values).fetchone()[0] > ALL:
         wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
-        for text in near:
-            match = match_expression(read_query(text), place_token(tenant, place))
-            for name in ("memory_find", "memory_find_ended") if match is not None else ():
-                wanted |= {no for (no,) in connection.execute(SQL[name], {"match": match, "limit": ALIKE})}
+        wanted |= {no for (no,) in connection.execute(SQL["memories_named"], values | {"ids": json.dumps(list(ids))})}
+        told = connection.execute(SQL["memory_words"], values).fetchall()
+        for over in (False, True):  # what ended takes no place from what holds
+            some = [(no, f"{text} {subject}") for no, text, subject, ended in told if bool(ended) == over]
+            found = nearest(near, [text for _, text in some], ALIKE)
+            wanted |= {some[at][0] for at in found}
         return memories_of(
             connection, rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
         )

@@ -8,11 +8,6 @@ ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
 SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match
     AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
 
--- name: memory_find_ended
--- Best rows of a full-text question among memories that hold no more.
-SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match AND m.valid_to IS NOT NULL
-ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
-
 -- name: memory_keys
 -- The words of a place's memories that hold, as the index has them.
 SELECT m.no, t.c1 FROM memory m INDEXED BY memory_standing CROSS JOIN memory_text_content t ON t.id = m.no
@@ -54,6 +49,14 @@ SELECT m.* FROM json_each(:nos) j CROSS JOIN memory m ON m.no = j.value WHERE m.
 -- Memories of a place that say what somebody wrote in the place of what was said.
 SELECT DISTINCT m.no FROM memory m JOIN memory_source s ON s.tenant = m.tenant AND s.memory = m.no
 WHERE m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.written = 1;
+
+-- name: memories_named
+-- Memories of a place that have one of some ids.
+SELECT no FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: memory_words
+-- What the memories of a place say, the oldest first, and whether that is over.
+SELECT no, text, subject, valid_to IS NOT NULL FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner ORDER BY no;
 
 -- name: memory_count
 -- How many memories a place has.

@@ -68,12 +68,16 @@ class SqliteMemories:
         values = {"tenant": scope.tenant, "user": user}
         return await self._read(lambda c: [Place(*each) for each in c.execute(SQL["places_with"], values)])
 
-    async def place(self, scope: Scope, place: Place, *, near: Sequence[str] | None = None) -> tuple[int, list[Memory]]:
-        """Give a place's generation and all its memories, ended ones too; of a large one those like some texts."""
+    async def place(
+        self, scope: Scope, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
+    ) -> tuple[int, list[Memory]]:
+        """Give a place's generation and all its memories, ended ones too; of a large one those like some texts, and
+        those of some ids.
+        """
 
         def read(connection: sqlite3.Connection) -> tuple[int, list[Memory]]:
             values = memories.place_values(scope.tenant, place)
-            return memories.generation(connection, values), memories.like(connection, scope.tenant, place, near)
+            return memories.generation(connection, values), memories.like(connection, scope.tenant, place, near, ids)
 
         return await self._read(read)
 

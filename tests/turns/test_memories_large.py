@@ -1,0 +1,38 @@
+"""A place of more memories than are read whole takes in what comes to it as a small one does."""
+
+import pytest
+from stage import book_on, user
+
+from cuebook.testing import FrozenClock
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def clock():
+    return FrozenClock()
+
+
+async def appended(book, clock, conversation, *texts):
+    await book.append(conversation, [user(text) for text in texts], user="ann")
+    clock.advance(DAY)
+    await book.settle()
+
+
+async def known(book):
+    return {each.text: each async for each in book.memories.export(user="ann")}
+
+
+async def test_a_large_place_ends_what_shares_no_word_and_repeats_what_it_holds(tmp_path, clock):
+    friends = [f"My friend {name}{n} likes cheese {n}." for n in range(200) for name in ("Anna", "Ben", "Cleo")]
+    async with book_on(tmp_path, clock=clock, memory__user=True) as book:
+        await appended(book, clock, "c1", "I live in Oslo.")
+        await appended(book, clock, "c2", *friends)
+        held = await known(book)
+        assert len(held) == len(friends) + 1
+        await appended(book, clock, "c3", "I moved to Berlin.", friends[5], friends[-1])
+        held = await known(book)
+        assert held["I moved to Berlin."].supersedes == held["I live in Oslo."].id
+        assert held["I live in Oslo."].valid_to is not None
+        assert [len(held[each].sources) for each in (friends[5], friends[-1], friends[7])] == [2, 2, 1]
+        assert len(held) == len(friends) + 2
