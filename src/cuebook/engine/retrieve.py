@@ -133,7 +133,12 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
     ]
     corpus = Corpus(matched.held, matched.frequencies, matched.mean_cosine, matched.akin)
     ranked = rank(query, candidates, corpus, limit=limit)
-    return [_hit(known[each.seq], score=round(each.score, 6), why=each.why, count=count) for each in ranked]
+    return [_hit(known[each.seq], score=round(each.score, 6), why=_why(each.why), count=count) for each in ranked]
+
+
+def _why(why: str) -> str:
+    """Leave out the session: a memory's is itself."""
+    return why.replace("; session, ", "; ").removesuffix("; session")
 
 
 def _said(memory: Memory) -> str:

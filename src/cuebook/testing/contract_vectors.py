@@ -1,16 +1,20 @@
-"""The contract of vectors: found by closeness, kept once, by model, and gone with their conversation."""
+"""The contract of vectors: found by closeness, kept once, by model, and gone with what they are of."""
 
 from array import array
 from typing import Any
 
+from msgspec.structs import replace
+
+from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.ports.store import Batch, SearchLook, Store
-from cuebook.ports.vectors import Embedded
-from cuebook.records.memory import Dense, Scope
+from cuebook.ports.vectors import Embedded, EmbeddedPlace
+from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.testing.doubles import BEGINNING
 from cuebook.testing.makers import drafts
 
 MODEL = "m"
 US = Scope(user="ann")
+ANN, BOB = Place("user", "ann"), Place("user", "bob")
 
 
 def vector(x: float, y: float) -> bytes:
@@ -44,8 +48,27 @@ async def found(store: Store, look: Dense, *, conversation: str | None = "c") ->
     return {each.seq: round(each.cosine or 0.0, 3) for each in result.found if each.direct}
 
 
+async def told(store: Store, place: Place, *texts: str) -> None:
+    """Put memories into a place that has none."""
+    memories = tuple(
+        Memory(id=text, place=place, category="facts", text=text, written=True, valid_from=BEGINNING) for text in texts
+    )
+    assert await store.memories.save(US, PlaceChange(place=place, generation=0, memories=memories), now=BEGINNING)
+
+
+def embedded_place(place: Place, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 2) -> EmbeddedPlace:
+    """Give vectors of memories to keep."""
+    return EmbeddedPlace(place=place, model=MODEL, after=after, upto=upto, rows=rows, now=BEGINNING)
+
+
+async def close(store: Store, look: Dense, place: Place, *, scope: Scope = US) -> dict[str, float]:
+    """Give what of a place was found by closeness alone: cosines by text."""
+    found = await store.memories.find(scope, [place], Asked(text="", dense=look, standing=0))
+    return {each.text: round(found.cosines[each.no], 3) for each in found.memories}
+
+
 class VectorsContract:
-    """Vectors of posts."""
+    """Vectors of posts and of memories."""
 
     async def test_what_is_close_is_found_without_a_common_word(self, store: Store) -> None:
         no = await stored(store)
@@ -99,6 +122,35 @@ class VectorsContract:
         assert await store.vectors.counts(MODEL) == (0, 0)
         assert not await store.vectors.keep(US, embedded(no, (1, 0, vector(1, 0))))
         assert await store.vectors.keep(US, embedded(again, (1, 0, vector(1, 0))))
+
+    async def test_memories_are_found_by_closeness_in_the_places_asked_for(self, store: Store) -> None:
+        await told(store, ANN, "lamp", "lantern")
+        await told(store, BOB, "lamp")
+        assert await store.vectors.keep_of_place(US, embedded_place(ANN, (1, 0, vector(1, 0)), (2, 0, vector(3, 4))))
+        assert await store.vectors.keep_of_place(US, embedded_place(BOB, (1, 0, vector(1, 0)), upto=1))
+        assert await close(store, dense(1, 0), ANN) == {"lamp": 1.0, "lantern": 0.6}
+        assert await close(store, dense(1, 0), BOB) == {"lamp": 1.0}
+        assert await close(store, dense(1, 0, model="other"), ANN) == {}
+        assert await close(store, dense(1, 0), ANN, scope=Scope("others")) == {}
+
+    async def test_what_a_memory_said_before_has_no_vector(self, store: Store) -> None:
+        await told(store, ANN, "lamp", "lantern")
+        [due] = await store.vectors.places_due(MODEL)
+        assert (due.place, due.upto, due.said) == (ANN, 0, 2)
+        assert await store.vectors.places_due(MODEL, since=BEGINNING + 1e6) == []
+        await store.vectors.keep_of_place(US, embedded_place(ANN, (1, 0, vector(1, 0)), (2, 0, vector(0, 1))))
+        assert not await store.vectors.keep_of_place(US, embedded_place(ANN, (1, 0, vector(0, 1)))), "who is second"
+        assert await store.vectors.places_due(MODEL) == []
+        generation, [lamp, lantern] = await store.memories.place(US, ANN)
+        changes = (replace(lamp, text="torch"), replace(lantern, uses=7))
+        await store.memories.save(US, PlaceChange(place=ANN, generation=generation, memories=changes), now=BEGINNING)
+        assert await close(store, dense(1, 0), ANN) == {"lantern": 0.0}
+        [due] = await store.vectors.places_due(MODEL)
+        assert [each.text for each in await store.vectors.said(US, ANN, after=due.upto, limit=9)] == ["torch"]
+        late = embedded_place(ANN, (2, 0, vector(1, 0)), (3, 0, vector(1, 0)), after=2, upto=3)
+        assert await store.memories.remove(US, [(await store.memories.place(US, ANN))[1][0]]) == 1
+        assert await store.vectors.keep_of_place(US, late)
+        assert await close(store, dense(1, 0), ANN) == {"lantern": 0.0}, "it is gone"
 
     async def test_one_user_finds_nothing_of_anothers(self, store: Store) -> None:
         other = Scope(user="bob")

@@ -14,7 +14,7 @@ from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, Matrices, drop, in_turn, scope_of_place
 from cuebook.memory.merge import nearest
-from cuebook.memory.recall import Query, match_expression, read_query
+from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
 from cuebook.memory.words import key_text
 from cuebook.ports.memories import Asked, Known, Matched, MemoryLook, PlaceChange
@@ -111,7 +111,7 @@ def find(
         held=max(held, len(known)),
         frequencies=dict(frequencies),
         mean_cosine=cosines / max(vectors, FEW),
-        akin=asked.dense.akin if asked.dense else 1.0,
+        akin=akin_among(asked.dense.akin, vectors) if asked.dense else 1.0,
     )
 
 
