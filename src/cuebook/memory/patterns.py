@@ -89,6 +89,21 @@ FAULTS: Final[tuple[Sign, ...]] = (
             r"it going)\b",
             r"\b(?:we|you)(?:'ve|’ve)? got this\b|\bwe(?:'ll|’ll| will) keep \w+ing\b|\btogether,? we\b|\bwe rock\b",
             r"\b(?:make|making) (?:a|the) (?:\w+ )?(?:difference|better place)\b|\b(?:make|making) the world\b",
+            (
+                r"\bremember,? (?:that )?(?:it's|it’s|every|you|you're|to (?:celebrate|find joy|enjoy|focus|"
+                r"take care|believe|"
+                r"rest|breathe|pause|be kind|smile|appreciate))\b"
+            ),
+            (
+                r"\bdon(?:'t|’t) (?:give up|hesitate|worry|be (?:afraid|so hard))\b|\bstay (?:safe|strong|positive|"
+                r"consistent|motivated)\b|\bevery (?:\w+ )?(?:step|bit|victory) (?:counts|matters|forward|is)\b|"
+                r"\bone (?:day|"
+                r"step) at a time\b|\b(?:i'm|i’m|we're|i am) (?:always )?here (?:for you|to (?:support|help|listen|"
+                r"chat)|if you)"
+            ),
+            r"\b(?:we|you)(?:'ve|’ve)? (?:gotta|got to|should|must|need to) (?:all |just )?(?:stick together|"
+            r"look after|take care "
+            r"of (?:our|your)|be (?:kind|patient|strong|there))\b|\b(?:look|looking) after yourself\b",
         ),
     ),
     Sign(

@@ -205,6 +205,29 @@ def test_what_a_team_settles_about_such_things_is_nobody_s_own_life(text):
     assert {"decisions", "projects"} & {filed("decisions", text), filed("projects", text)}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember, it's important to take it one day at a time.",
+        "Remember to find joy in the little things.",
+        "Don't give up, every step counts!",
+        "Stay safe and don't hesitate to call.",
+        "We gotta stick together, especially now.",
+        "Let's keep spreading positivity and making an impact together.",
+        "The colors are so vibrant.",
+        "[image: a photo of a notepad with a pair of scissors]",
+        "I remember that! It was cool.",
+    ],
+)
+def test_cheer_praise_and_captions_are_no_facts(text):
+    assert categories(text) == []
+
+
+def test_what_is_to_be_remembered_is():
+    assert categories("Remember to buy milk on Friday.") in (["todo"], ["facts"])
+    assert categories("Remember that the key is under the pot.") == ["facts"]
+
+
 def test_a_thing_s_name_makes_it_nobody():
     assert categories("Our database is PostgreSQL 16.") == ["facts"]
     assert categories("Our accountant is Amina Bel.") == ["people"]
