@@ -64,7 +64,7 @@ def test_a_key_is_rotated_and_the_settings_must_follow(here: Here, vault: Path, 
     new = tmp_path / "keys" / "new.key"
     assert "cannot be read" in here("vault", "rotate", "--to", str(new), code=1)
     here("vault", "key", str(new))
-    assert "sealed 1 secrets" in here("vault", "rotate", "--to", str(new))
+    assert ": 1; set secrets.vault_key_file" in here("vault", "rotate", "--to", str(new))
     said = here("vault", "show", code=1)
     assert "is sealed with key" in said
     assert str(vault) in said
@@ -78,7 +78,7 @@ def test_a_lost_key_is_no_dead_end(here: Here, vault: Path) -> None:
     assert "cannot be read" in here("vault", "show", code=1)
     assert "cannot be read" in here("conversation", "list", code=1)
     assert "nothing was given up" in here("vault", "clear", code=1)
-    assert "gave up 1 sealed values" in here("vault", "clear", "--yes")
+    assert "given up of every conversation: 1" in here("vault", "clear", "--yes")
     switch(here, None)
     assert "off" in here("vault", "show")
     assert TOKEN.search(here("conversation", "show", "c1"))

@@ -9,8 +9,11 @@ from stage import NAME, Client, book_on, user
 
 from cuebook import Ask, Posted
 from cuebook.app.book import Call
-from cuebook.errors import KeyReused
+from cuebook.engine.drafts import Writer
+from cuebook.errors import BackendError, KeyReused
 from cuebook.records.memory import Scope
+from cuebook.records.redact import Redactor
+from cuebook.testing import Script, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
 SECRET = "ghp_Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0FeDcBa"
@@ -110,3 +113,38 @@ async def test_idempotency_keys_and_their_requests_are_kept_under_the_books_key(
     assert len(rows) == 8
     assert len({key for key, _ in rows} | {digest for _, digest in rows}) == 16
     assert holding(tmp_path, "my key") == []
+
+
+async def test_an_answer_that_breaks_off_within_a_key_leaves_no_half_of_it(tmp_path):
+    """Half a key has no known shape yet; a checkpoint and an interrupted answer end before it."""
+    model = ScriptedModel(
+        default=Script(text=f"The first is {SECRET} and it is {SECRET[:25]}", size=3, half=True, delay=0.002)
+    )
+    async with book_on(tmp_path, model=model, work__checkpoint_s=0.01) as book:
+        for stop in (8, 12, 30):
+            stream = book.stream(Ask("Which?", f"c{stop}"))
+            heard = 0
+            async for chunk in stream:
+                heard += chunk.type == "text_delta"
+                if heard == stop:
+                    break
+            await stream.aclose()
+        with pytest.raises(BackendError):
+            await book.ask(Ask("Which?", "whole"))
+        told = [(await book.conversations.posts(name))[-1].message for name in ("c8", "c12", "c30", "whole")]
+        assert [text.partition(" [[")[0] for text in told[:2]] == ["The first is ", "The first is "]
+        assert told[3].endswith("and it is ")
+        assert holding(tmp_path, SECRET[:8]) == []
+    assert holding(tmp_path, SECRET[:8]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", ""), ("hello", "hello"), ("a ghp_", "a "), ("a ghp_ ", "a ghp_ "), ("key=sk-abc", "key="),
+        ("x\nAKIA1", "x\n"), ("risk-free", "risk-free"), ("desk-1", "desk-1"), (SECRET, SECRET),
+        (f"{SECRET} sk-1", f"{SECRET} "), ("eyJhbGciOi", ""),
+    ],
+)  # fmt: skip
+def test_a_text_that_broke_off_ends_before_the_key_it_broke_off_in(text, kept):
+    assert Writer(len, Redactor(b"k"), 9).settled(text) == kept

@@ -63,7 +63,7 @@ def _say(census: Census) -> None:
     if not census.secrets:
         screen.say("it keeps nothing")
         return
-    screen.say(f"{census.secrets:,} secrets in {census.posts:,} posts of {census.conversations:,} conversations")
+    screen.say(f"secrets: {census.secrets:,}; posts: {census.posts:,}; conversations: {census.conversations:,}")
     rows = [(family, f"{count:,}") for family, count in census.families.items()]
     screen.table(("family", "secrets"), rows, right=("secrets",))
     if census.unreadable:
@@ -116,7 +116,7 @@ def rotate(
     if state.json:
         screen.say_json({"sealed": done.sealed, "unreadable": done.unreadable})
         return
-    screen.say(f"sealed {done.sealed:,} secrets with the key in {to}; set secrets.vault_key_file to it")
+    screen.say(f"sealed anew with the key in {to}: {done.sealed:,}; set secrets.vault_key_file to it")
     if done.unreadable:
         screen.complain(f"{done.unreadable:,} rows did not open and stay as they are")
 
@@ -144,4 +144,4 @@ def clear(
     if state.json:
         screen.say_json({"cleared": gone})
     else:
-        screen.say(f"gave up {gone:,} sealed values of {what}")
+        screen.say(f"given up of {what}: {gone:,}")

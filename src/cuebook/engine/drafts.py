@@ -16,6 +16,7 @@ from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
 from cuebook.records import openai_messages
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
+from cuebook.records.credentials import begun
 from cuebook.records.memory import NO_MODEL_LABEL
 from cuebook.records.openai_messages import Said, read_message
 from cuebook.records.redact import Finding, taken
@@ -72,6 +73,13 @@ class Writer(Struct, frozen=True):
     def clean_json(self, raw: bytes) -> bytes:
         """Give a JSON document with its secrets replaced; the same object where there were none."""
         return self.redactor.json(raw)[0] if self.redactor else raw
+
+    def settled(self, text: str) -> str:
+        """Give a text that broke off without the key it broke off in: half of one has no shape to be known by."""
+        if self.redactor is None:
+            return text
+        clean = self.clean(text)
+        return text[: len(text) - (len(clean) - begun(clean))]
 
     def take_json(self, raw: bytes, into: Taken) -> bytes:
         """Give the same, and note what was replaced."""

@@ -126,9 +126,11 @@ class Step:
         return self._draft(read_message(clean), id_, "finished", clean, found)
 
     def _partial(self, state: TurnState) -> Draft | None:
-        """Give what has come so far, None where nothing has."""
+        """Give what has come so far, None where nothing has; of what goes on no half of a key."""
         said = self.so_far() if self.so_far else None
         said = said or Said(ASSISTANT, None, "".join(self.text))
+        if state != "finished":
+            said = Said(said.role, said.name, self._desk.writer.settled(said.message), said.parts)
         return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
 
     def _draft(self, said: Said, id_: str, state: TurnState, wire: bytes | None, found: Taken | None = None) -> Draft:

@@ -190,6 +190,13 @@ def spans(text: str) -> list[Span]:
     return [span for span in merged if span[2]]
 
 
+def begun(text: str) -> int:
+    """Return where a key of a known shape begins that a text may have broken off in; its length where none does."""
+    word = len(text) - len(text.rsplit(maxsplit=1)[-1]) if text and not text[-1].isspace() else len(text)
+    at = [text.find(hint, word) for hints, _, _ in _SHAPES for hint in hints]
+    return min((place for place in at if place >= 0 and not text[:place][-1:].isalnum()), default=len(text))
+
+
 def hinted(text: str) -> bool:
     """Tell whether `spans` could find anything, without looking closer."""
     lower = _lower(text)
