@@ -87,6 +87,24 @@ async def test_each_text_is_embedded_once_and_a_use_embeds_nothing(tmp_path):
         assert embedder.asked == ["pet: Adopted a puppy"]
 
 
+async def test_what_many_users_said_is_embedded_in_few_calls():
+    class Counting(HashingEmbedder):
+        calls = 0
+
+        async def embed(self, texts):
+            self.calls += 1
+            return await super().embed(texts)
+
+    embedder = Counting(dimension=256, synonyms=SAME)
+    async with book_on(embedder=embedder) as book:
+        for n in range(60):
+            await tell(book, "Adopted a puppy", f"Number {n}", user=f"u{n}")
+        await tell(book, *[f"Note {n}" for n in range(70)])
+        assert await book.settle() == {}
+        assert (len(embedder.asked), embedder.calls) == (190, 7)
+        assert texts(await asked(book, user="u7")) == ["Adopted a puppy"]
+
+
 async def test_what_is_corrected_or_removed_takes_its_vector_along_also_where_another_process_holds_it(tmp_path):
     embedder = meaning()
     async with book_on(tmp_path, embedder=embedder) as book, book_on(tmp_path, embedder=embedder) as other:

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.drafts import unlearned
@@ -17,6 +18,7 @@ from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.embedder")
+K = TypeVar("K")
 
 #: Posts or memories read and embedded at once.
 POSTS = 32
@@ -76,8 +78,8 @@ class Embedding:
         self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
         vectors, space = desk.store.vectors, space_of(self._embedder)
         while found := await vectors.places_due(space, since=self._since, limit=FOUND):
-            for place in found:  # the few words that are said again in every conversation go first
-                await self._next_of_place(desk, place)
+            for some in _together(found):  # the few words that are said again in every conversation go first
+                await self._next_of_places(desk, some)
                 if time.monotonic() >= until:
                     return True
         while dues := await vectors.due(space, since=self._since, limit=FOUND):
@@ -98,38 +100,43 @@ class Embedding:
             model=space_of(self._embedder),
             after=due.upto,
             upto=upto,
-            rows=await self._rows((post.seq, self._texts(post)) for post in posts),
+            rows=tuple(await self._rows((post.seq, self._texts(post)) for post in posts)),
             now=desk.clock.now(),
             epoch=due.epoch,
         )
         if not await desk.store.vectors.keep(scope, embedded):
             log.debug("another was first to embed posts of %s", due.conversation)
 
-    async def _next_of_place(self, desk: Desk, due: UnembeddedPlace) -> None:
-        """Embed what the next memories of a place say; likewise."""
-        scope = Scope(due.tenant)
-        said = await desk.store.vectors.said(scope, due.place, after=due.upto, limit=POSTS)
-        embedded = EmbeddedPlace(
-            place=due.place,
-            model=space_of(self._embedder),
-            after=due.upto,
-            upto=said[-1].number if len(said) == POSTS else max(due.said, said[-1].number if said else 0),
-            rows=await self._rows((each.number, self._texts_of(each)) for each in said),
-            now=desk.clock.now(),
+    async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
+        """Embed what the next memories of some places say; likewise."""
+        vectors = desk.store.vectors
+        read = [await vectors.said(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
+        rows = await self._rows(
+            ((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said
         )
-        if not await desk.store.vectors.keep_of_place(scope, embedded):
-            log.debug("another was first to embed memories of a place")
+        for at, (due, said) in enumerate(zip(dues, read, strict=True)):
+            last = said[-1].number if said else 0
+            embedded = EmbeddedPlace(
+                place=due.place,
+                model=space_of(self._embedder),
+                after=due.upto,
+                upto=last if len(said) == POSTS else max(due.said, last),
+                rows=tuple((number, part, vector) for (of, number), part, vector in rows if of == at),
+                now=desk.clock.now(),
+            )
+            if not await vectors.keep_of_place(Scope(due.tenant), embedded):
+                log.debug("another was first to embed memories of a place")
 
-    async def _rows(self, texts: Iterable[tuple[int, Sequence[str]]]) -> tuple[tuple[int, int, bytes], ...]:
-        """Embed the parts of some texts: the number of each, the part's, and its vector. Raises BackendError."""
-        parts = [(number, part, text) for number, each in texts for part, text in enumerate(each)]
-        rows: list[tuple[int, int, bytes]] = []
+    async def _rows(self, texts: Iterable[tuple[K, Sequence[str]]]) -> list[tuple[K, int, bytes]]:
+        """Embed the parts of some texts: the name of each, the part's number, and its vector. Raises BackendError."""
+        parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
+        rows: list[tuple[K, int, bytes]] = []
         for first in range(0, len(parts), TEXTS):
             batch = parts[first : first + TEXTS]
             vectors = await self._embedder.embed([text for _, _, text in batch])
             check_size(self._embedder, vectors)
-            rows += [(number, part, vector) for (number, part, _), vector in zip(batch, vectors, strict=True)]
-        return tuple(rows)
+            rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
+        return rows
 
     def _texts(self, post: PathPost) -> list[str]:
         """Give what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
@@ -143,3 +150,17 @@ class Embedding:
         if not speaks(self._embedder.languages, said.text):
             return []
         return passages_of(said.name if said.name not in said.text else "", said.text)
+
+
+def _together(places: Sequence[UnembeddedPlace]) -> Iterator[list[UnembeddedPlace]]:
+    """Give places in turn, those in which little was said together: an embedder is asked as seldom as may be."""
+    some: list[UnembeddedPlace] = []
+    texts = 0
+    for each in places:
+        if some and texts + each.said - each.upto > POSTS:
+            yield some
+            some, texts = [], 0
+        some.append(each)
+        texts += each.said - each.upto
+    if some:
+        yield some
