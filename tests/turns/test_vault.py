@@ -326,6 +326,18 @@ async def test_an_answer_a_checkpoint_kept_survives_a_key_changed_meanwhile(tmp_
         await stream.aclose()
 
 
+async def test_an_answer_under_way_is_kept_though_the_key_was_changed_meanwhile(tmp_path, key):
+    new, model = key.with_name("new.key"), ScriptedModel(f"It is {SECRET}, as you said.")
+    make_key_file(new)
+    async with on(tmp_path, key, model=model) as book, on(tmp_path, key) as other:
+        async for chunk in book.stream(Ask(f"Keep {OTHER}", "c")):
+            if chunk.type == "METADATA_UPDATE":
+                await other.vault.rotate(new)
+        reply = (await other.conversations.posts("c"))[-1]
+        assert (reply.state, bool(TOKEN.search(reply.message))) == ("complete", True)
+        assert [each.values for each in await other.vault.reveal("c")] == [(OTHER,)]
+
+
 async def partial(folder):
     with closing(sqlite3.connect(folder / "book.db")) as connection:
         kept = connection.execute("SELECT partial FROM step").fetchone()

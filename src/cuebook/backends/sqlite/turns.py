@@ -223,9 +223,9 @@ def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Dr
         heads = parent == 0 or on_path(runs_to(connection, tenant, no, row["head"]), parent)
         parent = row["head"] if heads else parent
     start = tip_at(connection, tenant, no, parent)
-    tip = grow(connection, row, [reply], start)
+    tip = grow(connection, row, [vault.usable(connection, reply)], start)
     for other in closing.others:
-        grow(connection, row, [other], start)
+        grow(connection, row, [vault.usable(connection, other)], start)
     if heads:
         settle_head(connection, row, start, tip, now=closing.now)
     else:
@@ -257,4 +257,4 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end all the same, and others with it
         return None
     taken = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
-    return None if taken else msgspec.structs.replace(vault.usable(connection, draft), state="interrupted")
+    return None if taken else msgspec.structs.replace(draft, state="interrupted")

@@ -243,7 +243,7 @@ def keep(connection: sqlite3.Connection, tenant: str, no: int, seq: int, draft: 
 
 
 def usable(connection: sqlite3.Connection, draft: Draft) -> Draft:
-    """Give a draft kept by a checkpoint; without what was sealed where the key was changed since."""
+    """Give an answer without what was sealed where the key was changed since: it is kept all the same."""
     known = one(connection, "vault_key")
     if not draft.sealed or known is None or known["id"] == draft.sealed[0].key:
         return draft
