@@ -56,6 +56,7 @@ Table(
     Column("valid_to", Float),
     Column("supersedes", Text),
     Column("ended_by", Text),
+    needed("repeated_at", Float),
     needed("written", Integer),
     needed("said", Integer),
     needed("created_at", Float),

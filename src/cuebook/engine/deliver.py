@@ -16,8 +16,8 @@ from cuebook.engine.desk import Desk
 from cuebook.errors import CuebookError
 from cuebook.memory.extract import extract
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
-from cuebook.memory.personal import matter_of
 from cuebook.memory.merge import sought
+from cuebook.memory.personal import matter_of
 from cuebook.memory.placed import memory_id, placed
 from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
 from cuebook.memory.subject import normal

@@ -50,6 +50,7 @@ class _Placing:
         self._now = now
         self._after = dict(self._known)
         self._again: dict[str, str] = {}
+        self._moments: list[float] = []  # when what has that `seq` was said last
 
     def placed(self, found: Sequence[Item], news: frozenset[str]) -> list[Memory]:
         """Give what is other than it was."""
@@ -93,7 +94,7 @@ class _Placing:
     def _in_order(
         self, items: Sequence[Item], fresh: Sequence[Item], news: frozenset[str]
     ) -> tuple[list[Item], list[Item]]:
-        """Give both with their ranks in time as `seq`, the fresh ones in that order.
+        """Give both with the ranks of when they were said last as `seq`, the fresh ones in that order.
 
         Within a conversation its own order counts, not its clock.
         """
@@ -105,9 +106,12 @@ class _Placing:
             if not news.isdisjoint(each.sources):
                 said = last = max(last, said)
             times.append(said)
-        rank = {said: n for n, said in enumerate(sorted({*times, *(each.valid_from for each in items)}))}
+        held = [max(each.valid_from, self._known[each.id].repeated_at) for each in items]
+        self._moments = sorted({*times, *held})
+        rank = {said: n for n, said in enumerate(self._moments)}
         ranked = [replace(each, seq=rank[said]) for each, said in zip(fresh, times, strict=True)]
-        return [replace(each, seq=rank[each.valid_from]) for each in items], sorted(ranked, key=lambda each: each.seq)
+        items = [replace(each, seq=rank[said]) for each, said in zip(items, held, strict=True)]
+        return items, sorted(ranked, key=lambda each: each.seq)
 
     def _belated(self, items: Sequence[Item], fresh: Sequence[Item]) -> tuple[dict[str, Item], list[Item]]:
         """Give what was said before some that is known already, as it stands between that, by ids; and the others.
@@ -151,7 +155,8 @@ class _Placing:
     def _before_those(self, item: Item, later: Sequence[Item], past: dict[str, Item]) -> bool:
         """Place an item before what was said later: ended by it, or said again by it; False where it holds still."""
         for each in sorted(later, key=lambda one: one.seq):
-            done = merge([item], [replace(each, valid_to=None, supersedes=None)])
+            said = replace(each, valid_from=self._moments[each.seq], valid_to=None, supersedes=None)
+            done = merge([item], [said])
             if done.ended:
                 ended = replace(done.ended[0], id=self._own_id(item), supersedes=item.supersedes)
                 past[ended.id] = ended
@@ -164,9 +169,9 @@ class _Placing:
                 return True
             if not done.added and done.kept and set(done.kept[0].sources) > set(item.sources):
                 again = past.get(each.id, each)
-                said = merge([replace(again, valid_to=None)], [replace(item, text=again.text, seq=again.seq)]).kept
+                both = merge([replace(again, valid_to=None)], [replace(item, text=again.text, seq=again.seq)]).kept
                 past[each.id] = replace(
-                    said[0] if said else again,
+                    both[0] if both else again,
                     valid_from=min(item.valid_from, again.valid_from),
                     valid_to=again.valid_to,
                     seq=again.seq,
@@ -196,9 +201,10 @@ class _Placing:
             self._after[past] = replace(before, id=past, no=known.no if known else 0)  # that it held before is history
             before = replace(before, written=False, sources=(), ended_by=None)
         kept = _memory(self._place, replace(item, id=own, supersedes=supersedes), before, self._now)
-        if by is not None:
-            kept = replace(kept, ended_by=by)
-        self._after[own] = kept
+        known = self._known.get(own)
+        if known is None or known.sources != kept.sources:
+            kept = replace(kept, repeated_at=max(kept.valid_from, self._moments[item.seq]))
+        self._after[own] = replace(kept, ended_by=by) if by is not None else kept
 
     def _renamed(self, memory: Memory) -> Memory:
         """Let what named a memory that holds again name what it was."""

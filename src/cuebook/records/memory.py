@@ -116,6 +116,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     valid_to: float | None = None
     supersedes: str | None = None
     ended_by: str | None = None  # the memory of its place that ended it, where one did
+    repeated_at: float = 0.0  # when it was said last; 0 = no later than `valid_from`
     created_at: float = 0.0
     updated_at: float = 0.0
     written: bool = False  # by hand: it stays without sources

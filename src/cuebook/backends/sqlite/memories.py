@@ -31,7 +31,8 @@ ALIKE = 24
 FEW = 16
 _COLUMNS = (
     "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
-    "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "created_at", "updated_at", "no",
+    "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "repeated_at", "created_at",
+    "updated_at", "no",
 )  # fmt: skip
 
 # ---- in the turn ----------------------------------------------------------------------------------------------------

@@ -84,15 +84,15 @@ ORDER BY used_at LIMIT :limit;
 -- name: memory_insert
 -- Keep a new memory.
 INSERT INTO memory (tenant, kind, owner, id, category, name, text, subject, status, trust, confidence, weight, uses, used_at, decayed_at,
-    valid_from, valid_to, supersedes, ended_by, written, said, created_at, updated_at)
+    valid_from, valid_to, supersedes, ended_by, repeated_at, written, said, created_at, updated_at)
 VALUES (:tenant, :kind, :owner, :id, :category, :name, :text, :subject, :status, :trust, :confidence, :weight, :uses, :used_at, :decayed_at,
-    :valid_from, :valid_to, :supersedes, :ended_by, :written, :said, :created_at, :updated_at) RETURNING no;
+    :valid_from, :valid_to, :supersedes, :ended_by, :repeated_at, :written, :said, :created_at, :updated_at) RETURNING no;
 
 -- name: memory_update
 -- Keep what became of a memory.
 UPDATE memory SET id = :id, category = :category, name = :name, text = :text, subject = :subject, status = :status, trust = :trust,
     confidence = :confidence, weight = :weight, uses = :uses, used_at = :used_at, decayed_at = :decayed_at, valid_from = :valid_from,
-    valid_to = :valid_to, supersedes = :supersedes, ended_by = :ended_by, written = :written, said = :said,
+    valid_to = :valid_to, supersedes = :supersedes, ended_by = :ended_by, repeated_at = :repeated_at, written = :written, said = :said,
     updated_at = :updated_at WHERE no = :no;
 
 -- name: memory_used
@@ -203,7 +203,7 @@ SELECT * FROM memory WHERE no = :no AND tenant = :tenant;
 
 -- name: memory_rests
 -- Keep what a memory is with fewer sources.
-UPDATE memory SET confidence = :confidence, valid_from = :valid_from, updated_at = :now WHERE no = :no;
+UPDATE memory SET confidence = :confidence, valid_from = :valid_from, repeated_at = :repeated_at, updated_at = :now WHERE no = :no;
 
 -- name: memory_holds_on
 -- Let what a memory had ended hold until the next one ended it, or still.

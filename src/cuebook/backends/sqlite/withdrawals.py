@@ -67,7 +67,8 @@ def _lose(connection: sqlite3.Connection, tenant: str, no: int, lost: Sequence[R
         sure = max(min(memory["confidence"], FIRST), memory["confidence"] - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
         since = max(memory["valid_from"], min(times, default=memory["valid_from"]))
-        values = {"confidence": round(sure, 6), "valid_from": since, "now": now}
+        said = {"valid_from": since, "repeated_at": max(times, default=since)}
+        values = {"confidence": round(sure, 6), "now": now} | said
         run(connection, "memory_rests", no=memory["no"], **values)
     else:
         values = {"id": memory["id"], "now": now}

@@ -43,6 +43,7 @@ CREATE TABLE memory (
     valid_to FLOAT,
     supersedes TEXT,
     ended_by TEXT,
+    repeated_at FLOAT NOT NULL,
     written INTEGER NOT NULL,
     said INTEGER NOT NULL,
     created_at FLOAT NOT NULL,
