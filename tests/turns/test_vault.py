@@ -524,3 +524,20 @@ async def _move(book: Cuebook, upstream: ScriptedUpstream, kind: str, text: str)
             body = json.dumps({"model": "m", "messages": [result("1", text)]}).encode()
             call_ = Call(body=body, headers={}, conversation="r", server_history=True)
             assert [piece async for piece in book.relay(call_)]
+
+
+async def test_the_short_form_of_a_post_has_its_own_secrets_and_the_budget_holds(tmp_path, key):
+    model, filler = ScriptedModel(default="Fine."), "filler words that say nothing much at all here\n" * 14
+    budget = {"budget__context": 4000, "budget__reply": 300, "budget__system": 300, "budget__window_posts": 2}
+    async with on(tmp_path, key, model=model, **budget) as book:
+        for n in range(40):
+            await book.append("c", [user(f"Report {n}, token {SECRET}, long.\n{filler}"), bot("Good.")])
+        reply = await book.ask(Ask("so?", "c"))
+        told = [each for each in sent(model) if each["role"] != "system"]
+        shown = [block for block in reply.window.blocks if block.seq]
+        short = [each["content"] for each, block in zip(told, shown, strict=True) if block.form == "compressed"]
+        assert short
+        assert all(SECRET in text for text in short)
+        assert sum(book.desk.count(each["content"]) + 4 for each in sent(model)) <= reply.window.tokens
+        assert reply.window.tokens <= reply.window.budget
+        assert (await book.turns.replay("c", 1)).verdict == "identical"
