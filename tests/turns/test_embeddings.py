@@ -41,6 +41,15 @@ async def test_what_means_the_same_is_found_in_other_words() -> None:
         assert await book.memory.search("quantum chromodynamics", conversation="c") == []
 
 
+async def test_one_post_alone_is_found_by_meaning() -> None:
+    async with book_on(embedder=meaning()) as book:
+        await book.append("c", said(SAID[0]), user="ann")
+        await book.settle()
+        for whose in ({"conversation": "c"}, {"user": "ann"}):
+            assert [hit.sources for hit in await book.memory.search(ASKED, **whose)] == [("p1",)]
+            assert await book.memory.search("quantum chromodynamics", **whose) == []
+
+
 async def test_posts_are_embedded_behind_the_reply_each_once(tmp_path: Path) -> None:
     embedder = meaning()
     async with book_on(tmp_path, embedder=embedder, worker=True, work__interval_s=0.05) as book:

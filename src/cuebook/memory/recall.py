@@ -54,7 +54,7 @@ SILENCE: Final = 0.2  # the fullest of all, else nothing fits: 16 % of other peo
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: none loses 0.6 points)
 CLEAR: Final = 0.5  # closeness that lets a post stand without a word of the query
-LONE: Final = 0.4  # less closeness is asked of a place's one memory than of the closest of
+LONE: Final = 0.4  # less closeness is asked of a single post or memory than of the closest of
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
 SESSION_GAP_S: Final = 3 * 3600.0  # silence that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
@@ -129,7 +129,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
 
 
 def akin_among(akin: float, count: int) -> float:
-    """Say from which cosine on the closest of so many memories and a query are about the same thing.
+    """Say from which cosine on the closest of so many posts or memories and a query are about the same thing.
 
     LoCoMo dev, MiniLM: a tenth of the questions about others come as close, however many there are, and 97 of 100 that
     a memory answers; with `akin` for all 82 of 100 in a place of one, 90 of eight.

@@ -77,7 +77,7 @@ class VectorsContract:
         assert await found(store, dense(1, 0)) == {1: 1.0, 2: 0.6, 3: -1.0}
         assert await found(store, dense(1, 0), conversation=None) == {1: 1.0, 2: 0.6, 3: -1.0}
         result = await store.search(US, SearchLook(text="unheard", dense=dense(1, 0)), conversation="c")
-        assert round(result.mean_cosine, 3) == 0.2
+        assert round(result.mean_cosine, 4) == 0.0375, "three tell little: as if there were sixteen, the others unlike"
 
     async def test_another_model_finds_nothing(self, store: Store) -> None:
         no = await stored(store)

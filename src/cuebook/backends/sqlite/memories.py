@@ -12,7 +12,7 @@ from msgspec import Struct
 from cuebook.backends.sqlite import epochs
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.rows import Row
-from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, Matrices, drop, in_turn, scope_of_place
+from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, Matrices, drop, in_turn, scope_of_place, usual
 from cuebook.memory.merge import nearest
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
@@ -27,8 +27,6 @@ SMALL = 1_000
 ALL = 500
 #: so many that are most like each text.
 ALIKE = 24
-#: Fewer vectors than so many do not tell how close anything is to a query: as if there were so many, the others unlike.
-FEW = 16
 _COLUMNS = (
     "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
     "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "repeated_at", "created_at",
@@ -97,7 +95,7 @@ def find(
         near = _close(connection, tenant, place, asked, matrices)
         if near is not None:
             close[place] = near
-            cosines, vectors = cosines + near.mean * len(near.seqs), vectors + len(near.seqs)
+            cosines, vectors = cosines + near.total, vectors + len(near.seqs)
         closest = _closest(connection, tenant, place, asked, near)
         known |= {each["no"]: each for each in closest}
         found += in_turn(told.found, [each["no"] for each in closest])
@@ -111,7 +109,7 @@ def find(
         cosines=_cosines(known.values(), close),
         held=max(held, len(known)),
         frequencies=dict(frequencies),
-        mean_cosine=cosines / max(vectors, FEW),
+        mean_cosine=usual(cosines, vectors),
         akin=akin_among(asked.dense.akin, vectors) if asked.dense else 1.0,
     )
 

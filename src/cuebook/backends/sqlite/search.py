@@ -9,8 +9,8 @@ import msgspec
 from cuebook.backends.sqlite.base import SQL, one
 from cuebook.backends.sqlite.rows import Row, decode_body
 from cuebook.backends.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
-from cuebook.backends.sqlite.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of
-from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, match_expression, read_query
+from cuebook.backends.sqlite.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
+from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
 from cuebook.ports.store import Found, SearchLook, SearchResult
 from cuebook.records.memory import Scope
 
@@ -87,8 +87,8 @@ def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: 
         posts=posts,
         mean_words=max(1.0, conversation["words"] / max(1, posts)),
         frequencies=frequencies,
-        mean_cosine=close.mean if close else 0.0,
-        akin=look.dense.akin if look.dense else 1.0,
+        mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
+        akin=akin_among(look.dense.akin, len(close.seqs) if close else 0) if look.dense else 1.0,
     )
 
 
@@ -142,13 +142,13 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook,
         found.extend(_placed(_with_neighbours(connection, row, runs, seqs), close))
         posts, words = posts + row["last_seq"], words + row["words"]
         if close is not None:
-            cosines, vectors = cosines + close.mean * len(close.seqs), vectors + len(close.seqs)
+            cosines, vectors = cosines + close.total, vectors + len(close.seqs)
     return SearchResult(
         found=tuple(found),
         posts=posts,
         mean_words=max(1.0, words / max(1, posts)),
-        mean_cosine=cosines / max(1, vectors),
-        akin=look.dense.akin if look.dense else 1.0,
+        mean_cosine=usual(cosines, vectors),
+        akin=akin_among(look.dense.akin, vectors) if look.dense else 1.0,
     )
 
 

@@ -22,6 +22,8 @@ from cuebook.records.memory import Dense, Place, Scope
 MEMORY = 256 << 20
 #: The closest posts or memories of a scope that come beside those of full text.
 CLOSEST = 64
+#: Fewer vectors than so many do not tell how close anything is to a query: as if there were so many, the others unlike.
+FEW = 16
 #: All that a scope holds.
 EVERYWHERE = ((0, (1 << 63) - 1),)
 _BYTES = 4  # of a float32
@@ -37,6 +39,11 @@ def scope_of_place(place: Place) -> str:
     return f"p{place.kind}\x1f{place.id}"
 
 
+def usual(total: float, count: int) -> float:
+    """Give the cosine that is usual among so many of which the cosines add up to a total."""
+    return total / max(count, FEW)
+
+
 def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
     """Merge what words and what vectors found, best first, each once."""
     pairs = zip_longest(hits, close)
@@ -49,6 +56,11 @@ class Close(Struct):
     seqs: Any
     cosines: Any
     mean: float
+
+    @property
+    def total(self) -> float:
+        """The sum of all cosines."""
+        return self.mean * len(self.seqs)
 
     def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
         """Give the seqs of the closest posts within [first, last] runs, closest first, older first among equals."""
