@@ -111,8 +111,10 @@ FAULTS: Final[tuple[Sign, ...]] = (
         0.45,
         any_of(
             (
-                r"^(?:(?:yeah|yes|wow|and|but|so|well)[,!]? )?(?!(?:i|i'm|i’m|i've|my|our|we|we're|he|she|if|when)\b)"
-                rf"[^.;:!?]{{1,90}}?\b(?:is|are|was|were|'s|’s|has been|looks?|looked|sounds?|sounded|seems?|seemed|"
+                r"^(?:(?:yeah|yes|wow|and|but|so|well)[,!]? )?"
+                r"(?!(?:i|i'm|i’m|i've|my|our|we|we're|he|she|if|when|just)\b)"
+                rf"(?:(?!\b(?:i|i'm|i’m|i've|i’ve|i'd|my|we|we've|we’ve)\b)[^.;:!?]){{1,90}}?"
+                rf"\b(?:is|are|was|were|'s|’s|has been|looks?|looked|sounds?|sounded|seems?|seemed|"
                 rf"feels?|felt|can be|makes? (?:\w+ )?feel|be) "
                 rf"(?:(?:so|such|really|very|super|truly|always|just|pretty|quite|absolutely|totally|incredibly|a|an|"
                 rf"the most|the best|also|all) )*{ESTEEM}\b"
@@ -127,7 +129,7 @@ FAULTS: Final[tuple[Sign, ...]] = (
             r"^(?:(?:and|so|oh|yeah),? )?(?:here(?:'s|’s| is| are)|check out|take a look at|look at|this is|these are) "
             r"(?:an? |my |the |some |another |one of )?(?:\w+ ){0,3}?(?:pics?|pictures?|photos?|shots?|snaps?|selfies?|"
             r"poster|video|image|sketch)\b",
-            r"\b(?:the|this|that|your) (?:pic|picture|photo|image|video)\b",
+            r"^(?:the|this|that|your) (?:pic|picture|photo|image|video)\b",
         ),
     ),
     Sign(

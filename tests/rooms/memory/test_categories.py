@@ -223,6 +223,19 @@ def test_cheer_praise_and_captions_are_no_facts(text):
     assert categories(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Last weekend I joined a mentorship program for LGBTQ youth - it's really rewarding to help.",
+        "Last week I went to a Harry Potter conference in the UK - it was incredible!",
+        "I snapped that pic on my trip to the Smoky Mountains last year. It was incredible.",
+        "Sounds great, but my brother Tomas is allergic to hazelnuts.",
+    ],
+)
+def test_what_somebody_did_is_kept_whatever_they_say_of_it(text):
+    assert categories(text)
+
+
 def test_what_is_to_be_remembered_is():
     assert categories("Remember to buy milk on Friday.") in (["todo"], ["facts"])
     assert categories("Remember that the key is under the pot.") == ["facts"]
