@@ -115,6 +115,40 @@ class PlacesContract:
         assert rest is not None
         assert ([post.seq for post in rest.posts], rest.more) == ([3], False)
 
+    async def test_what_the_head_has_left_is_withdrawn_once(self, store: Store) -> None:
+        posts = drafts("one", "two", "three")
+        await store.append(OWNER, Batch(conversation="c", drafts=posts, now=NOW, user="ann", delivers=True))
+        read = await store.memories.delivering(OWNER, "c", limit=9)
+        assert read is not None
+        first, last = Source("c", posts[0].id), Source("c", posts[2].id)
+        old = memory(ANN, "1", "x", written=False, sources=(first,), valid_to=NOW, ended_by="2")
+        new = memory(ANN, "2", "y", written=False, sources=(last,), supersedes="1")
+        delivered = Delivered(
+            conversation="c", no=read.conversation.no, done=read.done, seq=read.seq, version=0, now=NOW,
+            changes=(PlaceChange(place=ANN, generation=0, memories=(old, new)),),
+        )  # fmt: skip
+        assert await store.memories.deliver(OWNER, delivered)
+        assert await store.memories.undelivered() == []
+        await store.move_head(OWNER, "c", posts[1].id, now=NOW)
+        assert await store.memories.undelivered() == [(OWNER.tenant, "c")]
+        left = await store.memories.delivering(OWNER, "c", limit=9)
+        assert left is not None
+        assert left.left
+        once = await asyncio.gather(*(store.memories.withdraw(OWNER, left, now=NOW) for _ in range(4)))
+        assert sum(once) == 1
+        [held] = (await store.memories.place(OWNER, ANN))[1]
+        assert (held.text, held.valid_to, held.ended_by) == ("x", None, None)
+        rest = await store.memories.delivering(OWNER, "c", limit=9)
+        assert rest is not None
+        assert (rest.left, rest.posts, rest.seq) == (False, (), 2)
+
+    async def test_a_users_places_are_theirs_with_every_persona(self, store: Store) -> None:
+        coach, other = (Place("persona", f"coach\x1f{user}") for user in ("ann", "bob"))
+        for place in (ANN, coach, other, Place("organization", "ann")):
+            await put(store, memory(place, "1", "tea"))
+        assert await store.memories.places(OWNER, "ann") == [coach, ANN]
+        assert await store.memories.places(OTHERS, "ann") == []
+
     async def test_a_scene_knows_what_its_policy_lets_it(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "the lamp of the harbour"))
         look = MemoryLook(control={"user": True}, user="ann", text="lamp")

@@ -181,7 +181,8 @@ DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conver
 
 -- name: memory_forgets
 -- Let no memory of a place name one that is gone.
-UPDATE memory SET supersedes = NULL WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND supersedes = :id;
+UPDATE memory SET supersedes = nullif(supersedes, :id), ended_by = nullif(ended_by, :id)
+WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND :id IN (supersedes, ended_by);
 
 -- name: delivery_anew
 -- Deliver a conversation from its beginning; who is at it finds the mark moved.
