@@ -21,7 +21,7 @@ from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
 from cuebook.engine.vaulted import with_opened
 from cuebook.engine.zones import dated, zone_of
-from cuebook.errors import Busy, Conflict, CuebookError
+from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
 from cuebook.memory.scopes import (
     BROUGHT,
     KEPT,
@@ -74,12 +74,19 @@ class Opened(Struct, frozen=True, kw_only=True):
 async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
     """Decide and open; from here on the query is safe. None: its Idempotency-Key was another request's meanwhile.
 
-    A turn that runs in another process is waited for, one whose process went away is ended. Raises InvalidInput, and
-    Conflict where others write faster than this can decide.
+    A turn that runs in another process is waited for, one whose process went away is ended. Raises InvalidInput,
+    LeaseLost where the conversation was forgotten meanwhile, and Conflict where others write faster than this can
+    decide.
     """
+    stood = 0
     for _ in range(RETRIES):
         intent = await intend()
         scene, planned, front, number = await decide(desk, scope, intent)
+        stands = scene.conversation.no if scene.conversation else 0
+        if stood not in (0, stands):
+            msg = f"conversation {intent.ask.conversation!r} was forgotten while this was asked, and it with it"
+            raise LeaseLost(msg)
+        stood = stands
         window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
         planned = msgspec.structs.replace(planned, window=window)
         metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)

@@ -15,7 +15,7 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, forget, overdue, pages, reads, search, turns, vault, writes
 from cuebook.backends.sqlite.audit import SqliteAudit
-from cuebook.backends.sqlite.connect import MEMORY, connect, prepare
+from cuebook.backends.sqlite.connect import MEMORY, connect, prepare, rewritten
 from cuebook.backends.sqlite.forget import SqliteErasure
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
@@ -291,12 +291,13 @@ class SqliteStore:
         return not self._log_holds
 
     def _truncate_log(self, patience_ms: int) -> bool:
-        """Empty the write-ahead log; False where somebody still reads what it holds."""
+        """Empty file and log of what is gone; False where somebody still reads or writes it."""
         end = time.monotonic() + patience_ms / 1000
         try:
             with closing(connect(self.path)) as connection:
                 connection.execute("PRAGMA busy_timeout = 0")  # SQLite does not wait for who is at the same
-                while not _truncated(connection):
+                clean = False
+                while not (clean := clean or rewritten(connection, self.path)) or not _truncated(connection):
                     if time.monotonic() >= end:
                         return False
                     time.sleep(PAUSE_S)

@@ -1,0 +1,70 @@
+"""A process that reads and writes a book beside another one that forgets; lines on stdin end what it does for ann."""
+
+import asyncio
+import sys
+
+from cuebook import Ask, Cuebook, Posted
+from cuebook.config import build
+from cuebook.errors import CuebookError
+from cuebook.testing import ScriptedModel
+from cuebook.testing.embedder import HashingEmbedder
+
+ANN, CANARY = sys.argv[2], sys.argv[3]
+
+
+def say(line: str) -> None:
+    """Tell the other process."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+async def read(book: Cuebook, over: asyncio.Event) -> None:
+    """Read what there is, of everybody."""
+    while not over.is_set():
+        for each in (await book.conversations.list()).items:
+            try:
+                await book.conversations.posts(each.id)
+                await book.assemble(Ask("Where is the garden?", each.id, user=each.user))
+            except CuebookError:
+                continue  # it was forgotten meanwhile
+        await book.memory.search("garden", user=ANN)
+        await asyncio.sleep(0.01)
+
+
+async def write(book: Cuebook, user: str, text: str, over: asyncio.Event) -> None:
+    """Append to a conversation of a user, and tell what was kept."""
+    n = 0
+    while not over.is_set():
+        await book.append(f"beside-{user}", [Posted(id=f"p{n}", sender=user, message=f"{text} {n}")], user=user)
+        if user != ANN:
+            say(f"kept p{n}")
+        n += 1
+        await asyncio.sleep(0.01)
+
+
+async def main() -> None:
+    """Work until stdin says so: first for ann, then at all."""
+    settings = {"store.url": "book.db", "memory.user": True, "work.interval_s": 0.05}
+    embedder = HashingEmbedder() if sys.argv[4] == "meaning" else None
+    config = build(arguments=settings, folder=sys.argv[1])
+    model = ScriptedModel(default="Well.")
+    async with Cuebook.open(config, model=model, embedder=embedder, worker=True) as book:
+        stop_ann, stop_all = asyncio.Event(), asyncio.Event()
+        ann = asyncio.create_task(write(book, ANN, f"My garden is in {CANARY}", stop_ann))
+        others = [
+            asyncio.create_task(read(book, stop_all)),
+            asyncio.create_task(write(book, "bob", "My boat is new", stop_all)),
+        ]
+        say("works")
+        await asyncio.to_thread(sys.stdin.readline)
+        stop_ann.set()
+        await ann
+        say("left ann")
+        await asyncio.to_thread(sys.stdin.readline)
+        stop_all.set()
+        await asyncio.gather(*others)
+    say("over")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,202 @@
+"""A user is forgotten while eight conversations stream and a second process reads and writes: no byte is left.
+
+The short slice is a part of the suite. The long one is scripts/chaos: CUEBOOK_CHAOS_KILLS=1000.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cuebook import Ask, Cuebook, Part, Posted
+from cuebook.backends.system import SystemDice
+from cuebook.config import build
+from cuebook.errors import CuebookError
+from cuebook.ports.model import ModelRequest, Piece
+from cuebook.records.erasure import Receipt
+from cuebook.testing.audit import audit
+from cuebook.testing.embedder import HashingEmbedder
+
+COMPANION = Path(__file__).with_name("companion.py")
+ROUNDS = max(1, int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10")) // 100)
+CANARY, ANN, FILE = "Zanzibarquokka", "ann-Xylorimba", "Quetzalfile"
+CANARIES = (CANARY, ANN, FILE)
+
+
+class Echo:
+    """Says again, slowly, where the garden is, where that was asked."""
+
+    name = "echo"
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer in thirty pieces."""
+        secret = b"Where is it?" in request.messages[-1]
+        for n in range(30):
+            await asyncio.sleep(0.004)
+            yield Piece(text=f"The garden is in {CANARY}. " if secret else f"The boat has {n} sails. ")
+        yield Piece(finish="stop")
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+def left(folder: Path, words: tuple[str, ...] = CANARIES) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for file in folder.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes().lower()
+            if held := [each for each in words if each.lower().encode() in content]:
+                found[str(file.relative_to(folder))] = held
+    return found
+
+
+class Load:
+    """Eight conversations of two users, each asked again and again; what was answered to bob is noted."""
+
+    def __init__(self, book: Cuebook) -> None:
+        self.book = book
+        self.stop_ann, self.stop = asyncio.Event(), asyncio.Event()
+        self.kept: dict[str, list[str]] = {}
+        self.cut = 0
+
+    async def of_ann(self, name: str) -> None:
+        n = 0
+        while not self.stop_ann.is_set():
+            n += 1
+            ask = Ask(
+                f"{n}: My garden is in {CANARY}. Where is it?", name, user=ANN, persona="helper",
+                attachments=(Part("file", FILE, {"name": FILE}),), idempotency_key=f"{FILE}-{name}-{n}",
+            )  # fmt: skip
+            try:
+                async for _ in self.book.stream(ask):
+                    pass
+            except CuebookError:
+                self.cut += 1
+                return
+
+    async def of_bob(self, name: str) -> None:
+        n = 0
+        while not self.stop.is_set():
+            n += 1
+            text = f"{n}: How many sails has the boat?"
+            try:
+                reply = await self.book.ask(Ask(text, name, user="bob", persona="helper"))
+            except CuebookError:
+                await asyncio.sleep(0.01)  # it stood on words of ann's; asked again
+                continue
+            self.kept.setdefault(name, []).extend((text, reply.text))
+
+
+class Lines:
+    """What the other process says."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.kept: set[str] = set()
+
+    def send(self) -> None:
+        """Let it end the next of what it does."""
+        self._process.stdin.write(b"\n")
+
+    async def until(self, wanted: str) -> None:
+        """Read on to a line."""
+        while True:
+            line = (await self._process.stdout.readline()).decode().strip()
+            assert line, "it ended"
+            if line == wanted:
+                return
+            if line.startswith("kept "):
+                self.kept.add(line.removeprefix("kept "))
+
+
+async def prompted(book: Cuebook) -> None:
+    """Let the audit and its mirror hold what is said: a persona that speaks through a prompt."""
+    await book.prompts.save("persona/kind", {"body": "Be kind to $user_name."}, params=["user_name"])
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", ["words", "meaning"])
+@pytest.mark.parametrize("number", range(ROUNDS))
+async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number: int) -> None:
+    dice = random.Random(f"{kind}{number}")
+    (tmp_path / "personas").mkdir()
+    helper = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
+    (tmp_path / "personas" / "helper.json").write_text(json.dumps(helper))
+    settings = {"store.url": "book.db", "memory.user": True, "work.interval_s": 0.05, "work.checkpoint_s": 0.05}
+    embedder = HashingEmbedder() if kind == "meaning" else None
+    config = build(arguments=settings, folder=str(tmp_path))
+    async with Cuebook.open(config, model=Echo(), dice=SystemDice(), embedder=embedder) as book:
+        await prompted(book)
+        shared = [Posted(sender=ANN if n % 3 == 0 else "bob", message=_words(n)) for n in range(40)]
+        await book.append("bob-0", shared, user="bob")
+        load = Load(book)
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, str(COMPANION), str(tmp_path), ANN, CANARY, kind,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        lines = Lines(other)
+        try:
+            first, second = await _forgotten(book, load, lines, pause=0.5 + dice.random(), twice=dice.random() < 0.5)
+        finally:
+            load.stop_ann.set()
+            load.stop.set()
+            if other.returncode is None:
+                other.kill()
+                await other.wait()
+        assert await book.settle() == {}
+        for receipt in (first, second):
+            signed = await book.receipts.get(receipt.id)
+            assert signed.state == "done"
+            assert book.receipts.verify(signed).ok
+        assert left(tmp_path) == {}
+        assert (await book.memories.page(user=ANN)).items == ()
+        assert (await book.audit.verify()).ok
+        assert (await book.audit.verify_mirror(tmp_path / "logs/prompts_audit.jsonl")).ok
+        for name, said in load.kept.items():
+            held = [post.message for post in await book.conversations.posts(name)]
+            assert [each for each in held if each in set(said)] == said, name
+        beside = {post.id for post in await book.conversations.posts("beside-bob")}
+        assert beside >= lines.kept
+        assert lines.kept
+    assert left(tmp_path) == {}
+    if embedder is not None:
+        gone = [text for text in embedder.asked if CANARY in text]
+        assert gone, "they had vectors"
+        vectors = {bytes(each) for each in await embedder.embed(gone[:50])}
+        content = _bytes(tmp_path)
+        assert not [each for each in vectors if each in content]
+    assert audit(str(tmp_path / "book.db"), integrity=True) == []
+
+
+async def _forgotten(book: Cuebook, load: Load, lines: Lines, *, pause: float, twice: bool) -> tuple[Receipt, Receipt]:
+    """Let both processes work, and forget ann in the midst of it, with a second forget of hers at the same time."""
+    ann = [asyncio.create_task(load.of_ann(f"ann-{n}")) for n in range(4)]
+    bob = [asyncio.create_task(load.of_bob(f"bob-{n}")) for n in range(4)]
+    await lines.until("works")
+    await asyncio.sleep(pause)
+    lines.send()
+    await lines.until("left ann")
+    load.stop_ann.set()
+    await asyncio.sleep(0.05)  # who asks from now on asks after it; what is under way goes on
+    also = {"user": ANN} if twice else {"conversation": ("ann-0", "ann-1", "not-there")}
+    first, second = await asyncio.gather(book.memory.forget(user=ANN), book.memory.forget(**also))
+    await asyncio.gather(*ann)
+    await asyncio.sleep(0.3)
+    load.stop.set()
+    await asyncio.gather(*bob)
+    lines.send()
+    await lines.until("over")
+    return first, second
+
+
+def _bytes(folder: Path) -> bytes:
+    return b"".join(file.read_bytes() for file in folder.glob("book.db*"))
+
+
+def _words(n: int) -> str:
+    return f"My garden number {n} is in {CANARY}." if n % 3 == 0 else f"The boat has {n} sails and a blue keel."
