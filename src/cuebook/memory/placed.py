@@ -50,6 +50,7 @@ class _Placing:
         self._now = now
         self._after = dict(self._known)
         self._again: dict[str, str] = {}
+        self._pointed: set[str] = set()  # whose `ended_by` was decided before it was known what becomes of that
         self._moments: list[float] = []  # when what has that `seq` was said last
 
     def placed(self, found: Sequence[Item], news: frozenset[str]) -> list[Memory]:
@@ -126,9 +127,16 @@ class _Placing:
                 left.append(each)
                 continue
             near = akin(each, [past.get(one.id, one) for one in items])
-            item = self._after_those(each, [one for one in near if one.seq <= each.seq], past)
-            if not self._before_those(item, [one for one in near if one.seq > each.seq], past):
+            over = self._over_by(each, [one for one in near if one.seq <= each.seq])
+            item = replace(each, supersedes=over[-1].id) if over else each
+            own = self._before_those(item, [one for one in near if one.seq > each.seq], past)
+            if own is None:
                 left.append(item)
+            for one in over:
+                past[one.id] = replace(one, valid_to=max(one.valid_from, each.valid_from))
+                by = own or memory_id(self._place, each.category, each.text)
+                self._after[one.id] = replace(self._after[one.id], ended_by=by)
+                self._pointed.add(one.id)
         return past, left
 
     def _read_before(self, item: Item) -> bool:
@@ -140,20 +148,18 @@ class _Placing:
             if memory.valid_to is not None and normal(memory.text) == normal(item.text)
         )
 
-    def _after_those(self, item: Item, before: Sequence[Item], past: dict[str, Item]) -> Item:
-        """End what had not ended yet when an item was said; answers with the item, as what comes after it."""
-        for each in before:
-            if each.valid_to is None or each.valid_to <= item.valid_from:
-                continue  # what holds still is ended by the merge, what had ended is history
-            done = merge([replace(each, valid_to=None)], [item])
-            if item.id in done.by.values():
-                past[each.id] = replace(each, valid_to=max(each.valid_from, item.valid_from))
-                self._after[each.id] = replace(self._after[each.id], ended_by=self._own_id(item))
-                item = replace(item, supersedes=each.id)
-        return item
+    def _over_by(self, item: Item, before: Sequence[Item]) -> list[Item]:
+        """Give what had not ended yet when an item was said, and ends with it.
 
-    def _before_those(self, item: Item, later: Sequence[Item], past: dict[str, Item]) -> bool:
-        """Place an item before what was said later: ended by it, or said again by it; False where it holds still."""
+        What holds still is ended by the merge; what had ended by then is history.
+        """
+        held = [each for each in before if each.valid_to is not None and each.valid_to > item.valid_from]
+        return [each for each in held if merge([replace(each, valid_to=None)], [item]).by]
+
+    def _before_those(self, item: Item, later: Sequence[Item], past: dict[str, Item]) -> str | None:
+        """Place an item before what was said later: ended by it, or said again by it; gives the id of the memory it is,
+        None where it holds still.
+        """
         for each in sorted(later, key=lambda one: one.seq):
             said = replace(each, valid_from=self._moments[each.seq], valid_to=None, supersedes=None)
             done = merge([item], [said])
@@ -166,7 +172,7 @@ class _Placing:
                     if before is None or before.valid_from <= item.valid_from:
                         past[each.id] = replace(last, supersedes=ended.id)
                     self._ended_by(ended, each.id)
-                return True
+                return ended.id
             if not done.added and done.kept and set(done.kept[0].sources) > set(item.sources):
                 again = past.get(each.id, each)
                 both = merge([replace(again, valid_to=None)], [replace(item, text=again.text, seq=again.seq)]).kept
@@ -176,8 +182,8 @@ class _Placing:
                     valid_to=again.valid_to,
                     seq=again.seq,
                 )
-                return True
-        return False
+                return each.id
+        return None
 
     def _own_id(self, item: Item) -> str:
         """Give the id an item has in the place; of one whose text holds already, that of its history."""
@@ -208,6 +214,8 @@ class _Placing:
 
     def _renamed(self, memory: Memory) -> Memory:
         """Let what named a memory that holds again name what it was."""
+        if memory.id in self._pointed and memory.ended_by not in self._after:
+            memory = replace(memory, ended_by=None)  # it was nothing of its own
         known = self._known.get(memory.id)
         if known is None:
             return memory
