@@ -88,3 +88,7 @@ def test_the_command_line_imports_asks_and_shows_days_of_a_zone(here: Here) -> N
     shown = here("memory", "search", "sailed Vlieland", "--conversation", "c1", "--user", "ann", "--time-zone", "UTC")
     assert "2026-04-30 ann" in shown
     assert here.json("conversation", "show", "c1", "--user", "ann")["metadata"]["timeZone"] == HERE
+    file = str(here.folder / "export.json")
+    here("conversation", "export", "c1", "--user", "ann", "-o", file)
+    here("conversation", "import", file, "--conversation", "again", "--user", "ann")
+    assert here.json("conversation", "show", "again", "--user", "ann")["metadata"]["timeZone"] == HERE

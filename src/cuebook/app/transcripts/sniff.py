@@ -178,6 +178,7 @@ def _posts(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = Fa
     about = place.at("conversation").mapping(value.get("conversation") or {})
     here = place.at("conversation") if about else place
     about = about or value
+    kept = here.at("metadata").mapping(about.get("metadata") or {})
     return Transcript(
         conversation=_named(about, here, "conversationId", "id") or stem,
         posts=posts,
@@ -185,6 +186,7 @@ def _posts(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = Fa
         user=_named(about, here, "userId", "user"),
         persona=_named(about, here, "personaId", "persona"),
         title=_named(about, here, "title") or "",
+        time_zone=_named(about, here, "timeZone") or _named(kept, here.at("metadata"), "timeZone"),
         parents=_parents(values, [id_of(post) for post in posts], inside),
         head=_named(about, here, "head"),
     )

@@ -34,7 +34,7 @@ def store_transcript(
     unless the conversation holds more than the transcript does. Raises Conflict where an id is taken by other content.
     """
     name, user = conversation or transcript.conversation, user or transcript.user
-    persona = persona or transcript.persona
+    persona, time_zone = persona or transcript.persona, time_zone or transcript.time_zone
     known = _known(book, name, user)
     done = stored = last_seq = 0
     for batch in batches_of(transcript, known):

@@ -28,6 +28,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     user: str | None = None
     persona: str | None = None
     title: str = ""
+    time_zone: str | None = None  # whose days it was said on
     questions: tuple[Question, ...] = ()
     parents: Mapping[str, str | None] = {}  # where posts do not simply follow each other: id -> the parent's id
     head: str | None = None
