@@ -125,14 +125,15 @@ _FEELING: Final = any_of(
     r"\bmiss(?:ing)? (?:him|her|them|home|my (?:old )?(?:friends?|mum|mom|dad|family|life))\b",
     r"\bcan(?:'t|’t|not) (?:cope|stop crying|bear|get over)\b|\b(?:get over|cope with|come to terms with) (?:my|the|"
     r"his|her|it)\b",
-    r"\bto be (?:less|more|happier|calmer|kinder|braver)\b",
+    r"\bto be (?:happier|calmer|kinder|braver|(?:less|more) (?:anxious|patient|confident|calm|shy|angry|jealous|afraid|"
+    r"open|kind|brave|sad|lonely|nervous))\b",
 )
 _FAMILY: Final = any_of(
     r"\b(?:my|our) marriage\b|\b(?:divorc(?:e|ed|ing)|custody|adopt(?:ing|ion)? (?:an? )?(?:child|baby|boy|girl|son|"
     r"daughter)|trying for (?:an? )?(?:baby|child|second|third)|expecting (?:an? )?(?:baby|child|twins|boy|girl|our)|"
     r"have (?:an? |another |more |any )?(?:kids|children|baby)|get(?:ting)? married|(?:get(?:ting)?|got) engaged|"
     r"moving in together|split(?:ting)? up|broke(?:n)? up|break(?:ing)? up)\b",
-    rf"\b(?:my|our) (?!business )(?:[\w-]+ ){{0,2}}{KIN}\b",
+    rf"\b(?:my|our) (?!business )(?:[\w-]+ ){{0,2}}{KIN}\b(?! (?:business|company|firm)\b)",
 )
 #: Kin one does something with or for are not what it is about.
 _ALONG: Final = Expression(rf"(?<!time )\b(?:with|for|at|by|near|like|from|to) (?:my|our) (?:[\w-]+ ){{0,2}}{KIN}\b")

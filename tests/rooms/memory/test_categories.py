@@ -198,6 +198,8 @@ def test_what_is_somebody_s_own_life_is_no_decision_and_no_project(text):
         "The budget for the clinic is 40,000 euros.",
         "The hospital project starts in May.",
         "We're launching a vegan burger in June.",
+        "We're trying to be more careful with releases.",
+        "Our family business opens a second shop in May.",
     ],
 )
 def test_what_a_team_settles_about_such_things_is_nobody_s_own_life(text):
