@@ -62,7 +62,7 @@ def participate(
     company = json.dumps(_company(row, before, after))
     run(connection, "conversation_participants", no=row["no"], participants=row["participants"], company=company)
     run(connection, "delete_participants", tenant=scope.tenant, no=row["no"])
-    for user in json.loads(row["participants"]):
+    for user in after:
         if user != row["user_id"]:
             run(connection, "participant_insert", tenant=scope.tenant, user=user, no=row["no"])
     chained(connection, scope.tenant, audit)
