@@ -120,12 +120,13 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
     """Order those found by words and by meaning; each stands for itself, none lends its neighbours anything."""
     wanted = set(matched.found)
     known = {each.no: each for each in memories if each.no in wanted}
+    keys = matched.keys if query.zone == UTC else {}
     candidates = [
         Candidate(
             each.no,
             "",
             each.valid_from,
-            key_text("", each.valid_from, _said(each), zone=query.zone),
+            keys.get(each.no) or key_text("", each.valid_from, _said(each), zone=query.zone),
             conversation=each.no,
             cosine=matched.cosines.get(each.no),
         )

@@ -40,7 +40,8 @@ class Matched(Struct, frozen=True, kw_only=True):
     """Memories of places. `found` are the numbers of those that answer, best first; the others stand by themselves.
 
     `cosines` are theirs with the query, by number. `held` counts the memories of the places; `frequencies` say in how
-    many a word of the query stands, where they were counted.
+    many a word of the query stands, where they were counted; `keys` are search keys dated in UTC, by number, of those
+    whose keys are at hand.
     """
 
     memories: tuple[Memory, ...] = ()
@@ -48,6 +49,7 @@ class Matched(Struct, frozen=True, kw_only=True):
     cosines: Mapping[int, float] = {}
     held: int = 0
     frequencies: Mapping[str, int] = {}
+    keys: Mapping[int, str] = {}
     mean_cosine: float = 0.0  # of all that have a vector
     akin: float = 1.0
 

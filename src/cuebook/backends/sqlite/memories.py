@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from cuebook.backends.sqlite import epochs
 from cuebook.backends.sqlite.base import SQL, one, rows, run
+from cuebook.backends.sqlite.place_words import Told, rarest, words_at
 from cuebook.backends.sqlite.rows import Row
-from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, Matrices, drop, in_turn, scope_of_place, usual
+from cuebook.backends.sqlite.search import Kept
+from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 from cuebook.memory.merge import nearest
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
@@ -21,8 +22,6 @@ from cuebook.ports.memories import Asked, Known, Matched, MemoryLook, PlaceChang
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 
-#: A place of so many memories is looked through for a query; a larger one is asked by full text.
-SMALL = 1_000
 #: A place of so many memories is read whole where something comes to it; of a larger one,
 ALL = 500
 #: so many that are most like each text.
@@ -41,7 +40,7 @@ def known(
     scope: Scope,
     look: MemoryLook,
     row: Row | None,
-    matrices: Matrices,
+    kept: Kept,
     *,
     dense: Dense | None = None,
     keep: Sequence[str] = (),
@@ -61,7 +60,7 @@ def known(
     if not places:
         return Known(policy=policy, settings=settings)
     asked = Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
-    found = find(connection, scope.tenant, places, asked, matrices)
+    found = find(connection, scope.tenant, places, asked, kept)
     memories = list(found.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
@@ -76,9 +75,7 @@ def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by:
         run(connection, "memory_used", tenant=tenant, nos=json.dumps(list(nos)), by=by, now=now)
 
 
-def find(
-    connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: Asked, matrices: Matrices
-) -> Matched:
+def find(connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: Asked, kept: Kept) -> Matched:
     """Give memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
 
     Each place is searched by itself: whatever others hold costs nothing and moves nothing.
@@ -87,12 +84,14 @@ def find(
     found: list[int] = []
     cosines, vectors = 0.0, 0
     held, frequencies = 0, Counter[str]()
+    keys: dict[int, str] = {}
     known: dict[int, Row] = {}
     close: dict[Place, Close] = {}
     for place in places:
-        told = matching(connection, tenant, place, query, asked) if query else Told()
+        told = matching(connection, tenant, place, asked, kept, query=query) if query else Told()
         held, frequencies = held + told.held, frequencies + Counter(told.frequencies)
-        near = _close(connection, tenant, place, asked, matrices)
+        keys |= told.keys
+        near = _close(connection, tenant, place, asked, kept)
         if near is not None:
             close[place] = near
             cosines, vectors = cosines + near.total, vectors + len(near.seqs)
@@ -109,46 +108,36 @@ def find(
         cosines=_cosines(known.values(), close),
         held=max(held, len(known)),
         frequencies=dict(frequencies),
+        keys=keys,
         mean_cosine=usual(cosines, vectors),
         akin=akin_among(asked.dense.akin, vectors) if asked.dense else 1.0,
     )
 
 
-class Told(Struct, frozen=True):
-    """What full text says of a place: memories that share words, the most first, how many hold, and how common words
-    are; of a large place nobody counts those.
-    """
-
-    found: Sequence[int] = ()
-    held: int = 0
-    frequencies: Mapping[str, int] = {}
-
-
-def matching(connection: sqlite3.Connection, tenant: str, place: Place, query: Query, asked: Asked) -> Told:
+def matching(
+    connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, kept: Kept, *, query: Query
+) -> Told:
     """Find a place's memories that share words with a query, among those that hold, or held at a time.
 
-    A place of up to SMALL is looked through: full text would walk over the words of everybody's memories to it.
+    A small place is looked through: full text would walk over the words of everybody's memories to it.
     """
     values = place_values(tenant, place)
-    at = {} if asked.at is None else {"at": asked.at}
-    name = "memory_keys" if asked.at is None else "memory_keys_at"
-    keys = connection.execute(SQL[name], values | at | {"limit": SMALL + 1}).fetchall()
-    if len(keys) <= SMALL:
-        words = {f" {term} ": term for term in query.terms}
-        shared = [(no, [word for word in words if word in key]) for no, key in ((no, f" {key} ") for no, key in keys)]
-        best = sorted(((len(here), no) for no, here in shared if here), reverse=True)
-        counts = Counter(words[word] for _, here in shared for word in here)
-        return Told([no for _, no in best[: asked.limit]], len(keys), counts)
-    match = match_expression(query, place_token(tenant, place))
+    here = kept.words.of(connection, values) if asked.at is None else words_at(connection, values, asked.at)
+    if here.holding is not None:
+        return here.sharing(query, asked.limit)
+    token = place_token(tenant, place)
+    query, counts = rarest(connection, here, query, token)
+    match = match_expression(query, token)
     if match is None:
-        return Told()
+        return Told(held=here.held, frequencies=counts)
+    at = {} if asked.at is None else {"at": asked.at}
     name = "memory_find" if asked.at is None else "memory_find_at"
     found = connection.execute(SQL[name], {"match": match, "limit": asked.limit} | at).fetchall()
-    return Told([no for (no,) in found], connection.execute(SQL["memory_held"], values).fetchone()[0])
+    return Told([no for (no,) in found], here.held, counts)
 
 
-def _close(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, matrices: Matrices) -> Close | None:
-    return matrices.close(connection, tenant, scope_of_place(place), asked.dense) if asked.dense else None
+def _close(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, kept: Kept) -> Close | None:
+    return kept.matrices.close(connection, tenant, scope_of_place(place), asked.dense) if asked.dense else None
 
 
 def _closest(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, close: Close | None) -> list[Row]:
@@ -269,7 +258,7 @@ def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number
         conversation = one(connection, "conversation_by_id", tenant=tenant, id=source.conversation)
         at = conversation["no"] if conversation else 0
         run(connection, "memory_source_insert", tenant=tenant, no=no, conversation=at, post=source.post)
-    said = f"{memory.name}: {memory.text}" if memory.name else memory.text
+    said = f"{memory.name}: {memory.text}" if memory.name and memory.name not in memory.text else memory.text
     key = key_text("", memory.valid_from, said)
     run(connection, "memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
     return number

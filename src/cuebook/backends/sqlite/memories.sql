@@ -24,6 +24,10 @@ LIMIT :limit;
 SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
     ON m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.said = j.value;
 
+-- name: memory_count_of_word
+-- How many rows of the index hold a word, of a place.
+SELECT count(*) FROM memory_text WHERE memory_text MATCH :match;
+
 -- name: memory_told
 -- What a memory says, and under which number.
 SELECT tenant, kind, owner, said, name, text FROM memory WHERE no = :no;

@@ -8,7 +8,7 @@ from typing import Any
 from cuebook.backends.sqlite import deliveries, memories, withdrawals
 from cuebook.backends.sqlite.base import SQL, Run, rows, run
 from cuebook.backends.sqlite.rows import Row
-from cuebook.backends.sqlite.vectors import Matrices
+from cuebook.backends.sqlite.search import Kept
 from cuebook.ports.memories import Asked, Delivered, Delivering, Matched, PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
@@ -16,10 +16,10 @@ from cuebook.records.memory import Memory, Place, Scope
 class SqliteMemories:
     """The memories of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run, matrices: Matrices) -> None:
+    def __init__(self, read: Run, write: Run, kept: Kept) -> None:
         self._read = read
         self._write = write
-        self._matrices = matrices
+        self._kept = kept
 
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]:
         """Name conversations that have something to deliver: tenant and id."""
@@ -83,7 +83,7 @@ class SqliteMemories:
 
     async def find(self, scope: Scope, places: Sequence[Place], asked: Asked) -> Matched:
         """Give memories of places that answer what is asked, by words and by meaning, and those that stand."""
-        return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._matrices))
+        return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._kept))
 
     async def page(
         self,

@@ -28,7 +28,6 @@ from cuebook.backends.sqlite.tree import (
     with_bodies,
 )
 from cuebook.backends.sqlite.tuning import standing
-from cuebook.backends.sqlite.vectors import Matrices
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.memories import Known
 from cuebook.ports.prompts import DEPTH
@@ -59,7 +58,7 @@ def scene(
     families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
     epoch = epochs.current(connection, scope.tenant)
     if row is None:
-        known = _known(connection, scope, look, None, remembered.matrices)
+        known = _known(connection, scope, look, None, remembered)
         return Scene(conversation=None, families=families, known=known, epoch=epoch)
     if paths:
         paths.see(scope.tenant, epoch)
@@ -87,7 +86,7 @@ def scene(
         tuning=standing(connection, row),
         families=families,
         epoch=epoch,
-        known=_known(connection, scope, look, row, remembered.matrices, said=said),
+        known=_known(connection, scope, look, row, remembered, said=said),
     )
 
 
@@ -96,7 +95,7 @@ def _known(
     scope: Scope,
     look: Look,
     row: Row | None,
-    matrices: Matrices,
+    remembered: search.Kept,
     *,
     said: Sequence[str] = (),
 ) -> Known | None:
@@ -104,7 +103,7 @@ def _known(
     if look.memory is None:
         return None
     dense = look.search.dense if look.search else None
-    return memories.known(connection, scope, look.memory, row, matrices, dense=dense, keep=said)
+    return memories.known(connection, scope, look.memory, row, remembered, dense=dense, keep=said)
 
 
 def _standing(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from cuebook.backends.sqlite.base import SQL, one
+from cuebook.backends.sqlite.place_words import PlaceWords
 from cuebook.backends.sqlite.rows import Row, decode_body
 from cuebook.backends.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
 from cuebook.backends.sqlite.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
@@ -39,6 +40,7 @@ class Kept:
     def __init__(self) -> None:
         self._known: dict[tuple[int, str], tuple[int, int]] = {}
         self.matrices = Matrices()
+        self.words = PlaceWords()
 
     def count(self, connection: sqlite3.Connection, no: int, term: str, *, posts: int) -> int:
         """Give a word's count; counted anew when the conversation has grown by a quarter since."""

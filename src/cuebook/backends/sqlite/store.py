@@ -96,7 +96,7 @@ class SqliteStore:
         self.erasure = SqliteErasure(self._read, self._write, emptied=self._emptied, failpoints=self._failpoints)
         self.keys = SqliteKeys(self._read, self._write)
         self.organizations = SqliteOrganizations(self._read, self._write)
-        self.memories = SqliteMemories(self._read, self._write, self._kept.matrices)
+        self.memories = SqliteMemories(self._read, self._write, self._kept)
         self.vault = SqliteVault(self._read, self._write, box=box, emptied=self._emptied)
 
     def _check_key(self, box: SealingBox | None) -> None:
