@@ -163,6 +163,52 @@ async def test_a_model_of_another_size_is_refused_until_the_restart_and_embeds_a
             assert (await book.memory.search("ein Hund", conversation="c"))[0].sources == ("p1",)
 
 
+async def test_a_text_a_server_refuses_for_good_holds_up_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        server.refuses = "cursed"
+        settings = served(server) | {"store.url": str(tmp_path / "book.db")}
+        said = ("I walked the puppy", "A cursed invoice", "Rain again all week")
+        async with Cuebook.open(arguments=settings, worker=False) as book:
+            await book.memories.put("domain", "bill", "The cursed invoice is paid", user="ann")
+            await book.memories.put("domain", "pet", "We have a puppy", user="ann")
+            for name in ("c", "d"):
+                posts = [Posted(sender="ann", message=each, id=f"{name}{n}") for n, each in enumerate(said, 1)]
+                await book.append(name, posts)
+            assert await book.settle() == {}
+            assert await said_of(book, "hund") == ["pet: We have a puppy"]
+            assert await said_of(book, "invoice") == ["bill: The cursed invoice is paid"], "by its words"
+            for name in ("c", "d"):
+                assert (await book.memory.search("hund", conversation=name))[0].sources == (f"{name}1",)
+                assert (await book.memory.search("invoice", conversation=name))[0].sources == (f"{name}2",)
+            told = [each.message for each in caplog.records if "refuses" in each.message]
+            assert len(told) == 3, "each once"
+            assert not [each for each in told if "invoice" in each], "a log says no one's words"
+            before = len(server.keys)
+            assert await book.settle() == {}
+            assert len(server.keys) == before
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+async def test_a_server_that_refuses_everything_or_for_now_loses_no_vector(tmp_path: Path, status: int) -> None:
+    with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:
+        settings = served(server) | {"store.url": str(tmp_path / "book.db")}
+        async with Cuebook.open(arguments=settings, worker=False) as book:
+            await book.append("c", [Posted(sender="ann", message="I walked the puppy.", id="p1")])
+            assert await book.settle() == {}
+            server.refuses, server.refused_with = ".", status
+            await book.append("c", [Posted(sender="ann", message="We named it chien.", id="p2")])
+            before = len(server.keys)
+            assert await book.settle() == {"embedding": 1}
+            assert len(server.keys) - before <= 2
+        server.refuses = ""
+        async with Cuebook.open(arguments=settings, worker=False) as book:
+            assert await book.settle() == {}
+            hits = await book.memory.search("hund", conversation="c")
+            assert [hit.sources for hit in hits if "meaning" in hit.why] == [("p2",), ("p1",)]
+
+
 def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
     def found(**settings: str) -> dict[str, str]:
         done = cuebook("doctor", "--json", cwd=tmp_path, **settings)

@@ -96,7 +96,7 @@ def unit(numbers: Sequence[float]) -> bytes:
     length = sqrt(sum(number * number for number in numbers))
     if not length or not isfinite(length):
         msg = "the embedder's server sent a vector without a direction"
-        raise UpstreamError(msg, retryable=True)
+        raise UpstreamError(msg)
     vector = array("f", (number / length for number in numbers))
     if sys.byteorder == "big":
         vector.byteswap()

@@ -32,6 +32,8 @@ RUN_S = 2.0
 OVERLAP_S = 600.0
 #: Seconds an embedder that failed is left alone.
 PAUSE_S = 30.0
+#: What any embedder embeds that is in order.
+PROBE = "."
 
 
 def embedding_chores(desk: Desk) -> list[Chore]:
@@ -58,7 +60,7 @@ class Embedding:
                 return
             try:
                 if not self._embedder.dimension:
-                    await self._embedder.embed(["."])  # which vectors there are of it is told by its dimension
+                    await self._embedder.embed([PROBE])  # which vectors there are of it is told by its dimension
                 if await self._some(desk):
                     desk.stirred()
             except BackendError:
@@ -94,24 +96,28 @@ class Embedding:
         """Embed the next posts of a conversation; where another worker was first, what was made is thrown away."""
         scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
         posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
+        rows, refused = await self._rows((post.seq, self._texts(post)) for post in posts)
         embedded = Embedded(
             conversation=due.conversation,
             no=due.no,
             model=space_of(self._embedder),
             after=due.upto,
             upto=upto,
-            rows=tuple(await self._rows((post.seq, self._texts(post)) for post in posts)),
+            rows=tuple(rows),
             now=desk.clock.now(),
             epoch=due.epoch,
         )
         if not await desk.store.vectors.keep(scope, embedded):
             log.debug("another was first to embed posts of %s", due.conversation)
+            return
+        for seq, why in refused:
+            self._passed_over(desk, f"a text of post {seq} of conversation {due.conversation}", why)
 
     async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
         """Embed what the next memories of some places say; likewise."""
         vectors = desk.store.vectors
         read = [await vectors.said(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
-        rows = await self._rows(
+        rows, refused = await self._rows(
             ((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said
         )
         for at, (due, said) in enumerate(zip(dues, read, strict=True)):
@@ -126,17 +132,43 @@ class Embedding:
             )
             if not await vectors.keep_of_place(Scope(due.tenant), embedded):
                 log.debug("another was first to embed memories of a place")
+                continue
+            for (of, _), why in refused:
+                if of == at:
+                    self._passed_over(desk, "a text of a memory", why)
 
-    async def _rows(self, texts: Iterable[tuple[K, Sequence[str]]]) -> list[tuple[K, int, bytes]]:
-        """Embed the parts of some texts: the name of each, the part's number, and its vector. Raises BackendError."""
+    async def _rows(
+        self, texts: Iterable[tuple[K, Sequence[str]]]
+    ) -> tuple[list[tuple[K, int, bytes]], list[tuple[K, BackendError]]]:
+        """Embed the parts of some texts: the name of each, the part's number, and its vector; and the names of those
+        that are refused for good, with why. Raises BackendError.
+        """
         parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
         rows: list[tuple[K, int, bytes]] = []
-        for first in range(0, len(parts), TEXTS):
-            batch = parts[first : first + TEXTS]
-            vectors = await self._embedder.embed([text for _, _, text in batch])
+        refused: list[tuple[K, BackendError]] = []
+        waiting = [parts[first : first + TEXTS] for first in range(0, len(parts), TEXTS)]
+        while waiting:
+            batch = waiting.pop(0)
+            try:
+                vectors = await self._embedder.embed([text for _, _, text in batch])
+            except BackendError as error:
+                if error.retryable:
+                    raise
+                await self._embedder.embed([PROBE])  # refuses that too: then it is not the texts
+                if len(batch) == 1:
+                    refused.append((batch[0][0], error))
+                else:
+                    half = len(batch) // 2
+                    waiting[:0] = [batch[:half], batch[half:]]
+                continue
             check_size(self._embedder, vectors)
             rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
-        return rows
+        return rows, refused
+
+    def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
+        """Say of what has no vector that it is found by its words alone."""
+        said = desk.writer.clean(str(why))
+        log.warning("%s refuses %s for good, which is found by its words alone: %s", self._embedder.name, what, said)
 
     def _texts(self, post: PathPost) -> list[str]:
         """Give what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""

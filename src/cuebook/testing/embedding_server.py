@@ -16,7 +16,8 @@ from cuebook.testing.embedder import HashingEmbedder
 class Embeddings:
     """What a server embeds with, and what it was asked: `embedder` may be changed while it runs, another model's even.
 
-    `model` is the name it answers to; `keys` are the Authorization headers that came.
+    `model` is the name it answers to; `keys` are the Authorization headers that came. A request with a text that holds
+    `refuses` is answered with the status `refused_with`.
     """
 
     def __init__(self, embedder: HashingEmbedder, model: str) -> None:
@@ -24,11 +25,15 @@ class Embeddings:
         self.model = model
         self.url = ""
         self.keys: list[str | None] = []
+        self.refuses = ""
+        self.refused_with = 400
 
     def answer(self, path: str, asked: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Answer a request: status and body."""
         if path != "/v1/embeddings" or asked.get("model") != self.model:
             return 404, {"error": {"message": f"no model {asked.get('model')!r}"}}
+        if self.refuses and any(self.refuses in text for text in asked["input"]):
+            return self.refused_with, {"error": {"message": "an input is refused"}}
         try:
             vectors = asyncio.run(self.embedder.embed(asked["input"]))
         except BackendError as error:
