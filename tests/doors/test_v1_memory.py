@@ -6,10 +6,12 @@ from typing import Any
 
 import httpx
 import openai
+import pytest
 from keyed import Keyed, served
 from upstream import Upstream
 
 from conftest import Live, config
+from cuebook.testing import FrozenClock
 
 USER = {"longTermMemory": {"scopes": {"user": True}}}
 SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
@@ -63,6 +65,35 @@ async def test_only_an_admin_publishes_over_the_openai_wire() -> None:
         headers = {"x-organization-id": "acme", "x-memory-control": json.dumps(SHARES)}
         assert (await say(eve, "Our plant is in Quito.", "c1", headers=headers)).status_code == 200
         assert await scopes(keyed) == {"user", "persona"}
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired", "chat"])
+async def test_an_admins_key_that_ended_before_the_delivery_publishes_no_more(end: str) -> None:
+    clock = FrozenClock()
+    async with served(worker=False, clock=clock) as keyed:
+        keys = keyed.book.keys
+        for user in ("mara", "nora"):
+            days = 1.0 if (user, end) == ("mara", "expired") else None
+            made = await keys.new("admin", user=user, organizations=["acme"], expires_days=days)
+            client, told = keyed.client(made.token), f"Our plant of {user} is in Quito."
+            if end == "chat":
+                body = {"message": told, "conversationId": user, "organizationId": "acme", "memoryControl": SHARES}
+                assert (await client.post("/api/chat", json=body)).status_code == 200
+            else:
+                headers = {"x-organization-id": "acme", "x-memory-control": json.dumps(SHARES)}
+                assert (await say(client, told, user, headers=headers)).status_code == 200
+            turn = await keyed.book.turns.show(user, 1)
+            assert made.key.id in str(turn)
+            assert made.token not in str(turn)
+            if (user, end) in (("mara", "revoked"), ("mara", "chat")):
+                await keys.revoke(made.key.id)
+        clock.advance(2 * 86_400.0)
+        await keyed.book.settle()
+        published = (await keyed.book.memories.page(organization="acme")).items
+        assert [each.text for each in published if "mara" in each.text] == []
+        assert [each.text for each in published if "nora" in each.text] == ["Our plant of nora is in Quito."]
+        own = (await keyed.book.memories.page(user="mara")).items
+        assert any("mara" in each.text for each in own), "her own memory needs no such right"
 
 
 async def test_the_terms_of_memory_are_read_and_kept_as_those_of_a_chat() -> None:

@@ -77,11 +77,11 @@ async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
 
 
 async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
-    known = read.conversation
+    known, now = read.conversation, desk.clock.now()
     found = await asyncio.to_thread(_found, read)
     wanted: dict[Place, list[Item]] = {}
     for item in found:
-        for place in _places(desk, item, read):
+        for place in _places(desk, item, read, now=now):
             wanted.setdefault(place, []).append(item)
     changes = [await _change(desk, scope, place, items, read) for place, items in sorted(wanted.items())]
     return Delivered(
@@ -91,9 +91,10 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
         seq=read.seq,
         version=read.version,
         changes=tuple(changes),
-        now=desk.clock.now(),
+        now=now,
         kept=known.metadata.get(KEPT),
         settings=read.settings,
+        keys=read.keys,
         more=read.more,
     )
 
@@ -120,15 +121,15 @@ def _is_own(post: Cited, conversation: Conversation) -> bool:
     return post.role == "user" and (post.alone or post.sender in (_USER, conversation.user))
 
 
-def _places(desk: Desk, item: Item, read: Delivering) -> frozenset[Place]:
+def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozenset[Place]:
     """Give the places an item may reach: those that every turn it was said in allows, and the conversation still."""
     kept = read.conversation.metadata.get(KEPT)
-    now = effective({}, kept, desk.memory_policy) if kept is not None else None
+    still = effective({}, kept, desk.memory_policy) if kept is not None else None
     found: list[frozenset[Place]] = []
     for post in (read.cited[each] for each in item.sources if read.cited[each].role == "user"):
         for terms in post.terms or (Terms(policy=desk.memory_policy),):
-            whose = _whose(desk, read.conversation, terms)
-            policies = (terms.policy or effective({}, kept, desk.memory_policy), now)
+            whose = _whose(desk, read, terms, now=now)
+            policies = (terms.policy or effective({}, kept, desk.memory_policy), still)
             found += [_told(policy, whose, item, read) for policy in policies if policy is not None]
     return frozenset.intersection(*found) if found else frozenset()
 
@@ -140,9 +141,11 @@ def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozens
     return frozenset(place for place in found if place.kind != "organization")  # one's own life is nobody else's
 
 
-def _whose(desk: Desk, known: Conversation, terms: Terms) -> Whose:
+def _whose(desk: Desk, read: Delivering, terms: Terms, *, now: float) -> Whose:
+    known, key = read.conversation, read.keys.get(terms.by)
+    shares = terms.shared and (not terms.by or (key is not None and key.may_tell(terms.shared, now)))
     persona = terms.persona or known.persona or desk.default_persona
-    return Whose(user=known.user, persona=persona, organization=terms.shared or None)
+    return Whose(user=known.user, persona=persona, organization=terms.shared if shares else None)
 
 
 async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], read: Delivering) -> PlaceChange:

@@ -25,6 +25,7 @@ from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
 from cuebook.memory.scopes import (
     BROUGHT,
     KEPT,
+    SHARED_BY,
     SHARED_WITH,
     SPOKEN_WITH,
     Whose,
@@ -260,10 +261,16 @@ def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
     """
     if intent.goes_on is not None:
         told = intent.goes_on.metadata
-        return {name: told[name] for name in (KEPT, SHARED_WITH, SPOKEN_WITH) if name in told}
+        return {name: told[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SPOKEN_WITH) if name in told}
     first = scene.conversation.last_seq + 1 if scene.conversation else 1
     brought = first if len(intent.drafts) > 1 else None
-    said = {SHARED_WITH: _published(scene, intent.ask), SPOKEN_WITH: intent.ask.persona, BROUGHT: brought}
+    shared = _published(scene, intent.ask)
+    said = {
+        SHARED_WITH: shared,
+        SHARED_BY: intent.ask.key if shared else "",
+        SPOKEN_WITH: intent.ask.persona,
+        BROUGHT: brought,
+    }
     return {name: value for name, value in said.items() if value}
 
 

@@ -122,6 +122,7 @@ def meaning(
                 organization=request.organization,
                 memory_control=request.memory_control,
                 may_publish=call.may_publish,
+                key=call.key,
                 authenticated=call.authenticated and (request.user or scope.user) is not None,
             ),
             drafts=drafts,

@@ -49,6 +49,7 @@ class Call(Struct, frozen=True, kw_only=True):
     memory_control: str | None = None  # JSON, as `memoryControl` of /api/chat
     organizations: frozenset[str] | None = None  # those a key may name; None: all
     may_publish: bool = True  # the caller may write to the organization's memory
+    key: str = ""  # the id of the key that asks; none where no keys are configured
 
     @property
     def retried(self) -> bool:

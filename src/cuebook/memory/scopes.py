@@ -19,6 +19,8 @@ SHARED: Final = ("facts", "people", "projects", "decisions")
 KEPT: Final = "longTermMemoryPolicy"
 #: Under which a turn's metadata names the organization that it was shared with,
 SHARED_WITH: Final = "sharedWith"
+#: by which key, where keys are configured,
+SHARED_BY: Final = "sharedBy"
 #: the persona it named itself,
 SPOKEN_WITH: Final = "personaId"
 #: and the first post it brought, where it brought several.
@@ -59,6 +61,7 @@ class Terms(Struct, frozen=True, kw_only=True):
     policy: Policy | None = None
     persona: str = ""
     shared: str = ""  # the organization that was told
+    by: str = ""  # the id of the key that told it; none where no keys are configured
 
 
 def read_control(given: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cuebook.memory.scopes import Policy, Terms
 from cuebook.records.conversation import Conversation, Post
+from cuebook.records.key import Key
 from cuebook.records.memory import Dense, Item, Memory, Place, Scope
 
 
@@ -89,6 +90,7 @@ class Delivering(Struct, frozen=True, kw_only=True):
     left: bool = False
     again: bool = False
     settings: Mapping[str, Mapping[str, Any]] = {}  # of the organizations that were told, by id
+    keys: Mapping[str, Key | None] = {}  # by which they were told, by id; None: there is none of it in the tenant
     before: tuple[Post, ...] = ()
     posts: tuple[Post, ...] = ()
     items: tuple[Item, ...] = ()
@@ -115,7 +117,8 @@ class Delivered(Struct, frozen=True, kw_only=True):
     changes: tuple[PlaceChange, ...]
     now: float
     kept: Any = None  # the policy the conversation kept when it was decided,
-    settings: Mapping[str, Mapping[str, Any]] = {}  # and what organizations allowed
+    settings: Mapping[str, Mapping[str, Any]] = {}  # what organizations allowed,
+    keys: Mapping[str, Key | None] = {}  # and the keys by which they were told
     more: bool = False
 
 

@@ -48,6 +48,11 @@ class Key(Struct, frozen=True, kw_only=True):
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else "valid"
 
+    def may_tell(self, organization: str, now: float) -> bool:
+        """Whether it may write to an organization's memory at a time."""
+        caller = Caller(role=self.role, organizations=self.organizations)
+        return self.state(now) == "valid" and caller.may("admin") and caller.belongs_to(organization)
+
 
 class Caller(Struct, frozen=True, kw_only=True):
     """Who asks, as a key proves it; without `key` no keys are configured, and who asks owns the machine."""

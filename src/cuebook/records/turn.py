@@ -33,6 +33,7 @@ class Ask(Struct, frozen=True):
     signals: dict[str, float] | None = None  # what the caller reads of the round: prompts' variants are chosen by it
     authenticated: bool = False  # the user is who a key says: A's server defaults hold
     may_publish: bool = True  # the caller may write to the organization's memory
+    key: str = ""  # the id of the key that asks; none where no keys are configured
 
 
 class Block(Struct, frozen=True, kw_only=True):

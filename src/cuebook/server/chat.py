@@ -76,7 +76,7 @@ def _asked(request: AnyRequest, ask: Ask) -> Ask:
     caller = caller_of(request)
     caller.check_organization(ask.organization)
     proven = bool(caller.key) and ask.user is not None
-    return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"))
+    return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"), key=caller.key)
 
 
 async def _answer(book: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:

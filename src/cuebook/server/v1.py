@@ -83,6 +83,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         memory_control=header(scope, b"x-memory-control"),
         organizations=None if caller.may("owner") else frozenset(caller.organizations),
         may_publish=caller.may("admin"),
+        key=caller.key,
         server_history=history == "server",
         query=scope["query_string"].decode("latin-1"),
         idempotency_key=idempotency_key(scope),

@@ -8,16 +8,18 @@ from typing import Any
 from cuebook.backends.sqlite import base, derived, epochs, memories, reads
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows, run
+from cuebook.backends.sqlite.keys import key_record
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import after, on_path, runs_to
-from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_WITH, SPOKEN_WITH, Policy, Terms, read_policy
+from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, Terms, read_policy
 from cuebook.ports.memories import Cited, Delivered, Delivering
 from cuebook.records.conversation import Post
+from cuebook.records.key import Key
 from cuebook.records.memory import Item, Scope
 
 #: Posts before those delivered that say what a short answer belongs to.
 _CONTEXT = 4
-_TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT}
+_TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT, "by": SHARED_BY}
 
 
 def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, limit: int) -> Delivering | None:
@@ -41,7 +43,8 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
     items = _fresh(connection, row, mark["version"], version)
     ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
     cited = _cited(connection, row, ids)
-    told = {terms.shared for post in cited.values() for terms in post.terms} - {""}
+    under = [terms for post in cited.values() for terms in post.terms]
+    told, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
     last = posts[-1].seq if posts else row["head"]
     return Delivering(
         conversation=known,
@@ -50,6 +53,7 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
         done=done,
         again=epochs.current(connection, tenant, "delivery", str(no)) > 0,
         settings={each: memories.settings_of(connection, tenant, each) for each in sorted(told)},
+        keys={each: _key(connection, tenant, each) for each in sorted(keys)},
         before=tuple(before),
         posts=tuple(posts),
         items=items,
@@ -104,7 +108,12 @@ def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) ->
 
 def _read(turn: Row) -> Terms:
     policy = Policy(**read_policy(json.loads(turn["policy"]))) if turn["policy"] else None
-    return Terms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "")
+    return Terms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "", by=turn["by"] or "")
+
+
+def _key(connection: sqlite3.Connection, tenant: str, id_: str) -> Key | None:
+    row = one(connection, "key_by_id", id=id_)
+    return key_record(row) if row is not None and row["tenant"] == tenant else None
 
 
 def _stretch(
@@ -123,7 +132,7 @@ def _stretch(
 
 def deliver(connection: sqlite3.Connection, scope: Scope, delivered: Delivered) -> bool:
     """Keep a delivery; False, and nothing is kept, where what it was decided on has moved on: the mark, the path, a
-    place, or who allows what.
+    place, who allows what, or a key by which an organization was told.
     """
     row = base.find(connection, scope, delivered.conversation)
     if row is None or row["no"] != delivered.no:
@@ -149,6 +158,8 @@ def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> b
     if delivered.seq and not on_path(runs_to(connection, tenant, no, row["head"]), delivered.seq):
         return False
     if json.loads(row["metadata"]).get(KEPT) != delivered.kept:
+        return False
+    if any(_key(connection, tenant, id_) != known for id_, known in delivered.keys.items()):
         return False
     told = delivered.settings.items()
     return all(memories.settings_of(connection, tenant, each) == known for each, known in told) and all(

@@ -33,7 +33,7 @@ class SqliteKeys:
             row = one(connection, "key_by_id", id=id_) if id_ is not None else None
             if row is None:
                 return Presented(configured=one(connection, "key_any") is not None)
-            return Presented(configured=True, key=_key(row), digest=row["digest"])
+            return Presented(configured=True, key=key_record(row), digest=row["digest"])
 
         return await self._read(read)
 
@@ -63,7 +63,7 @@ class SqliteKeys:
 
     async def keys(self, scope: Scope) -> list[Key]:
         """Give a tenant's keys, the oldest first."""
-        return await self._read(lambda c: [_key(row) for row in rows(c, "keys_of", tenant=scope.tenant)])
+        return await self._read(lambda c: [key_record(row) for row in rows(c, "keys_of", tenant=scope.tenant)])
 
     async def revoke(self, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()) -> Key:
         """Close a key for good."""
@@ -76,7 +76,7 @@ class SqliteKeys:
                 raise NotFound(msg)
             if closed:
                 chained(connection, scope.tenant, audit)
-            return _key(row)
+            return key_record(row)
 
         return await self._write(write)
 
@@ -119,7 +119,8 @@ def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) 
     return _settings(row["settings"]) if row else OrganizationSettings()
 
 
-def _key(row: Row) -> Key:
+def key_record(row: Row) -> Key:
+    """Read a key."""
     return Key(
         id=row["id"],
         role=row["role"],

@@ -178,7 +178,8 @@ SELECT id, seq, role, sender, round FROM post WHERE tenant = :tenant AND convers
 -- name: turns_terms
 -- Under which terms turns of a round were answered.
 SELECT json_extract(metadata, '$.' || :kept) AS policy, json_extract(metadata, '$.' || :shared) AS shared,
-    json_extract(metadata, '$.' || :persona) AS persona, json_extract(metadata, '$.' || :brought) AS brought
+    json_extract(metadata, '$.' || :persona) AS persona, json_extract(metadata, '$.' || :brought) AS brought,
+    json_extract(metadata, '$.' || :by) AS by
 FROM turn WHERE tenant = :tenant AND conversation = :no AND round = :round;
 
 -- name: turn_round_after
