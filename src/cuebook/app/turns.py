@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.app import shapes
 from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
@@ -14,16 +15,20 @@ from cuebook.assembly.window import RENDERER, render
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.ports.store import Alignment
-from cuebook.records.conversation import PathPost
+from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Step, Turn, Window
 
-Verdict = Literal["identical", "erased", "renderer-changed", "altered"]
+Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
+#: How memories are named as the source of a text.
+_MEMORY = "memory:"
+#: What a turn's metadata tells of memories.
+_RECALLED = "longTermMemoryRetrieval"
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """A window rendered again. `window` is None where something of it was erased."""
+    """A window rendered again. `window` is None where something of it was erased, or is not for who asks."""
 
     verdict: Verdict
     digest: str
@@ -32,18 +37,25 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class Turns:
-    """The turns of a book's conversations."""
+    """The turns of a book's conversations.
+
+    Who was let into a conversation reads what was said in it, not what its first user's other conversations told it.
+    """
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     async def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
         """One turn. Raises NotFound."""
-        return await self._desk.store.turn(Scope(user=user), conversation, n)
+        scope = Scope(user=user)
+        turn = await self._desk.store.turn(scope, conversation, n)
+        return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
 
     async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
         """Give the newest turns, oldest first."""
-        return await self._desk.store.turns(Scope(user=user), conversation, last=last)
+        scope = Scope(user=user)
+        turns = await self._desk.store.turns(scope, conversation, last=last)
+        return list(map(_for_guest, turns)) if await self._is_guest(scope, conversation) else turns
 
     async def page(
         self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
@@ -55,6 +67,8 @@ class Turns:
         check_limit(limit)
         last = min(start.n + limit, found.turns)
         turns = [await self._desk.store.turn(scope, conversation, n) for n in range(start.n + 1, last + 1)]
+        if _is_guest(found, scope):
+            turns = list(map(_for_guest, turns))
         return Paged(tuple(turns), write_cursor(TurnsAt(found.no, last)) if last < found.turns else None)
 
     async def show(
@@ -87,6 +101,9 @@ class Turns:
         turn = await self.get(conversation, n, user=user)
         return await self._render(Scope(user=user), conversation, self._step(turn, step).manifest)
 
+    async def _is_guest(self, scope: Scope, conversation: str) -> bool:
+        return scope.user is not None and _is_guest(await self._desk.store.conversation(scope, conversation), scope)
+
     def _step(self, turn: Turn, step: int | None) -> Step:
         for each in turn.steps:
             if each.n == (step or turn.steps[-1].n):
@@ -109,6 +126,9 @@ class Turns:
 
     async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
         found = await self._desk.store.conversation(scope, conversation)
+        if _is_guest(found, scope) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
+            reason = "it says what is remembered of other conversations; that is for its first user alone"
+            return Replay(verdict="withheld", digest="", window=None, reason=reason)
         posts = await self._desk.store.posts_in(scope, conversation, ranges_of(manifest))
         texts = await self._desk.store.texts(scope, digests_of(manifest))
         try:
@@ -131,6 +151,16 @@ class Turns:
             reason = f"rendered by version {manifest.renderer}, this is {RENDERER}"
             return Replay(verdict="renderer-changed", digest=digest, window=window, reason=reason)
         return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")
+
+
+def _is_guest(found: Conversation, scope: Scope) -> bool:
+    """Whether who asks was let into a conversation that is another's."""
+    return scope.user is not None and found.user not in (None, scope.user)
+
+
+def _for_guest(turn: Turn) -> Turn:
+    """Give a turn without the names of what was remembered: they are made of its words."""
+    return replace(turn, metadata={name: told for name, told in turn.metadata.items() if name != _RECALLED})
 
 
 def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:

@@ -72,7 +72,9 @@ def show(
     screen.say(f"asked: {screen.line_of(shown['query'], 200)}")
     screen.say(f"answered: {screen.line_of(shown['reply'], 200)}")
     if shown["window"] is None:
-        screen.say("the prompt cannot be shown again: something of it was erased")
+        withheld = "the prompt is its first user's alone: it says what their other conversations told"
+        erased = "the prompt cannot be shown again: something of it was erased"
+        screen.say(withheld if shown["replay"] == "withheld" else erased)
     else:
         draw(shown["window"], full=full)
     for line in _why(shown["metadata"] or {}):

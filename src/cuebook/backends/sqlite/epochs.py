@@ -1,8 +1,9 @@
 """How often something was forgotten: who read before it is outdated, and what they derived is refused.
 
-A tenant's epoch counts every forget; turns compare it, and what is kept in memory is dropped where it has moved. A
-conversation whose posts were erased in part has its own, which a pass compares. A post whose memory was forgotten while
-the post stays has one too: what was said before brings it back no more, what is said anew does.
+A tenant's epoch counts every forget, and every change of who takes part in a conversation; turns compare it, and what
+is kept in memory is dropped where it has moved. A conversation whose posts were erased in part has its own, which a
+pass compares. A post whose memory was forgotten while the post stays has one too: what was said before brings it back
+no more, what is said anew does.
 """
 
 import sqlite3

@@ -13,7 +13,7 @@ from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.rows import Row, draft_decoder
 from cuebook.backends.sqlite.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
-from cuebook.backends.sqlite.writes import begin, bind, keep_named, leave_waiting, set_head
+from cuebook.backends.sqlite.writes import begin, bind, check_names, keep_named, leave_waiting, set_head
 from cuebook.errors import Busy, LeaseLost
 from cuebook.memory.knowledge import USE
 from cuebook.memory.scopes import KEPT
@@ -40,6 +40,7 @@ def open_turn(
         if end_expired(connection, row, now=opening.now):
             return None
         row = base.need(connection, scope, opening.conversation)
+    check_names(row, scope, opening.drafts)
     tip = _place(connection, row, opening)
     named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
     keep_named(connection, row, named)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite import base, epochs
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import SHIFT, grow, settle_head, tip_at, turn_to
-from cuebook.errors import Conflict, NotFound
+from cuebook.errors import Conflict, Denied, NotFound
 from cuebook.ports.store import ROOT, Appended, Batch
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft
@@ -58,6 +58,8 @@ def participate(
     row = base.need(connection, scope, conversation)
     first = [row["user_id"]] if row["user_id"] is not None else []
     before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
+    if after != before:
+        epochs.raised(connection, scope.tenant)  # what a turn under way may say was decided on who took part before
     row["participants"] = json.dumps(after, ensure_ascii=False)
     company = json.dumps(_company(row, before, after))
     run(connection, "conversation_participants", no=row["no"], participants=row["participants"], company=company)
@@ -87,6 +89,7 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
     row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
     keep_named(connection, row, {"timeZone": batch.time_zone})
     fresh = _fresh(connection, row, batch.drafts)
+    check_names(row, scope, fresh)
     if fresh:
         parent = row["head"]
         if batch.parent is not None:
@@ -103,6 +106,20 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
         bind(connection, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
     failpoints("append.stored")
     return answer
+
+
+def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
+    """Refuse words put into the mouth of another who takes part: what the first user says is remembered as theirs.
+
+    Raises Denied.
+    """
+    if not scope.proven or scope.user is None or scope.user == row["user_id"]:
+        return
+    others = {"user", row["user_id"], *json.loads(row["participants"])} - {scope.user}
+    for draft in drafts:
+        if draft.role == "user" and draft.sender in others:
+            msg = f"sendFrom: {draft.sender!r} is not who asks; {scope.user!r} speaks for themselves alone here"
+            raise Denied(msg)
 
 
 def keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:

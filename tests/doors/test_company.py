@@ -1,0 +1,92 @@
+"""Conversations of several users under keys: nobody speaks as another, and a guest reads what was said there alone."""
+
+from typing import Any
+
+import httpx
+from keyed import Keyed, served
+
+from cuebook.ports.store import Look
+from cuebook.records.memory import Scope
+
+TALK = "/api/conversations/c1"
+SAID = "My sister is called Wilhelmina."
+
+
+async def _shared(keyed: Keyed) -> tuple[httpx.AsyncClient, httpx.AsyncClient, httpx.AsyncClient]:
+    """Give ann, bob, whom an owner let into ann's conversation, and the owner."""
+    ann, bob, owner = (
+        await keyed.holder("editor", "ann"),
+        await keyed.holder("editor", "bob"),
+        await keyed.holder("owner"),
+    )
+    assert (await ann.post("/api/chat", json={"message": "Hello there.", "conversationId": "c1"})).status_code == 200
+    assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
+    return ann, bob, owner
+
+
+async def _texts(client: httpx.AsyncClient) -> list[str]:
+    return [each["text"] for each in (await client.get("/api/memories")).json()["items"]]
+
+
+async def test_a_guest_does_not_speak_as_the_first_user_whose_memory_would_keep_it() -> None:
+    async with served() as keyed:
+        ann, bob, _ = await _shared(keyed)
+        named: list[dict[str, Any]] = [{"posts": [{"sendFrom": name, "message": SAID}]} for name in ("ann", "user")] + [
+            {"messages": [{"role": "user", "name": name, "content": SAID}]} for name in ("ann", "user")
+        ]
+        for body in named:
+            refused = await bob.post(f"{TALK}/posts", json=body)
+            assert (refused.status_code, "speaks for themselves" in refused.text) == (403, True), refused.text
+        for history in ("server", "client"):
+            forged = await bob.post(
+                "/v1/chat/completions",
+                headers={"x-conversation-id": "c1", "x-history": history},
+                json={"model": "m", "messages": [{"role": "user", "name": "ann", "content": SAID}]},
+            )
+            assert forged.status_code == 403, forged.text
+        own = [{"sendFrom": "bob", "message": "Mine is Ottoline."}, {"sendFrom": "carl", "message": "Says carl."}]
+        assert (await bob.post(f"{TALK}/posts", json={"posts": own})).status_code == 201
+        assert (await bob.post("/api/chat", json={"message": SAID, "conversationId": "c1"})).status_code == 200
+        assert await keyed.book.settle() == {}
+        assert await _texts(ann) == await _texts(bob) == []
+        assert (
+            await ann.post(f"{TALK}/posts", json={"posts": [{"sendFrom": "user", "message": SAID}]})
+        ).status_code == 201
+        assert await keyed.book.settle() == {}
+        assert set(await _texts(ann)) == {SAID}
+
+
+async def test_a_guest_reads_no_window_that_says_what_the_first_users_other_conversations_told() -> None:
+    async with served() as keyed:
+        ann, owner = await keyed.holder("editor", "ann"), await keyed.holder("owner")
+        told = {"message": SAID, "conversationId": "c0"}
+        assert (await ann.post("/api/chat", json=told)).status_code == 200
+        assert await keyed.book.settle() == {}
+        assert (
+            await ann.post("/api/chat", json={"message": "How are you?", "conversationId": "c1"})
+        ).status_code == 200
+        assert "Wilhelmina" in (await ann.get(f"{TALK}/turns/1")).text
+        bob = await keyed.holder("editor", "bob")
+        assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
+        assert (await bob.post("/api/chat", json={"message": "Fine?", "conversationId": "c1"})).status_code == 200
+        for path in ("turns", "turns?limit=5", "turns/1", "turns/1/replay"):
+            shown = (await bob.get(f"{TALK}/{path}")).text
+            assert "Wilhelmina" not in shown, path
+            assert "memory:" not in shown, path
+            assert "longTermMemoryRetrieval" not in shown, path
+        assert (await bob.get(f"{TALK}/turns/1/replay")).json()["verdict"] == "withheld"
+        assert (await bob.get(f"{TALK}/turns/1")).json()["query"] == "How are you?"
+        assert (await bob.get(f"{TALK}/turns/2/replay")).json()["verdict"] == "identical"
+        for client in (ann, owner):
+            assert (await client.get(f"{TALK}/turns/1/replay")).json()["verdict"] == "identical"
+
+
+async def test_a_turn_decided_on_before_a_guest_came_is_decided_anew() -> None:
+    async with served() as keyed:
+        _, _, owner = await _shared(keyed)
+        store, look = keyed.book.desk.store, Look(conversation="c1")
+        before = (await store.scene(Scope(user="ann"), look)).epoch
+        assert (await owner.put(f"{TALK}/participants", json={"participants": ["bob"]})).status_code == 200
+        assert (await store.scene(Scope(user="ann"), look)).epoch == before
+        assert (await owner.put(f"{TALK}/participants", json={"participants": ["cat"]})).status_code == 200
+        assert (await store.scene(Scope(user="ann"), look)).epoch == before + 1
