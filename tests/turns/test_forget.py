@@ -317,6 +317,18 @@ async def test_while_another_process_reads_the_receipt_is_pending(tmp_path):
         assert left(tmp_path) == {}
 
 
+async def test_a_large_file_is_written_anew_behind_the_reply_and_only_then_the_receipt_is_signed(tmp_path):
+    async with on(tmp_path) as book:
+        await tell(book)
+        with closing(sqlite3.connect(tmp_path / "book.db")) as other, other:
+            other.execute("CREATE TABLE other AS SELECT zeroblob(70000000) AS body")
+        receipt = await book.memory.forget(conversation="c")
+        assert receipt.state == "pending"
+        assert await book.settle(timeout=120) == {}
+        assert book.receipts.verify(await book.receipts.get(receipt.id), name="c").ok
+        assert left(tmp_path) == {}
+
+
 READER = """
 import sys, time
 from cuebook import BlockingCuebook, Ask

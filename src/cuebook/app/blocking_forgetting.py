@@ -17,6 +17,10 @@ class BlockingReceipts:
         """Give a receipt, with `user` only one that concerns them; a pending one is finished if possible now."""
         return self._host.run(lambda book: book.receipts.get(receipt, user=user))
 
+    def finish(self) -> int:
+        """Leave no byte of what was forgotten, and sign; answers with how many receipts are pending."""
+        return self._host.run(lambda book: book.receipts.finish())
+
     def list(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Give the newest receipts, the newest first."""
         return self._host.run(lambda book: book.receipts.list(limit=limit))

@@ -68,6 +68,9 @@ def forget(
             memories=memory or (),
             reason=reason,
         )
+        if receipt.state == "pending":
+            book.receipts.finish()  # a large file is written anew behind the replies, and nobody else may be at work
+            receipt = book.receipts.get(receipt.id)
     if state.json:
         screen.say_json({"receipt": receipt_shape(receipt)})
         return

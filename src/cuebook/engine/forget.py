@@ -61,21 +61,33 @@ async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") 
     receipt = await desk.store.erasure.forget(scope, erasing)
     desk.see(receipt.epoch)
     desk.stirred()
-    return await finish(desk, scope, receipt, patience_ms=PATIENCE_MS)
+    return await finish(desk, scope, receipt)
 
 
-async def finish(desk: Desk, scope: Scope, receipt: Receipt, *, patience_ms: int = 0) -> Receipt:
-    """Let no file hold what was forgotten, then sign; answers with the receipt as it is then."""
-    if receipt.counts.get(_AUDIT):
+async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
+    """Let no file hold what was forgotten, then sign; answers with the receipt as it is then.
+
+    It stays pending while another process reads, and where the file is large until the work behind has rewritten it.
+    """
+    if not await _mirrored([receipt], desk) or not await desk.store.erasure.emptied(patience_ms=PATIENCE_MS):
+        return receipt
+    return await _signed(desk, scope, receipt)
+
+
+async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
+    """Take what was forgotten from the audit's mirror; False where that cannot be yet."""
+    if any(receipt.counts.get(_AUDIT) for receipt in receipts):
         try:
             if not await desk.erase_mirror():
-                return receipt
+                return False
         except BackendError as error:
-            log.warning("%s; receipt %s stays pending", error, receipt.id)
-            return receipt
+            log.warning("%s; pending: %s", error, ", ".join(each.id for each in receipts))
+            return False
     desk.failpoint("forget.mirror")
-    if not await desk.store.erasure.emptied(patience_ms=patience_ms):
-        return receipt
+    return True
+
+
+async def _signed(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
     desk.failpoint("forget.log")
     signed = sign(replace(receipt, state="done", finished_at=_iso(desk.clock.now())), signing_key(desk.key))
     if not await desk.store.erasure.finish(scope, signed):
@@ -88,9 +100,15 @@ async def finish(desk: Desk, scope: Scope, receipt: Receipt, *, patience_ms: int
 
 
 async def finish_all(desk: Desk) -> None:
-    """Sign the receipts of which no byte is left any more."""
-    for tenant, receipt in await desk.store.erasure.pending():
-        await finish(desk, Scope(tenant), receipt)
+    """Let no file hold what was forgotten, however large it is, then sign the receipts of all of it."""
+    waiting = await desk.store.erasure.pending()
+    if not waiting and not desk.store.erasure.unclean:
+        return
+    if not await _mirrored([receipt for _, receipt in waiting], desk):
+        return
+    if await desk.store.erasure.emptied(large=True):
+        for tenant, receipt in waiting:
+            await _signed(desk, Scope(tenant), receipt)
 
 
 async def pending(desk: Desk) -> int:

@@ -30,8 +30,16 @@ class ErasureStore(Protocol):
         """
         ...
 
-    async def emptied(self, *, patience_ms: int = 0) -> bool:
-        """Empty the write-ahead log; False while somebody still reads what it holds."""
+    @property
+    def unclean(self) -> bool:
+        """Whether what was forgotten may still lie somewhere, as far as this process knows."""
+        ...
+
+    async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
+        """Leave no byte of what was forgotten; False while somebody still reads it.
+
+        What would take many seconds is done only where `large` says so; it answers False otherwise.
+        """
         ...
 
     async def receipt(self, scope: Scope, receipt: str) -> Receipt:

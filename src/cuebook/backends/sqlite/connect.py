@@ -16,8 +16,8 @@ REVISION = "0005"
 APPLICATION_ID = 0x63756562
 
 MEMORY = ":memory:"
-#: Bytes up to which a file is written anew after something was forgotten: about a second of work.
-REWRITTEN = 64 * 1024 * 1024
+#: Bytes up to which who forgets waits for a file to be written anew: about half a second of work.
+LARGE = 64 * 1024 * 1024
 #: How long a write waits for another process's, in milliseconds.
 PATIENCE = 30000
 #: Seconds between two tries at what SQLite does not wait for itself.
@@ -170,14 +170,17 @@ def _empty_log(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
 
 
-def rewritten(connection: sqlite3.Connection, path: str) -> bool:
+def is_large(path: str) -> bool:
+    """Whether writing a file anew takes so long that nobody should wait for it (0.4 s for 56 MB, about 7 s a GB)."""
+    return Path(path).stat().st_size > LARGE
+
+
+def rewritten(connection: sqlite3.Connection) -> bool:
     """Write a file anew, so that no page of it holds a copy of what is gone; False while somebody else writes it.
 
     `secure_delete` zeroes what is deleted, and not the copy SQLite leaves in a page's unused space where it moves a row
-    to another page (measured: one forget of six under load). A file of more than REWRITTEN is left as it is.
+    to another page (measured: one forget of six under load). Other writers wait for as long as it takes.
     """
-    if Path(path).stat().st_size > REWRITTEN:
-        return True
     try:
         connection.execute("VACUUM")
     except sqlite3.OperationalError as error:

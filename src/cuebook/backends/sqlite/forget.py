@@ -4,7 +4,8 @@ import json
 import secrets
 import sqlite3
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -51,24 +52,36 @@ NAMES = {
 }
 
 
+class Empties(Protocol):
+    """Empties a store's file and log of what is gone."""
+
+    async def __call__(self, patience_ms: int, *, large: bool = False) -> bool: ...
+
+
 class SqliteErasure:
-    """The erasure of a SQLite store. `emptied` empties its write-ahead log."""
+    """The erasure of a SQLite store. `emptied` leaves nothing in its files, `unclean` says if something may be."""
 
     def __init__(
-        self, read: Run, write: Run, *, emptied: Callable[[int], Awaitable[bool]], failpoints: Failpoints
+        self, read: Run, write: Run, *, emptied: Empties, unclean: Callable[[], bool], failpoints: Failpoints
     ) -> None:
         self._read = read
         self._write = write
         self._emptied = emptied
+        self._unclean = unclean
         self._failpoints = failpoints
 
     async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
         """Erase, and keep the receipt as pending."""
         return await self._write(lambda c: _forget(c, scope, erasing, self._failpoints))
 
-    async def emptied(self, *, patience_ms: int = 0) -> bool:
-        """Empty the write-ahead log."""
-        return await self._emptied(patience_ms)
+    @property
+    def unclean(self) -> bool:
+        """Whether file or log may hold what was forgotten, as far as this process knows."""
+        return self._unclean()
+
+    async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
+        """Empty file and log of what was forgotten."""
+        return await self._emptied(patience_ms, large=large)
 
     async def receipt(self, scope: Scope, receipt: str) -> Receipt:
         """Give a receipt."""

@@ -15,7 +15,7 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, forget, overdue, pages, reads, search, turns, vault, writes
 from cuebook.backends.sqlite.audit import SqliteAudit
-from cuebook.backends.sqlite.connect import MEMORY, connect, prepare, rewritten
+from cuebook.backends.sqlite.connect import MEMORY, connect, is_large, prepare, rewritten
 from cuebook.backends.sqlite.forget import SqliteErasure
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
@@ -84,7 +84,7 @@ class SqliteStore:
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
-        self._log_holds = False  # the write-ahead log may hold what was forgotten
+        self._unclean = False  # file or log may hold what was forgotten
         self._kept = search.Kept()
         self._holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
         self._watch = overdue.Watch()
@@ -93,7 +93,9 @@ class SqliteStore:
         self.audit = SqliteAudit(self._read, self._write)
         self.vectors = SqliteVectors(self._read, self._write)
         self.tuning = SqliteTuning(self._read, self._write)
-        self.erasure = SqliteErasure(self._read, self._write, emptied=self._emptied, failpoints=self._failpoints)
+        self.erasure = SqliteErasure(
+            self._read, self._write, emptied=self._emptied, unclean=lambda: self._unclean, failpoints=self._failpoints
+        )
         self.keys = SqliteKeys(self._read, self._write)
         self.organizations = SqliteOrganizations(self._read, self._write)
         self.memories = SqliteMemories(self._read, self._write, self._kept)
@@ -281,23 +283,29 @@ class SqliteStore:
         await self._emptied(PATIENCE_MS)
         return counts
 
-    async def _emptied(self, patience_ms: int) -> bool:
-        """Empty the write-ahead log, and what is kept in memory; False while another process reads what it holds."""
+    async def _emptied(self, patience_ms: int, *, large: bool = False) -> bool:
+        """Empty file, log and memory of what is gone; False while another process reads what they hold.
+
+        A large file is written anew only where that is said.
+        """
         if self.paths is None:
             return True
         self.paths.clear()
         loop = asyncio.get_running_loop()
-        self._log_holds = not await loop.run_in_executor(self._readers, self._truncate_log, patience_ms)
-        return not self._log_holds
+        self._unclean = not await loop.run_in_executor(self._readers, self._empty, patience_ms, large)
+        return not self._unclean
 
-    def _truncate_log(self, patience_ms: int) -> bool:
+    def _empty(self, patience_ms: int, large: bool) -> bool:  # noqa: FBT001  # an executor takes no names
         """Empty file and log of what is gone; False where somebody still reads or writes it."""
         end = time.monotonic() + patience_ms / 1000
         try:
             with closing(connect(self.path)) as connection:
                 connection.execute("PRAGMA busy_timeout = 0")  # SQLite does not wait for who is at the same
+                if not large and is_large(self.path):
+                    _truncated(connection)
+                    return False
                 clean = False
-                while not (clean := clean or rewritten(connection, self.path)) or not _truncated(connection):
+                while not (clean := clean or rewritten(connection)) or not _truncated(connection):
                     if time.monotonic() >= end:
                         return False
                     time.sleep(PAUSE_S)
@@ -316,7 +324,7 @@ class SqliteStore:
         wait for results in a conversation where nothing was said for so long.
         """
         terms = overdue.Terms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
-        if self._log_holds:
+        if self._unclean:
             await self._emptied(0)
         found = await self._read(lambda c: overdue.overdue(c, self._holders, self._watch, terms))
         if not found.leases and not found.left:
