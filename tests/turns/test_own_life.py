@@ -34,6 +34,15 @@ async def test_an_organization_is_never_told_somebody_s_own_life(tmp_path, own):
         assert own in kept
 
 
+async def test_people_are_shared_where_sharing_is_on(tmp_path):
+    async with book_on(tmp_path, clock=FrozenClock()) as book:
+        await book.ask(
+            Ask("My sister Lena works at the port.", "c1", user="ann", organization="acme", memory_control=SHARES)
+        )
+        await book.settle()
+        assert [each.category for each in (await book.memories.page(organization="acme")).items] == ["people"]
+
+
 def test_a_model_s_decision_about_somebody_s_body_is_filed_as_a_fact():
     told = (
         '{"summary_markdown": "x", "memory_json": {"facts": [], "preferences": [], "people": [], "projects": [], '

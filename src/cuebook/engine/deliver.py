@@ -136,7 +136,8 @@ def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozense
 
 def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozenset[Place]:
     found = told_places(policy, whose, item.category, read.settings)
-    if matter_of(item.text) is None:
+    matter = matter_of(item.text)
+    if matter is None or (matter == "family" and item.category == "people"):  # people are what A shares
         return found
     return frozenset(place for place in found if place.kind != "organization")  # one's own life is nobody else's
 
