@@ -90,3 +90,26 @@ async def test_a_turn_decided_on_before_a_guest_came_is_decided_anew() -> None:
         assert (await store.scene(Scope(user="ann"), look)).epoch == before
         assert (await owner.put(f"{TALK}/participants", json={"participants": ["cat"]})).status_code == 200
         assert (await store.scene(Scope(user="ann"), look)).epoch == before + 1
+
+
+async def test_what_a_conversation_keeps_of_its_policy_is_its_first_users_to_say() -> None:
+    def control(on: bool) -> dict[str, Any]:
+        return {"longTermMemory": {"enabled": on, "scopes": {"user": on}}}
+
+    async with served() as keyed:
+        ann, bob, _ = await _shared(keyed)
+        out = {"message": "Forget it.", "conversationId": "c1", "memoryControl": control(False)}
+        assert (await ann.post("/api/chat", json=out)).status_code == 200
+        body = {"message": "Do keep it.", "conversationId": "c1", "memoryControl": control(True)}
+        assert (await bob.post("/api/chat", json=body)).status_code == 200
+        said = {
+            "messages": [{"role": "user", "content": "Now."}],
+            "model": "m",
+            "metadata": {"memory_control": control(True)},
+        }
+        headers = {"x-conversation-id": "c1", "x-history": "server"}
+        assert (await bob.post("/v1/chat/completions", headers=headers, json=said)).status_code == 200
+        assert (await ann.post("/api/chat", json={"message": SAID, "conversationId": "c1"})).status_code == 200
+        assert await keyed.book.settle() == {}
+        kept = (await ann.get(TALK)).json()["metadata"]["longTermMemoryPolicy"]
+        assert (kept["enabled"], await _texts(ann)) == (False, [])

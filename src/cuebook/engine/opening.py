@@ -236,8 +236,12 @@ def _opening(
 
 
 def _kept_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Give the policy a conversation is to keep, None where the request says nothing of it."""
-    return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None else None
+    """Give the policy a conversation is to keep, None where the request says nothing of it, or is a guest's: what a
+    conversation keeps is its first user's to say.
+    """
+    known = scene.conversation
+    guest = known is not None and ask.user is not None and known.user not in (None, ask.user)
+    return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
 
 
 def _delivers(scene: Scene, ask: Ask) -> bool:
