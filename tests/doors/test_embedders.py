@@ -190,6 +190,28 @@ async def test_a_text_a_server_refuses_for_good_holds_up_no_other(
             assert len(server.keys) == before
 
 
+async def test_knowledge_is_found_by_meaning_in_python_and_over_http() -> None:
+    embedder = HashingEmbedder(dimension=256, synonyms=DOGS)
+    async with Cuebook.open(embedder=embedder, worker=False) as book:
+        for user in (None, "ann"):
+            await book.memories.put("domain", "bill", "The invoice is paid", user=user)
+            await book.memories.put("domain", "pet", "We have a puppy", user=user)
+            await book.memories.put("user_preference", "food", "The chien eats at noon", user=user)
+        assert await book.settle() == {}
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(create_app(book)), base_url="http://localhost"
+        ) as client:
+            for user in (None, "ann"):
+                found, more = await book.memories.knowledge("hund", user=user)
+                assert ({each.name for each in found}, more) == ({"pet", "food"}, None)
+                [only], _ = await book.memories.knowledge("hund", user=user, category="domain", limit=5)
+                assert only.name == "pet"
+                asked = {"q": "hund", "category": "domain"} | ({"userId": user} if user else {})
+                [shown] = (await client.get("/learning/knowledge", params=asked)).json()["items"]
+                assert shown["key"] == "pet"
+            assert (await book.memories.knowledge("quantum chromodynamics"))[0] == []
+
+
 @pytest.mark.parametrize("status", [401, 429, 503])
 async def test_a_server_that_refuses_everything_or_for_now_loses_no_vector(tmp_path: Path, status: int) -> None:
     with embedding_server(HashingEmbedder(dimension=256, synonyms=DOGS)) as server:

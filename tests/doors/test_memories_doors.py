@@ -1,6 +1,7 @@
 """Memories across conversations over HTTP and on the command line, as their owner uses them."""
 
 import json
+import re
 
 import httpx
 import pytest
@@ -131,3 +132,6 @@ def test_knowledge_is_put_listed_used_and_decays(here: Here) -> None:
     assert here("knowledge", "decay", "--as-of", "2100-01-01") == "0 lost confidence, 1 went\n"
     assert "nothing known" in here("knowledge", "list")
     assert "no category 'x'" in here("knowledge", "put", "x", "k", "v", code=1)
+    here("knowledge", "put", "domain", "api.rate", "9 a minute", "--user", "ann")
+    [shown, *_] = here("memory", "search", "rate", "--user", "ann").splitlines()
+    assert re.fullmatch(r"1\. \S+ user's knowledge \w+ · \d\.\d\d", shown), "no one said it: no sources to name"

@@ -99,6 +99,19 @@ async def test_a_repeat_adds_a_source_and_a_change_ends_the_old_as_history(tmp_p
         assert not await book.memory.search("Oslo Berlin", user="ann", as_of=before - 30 * DAY)
 
 
+@pytest.mark.parametrize("told_before", [[], ["I live in Oslo."], ["I live in Oslo.", "I have a dog."]])
+async def test_the_one_memory_of_a_place_is_found_by_a_question_that_asks_for_more(tmp_path, clock, told_before):
+    async with on(tmp_path, clock) as book:
+        for n, text in enumerate([*told_before, "I moved to Berlin."]):
+            await told(book, clock, text, f"c{n}")
+        for as_of in (None, clock.now()):
+            for question in ("Berlin", "Who lives in Oslo or moved to Berlin?", "What do you know of Berlin?"):
+                found = await book.memory.search(question, user="ann", as_of=as_of)
+                assert "I moved to Berlin." in [hit.text for hit in found if hit.kind == "item"], question
+            for question in ("When does the train from Hamburg to Berlin leave?", "Who is allergic to nuts?"):
+                assert not await book.memory.search(question, user="ann", as_of=as_of), question
+
+
 async def test_no_conversation_takes_away_what_another_said(tmp_path, clock):
     async with on(tmp_path, clock) as book:
         await told(book, clock, "I am allergic to nuts.", "c1")

@@ -74,7 +74,7 @@ class BlockingMemories:
         limit: int = 20,
         cursor: str | None = None,
     ) -> tuple[list[Memory], str | None]:
-        """Read knowledge of a user, or of the book: by its words best first, else in the order it came."""
+        """Read knowledge of a user, or of the book: what answers a query best first, else in the order it came."""
         return self._host.run(
             lambda book: book.memories.knowledge(query, category=category, user=user, limit=limit, cursor=cursor)
         )

@@ -18,7 +18,7 @@ from cuebook.engine.sense import sense
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.placed import memory_id
-from cuebook.memory.recall import Query
+from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import SCOPES, persona_place
 from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.records.erasure import Receipt, Target
@@ -155,7 +155,8 @@ class Memories:
         limit: int = 20,
         cursor: str | None = None,
     ) -> tuple[list[Memory], str | None]:
-        """Give knowledge of a user, or of the book, that holds: by its words best first, else in the order it came.
+        """Give knowledge of a user, or of the book, that holds: what answers a query best first, else in the order it
+        came.
 
         Raises InvalidInput.
         """
@@ -164,9 +165,12 @@ class Memories:
             _check_knowledge(category)
         place, store = Place("user", user) if user else BOOK, self._desk.store.memories
         if query:
-            found = await store.find(Scope(), [place], Asked(text=query, limit=FOUND, standing=0))
-            by_no = {each.no: each for each in found.memories if _is_knowledge(each, category)}
-            return [by_no[no] for no in found.found if no in by_no][:limit], None
+            asked = Asked(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
+            matched = await store.find(Scope(), [place], asked)
+            known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
+            read = read_query(query, now=self._desk.clock.now(), zone=self._desk.zone)
+            matched = replace(matched, memories=tuple(known.values()))
+            return [known[hit.memory_id] for hit in answers(matched, read, limit=limit, count=self._desk.count)], None
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         shown: list[Memory] = []
         while len(shown) <= limit:

@@ -53,7 +53,7 @@ def put(
 def list_(
     state: State,
     *,
-    search: Annotated[str | None, typer.Option("--search", metavar="WORDS", help="By its words.")] = None,
+    search: Annotated[str | None, typer.Option("--search", metavar="WORDS", help="What answers this.")] = None,
     category: Annotated[str | None, typer.Option("--category", metavar="NAME", help="Only of this one.")] = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 50,
     cursor: Cursor = None,

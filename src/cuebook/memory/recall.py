@@ -33,6 +33,7 @@ REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, no
 TERMS: Final = 32  # words of a query that are looked for; the longest stay
 QUERY_CHARACTERS: Final = 8_000  # of a query that are read; a pasted page is no better query
 PASSAGE: Final = 60  # words: a paragraph of about 120 as written; a post over 5/4 of it is scored as passages
+FEWEST: Final = 16  # posts a scope counts as at least: where all of two hold a word, it tells no less than elsewhere
 WORD_CHARACTERS: Final = 6  # of a key, its space included (5.4 measured on LoCoMo)
 
 # The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
@@ -220,7 +221,7 @@ def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]
     Pairs of characters that stand nowhere are left out: most of a Chinese query's stand across two words.
     """
     here = Counter(term for found in places for term in found)
-    total = max(corpus.posts, len(places))
+    total = max(corpus.posts, len(places), FEWEST)
     posts = {term: min(total, max(here[term], corpus.frequencies.get(term, 0))) for term in terms}
     return {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
 

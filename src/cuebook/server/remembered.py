@@ -34,7 +34,7 @@ OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", 
 Category = Annotated[str | None, QueryParameter(name="category", description="Only of this category")]
 Ended = Annotated[bool, QueryParameter(name="ended", description="Also what no longer holds")]
 Most = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="A page of so many")]
-Query = Annotated[str | None, QueryParameter(name="q", description="What to look for, by its words")]
+Query = Annotated[str | None, QueryParameter(name="q", description="What to look for, by words and by meaning")]
 
 
 class MemoryAnswer(In, frozen=True, kw_only=True):
@@ -167,7 +167,7 @@ async def list_knowledge(
     limit: Most = 20,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """List knowledge, or find it by its words."""
+    """List knowledge, or find what answers a query, by words and by meaning."""
     memories, user = book_of(request).memories, user_of(request, None, user_id)
     found, more = await memories.knowledge(q, category=category, user=user, limit=limit, cursor=cursor)
     return listed([shapes.knowledge(each) for each in found], more)
