@@ -141,10 +141,11 @@ class Memory(Analysis):
         reach = summary.upto_seq if summary else 0
         posts = await self._desk.store.posts(scope, conversation, last=UNREAD + 1)
         before = [line_of(post) for post in posts if post.seq <= reach][-1:]
-        merged = merge(held, extract([line_of(post) for post in posts if post.seq > reach], before=before))
+        found = extract([line_of(post) for post in posts if post.seq > reach], before=before)
+        merged = merge(held, found, zone=await self.zone(conversation=conversation, user=user))
         past = [item for item in held if item.valid_to is not None]
-        found = [*merged.kept, *merged.added, *([*past, *merged.ended] if ended else [])]
-        return sorted(found, key=lambda item: (item.seq, item.id))
+        shown = [*merged.kept, *merged.added, *([*past, *merged.ended] if ended else [])]
+        return sorted(shown, key=lambda item: (item.seq, item.id))
 
     async def items_page(
         self,

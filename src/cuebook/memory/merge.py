@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from datetime import UTC, tzinfo
 from typing import Final
 
 import msgspec
@@ -61,9 +62,9 @@ class Merged(Struct, frozen=True):
     by: Mapping[str, str] = {}
 
 
-def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
-    """Return what holds after `found`, in the order it was said, is added to `held`. Cost: linear in both, by a word
-    index.
+def merge(held: Sequence[Item], found: Sequence[Item], *, zone: tzinfo = UTC) -> Merged:
+    """Return what holds after `found`, in the order it was said, is added to `held`; days are those of `zone`. Cost:
+    linear in both, by a word index.
     """
     board = _Board(held)
     for item in found:
@@ -74,7 +75,7 @@ def merge(held: Sequence[Item], found: Sequence[Item]) -> Merged:
             board.repeat(repeated, item)
         else:
             board.add(item)
-    board.lapse(max((item.valid_from for item in found), default=0.0))
+    board.lapse(max((item.valid_from for item in found), default=0.0), zone)
     return board.outcome()
 
 
@@ -197,10 +198,10 @@ class _Board:
         if claim is not None:
             self._claims[self._next - 1] = as_held(claim)
 
-    def lapse(self, now: float) -> None:
+    def lapse(self, now: float, zone: tzinfo) -> None:
         """End what by its own words held until before `now`."""
         for place, item in list(self._items.items()):
-            term = lapses(item.text, item.valid_from)
+            term = lapses(item.text, item.valid_from, zone=zone)
             if term is not None and term < now:
                 self._end(place, term)
 

@@ -6,6 +6,7 @@ ends it; it is ended by it, as if it had come first.
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,19 +32,22 @@ def placed(
     conversation: str,
     now: float,
     news: Collection[str] = (),
+    zone: tzinfo = UTC,
 ) -> list[Memory]:
     """Give the memories of a place that are others, or new, after a conversation's items came to it.
 
-    `news` are posts (ids) that nothing came of before: they were said after all else of their conversation.
+    `news` are posts (ids) that nothing came of before: they were said after all else of their conversation. `zone` is
+    whose days the conversation speaks of.
     """
-    return _Placing(place, held, conversation, now).placed(found, frozenset(news))
+    return _Placing(place, held, conversation, now, zone).placed(found, frozenset(news))
 
 
 class _Placing:
     """A place while what one delivery brings comes to it."""
 
-    def __init__(self, place: Place, held: Sequence[Memory], conversation: str, now: float) -> None:
+    def __init__(self, place: Place, held: Sequence[Memory], conversation: str, now: float, zone: tzinfo) -> None:
         self._place = place
+        self._zone = zone
         self._known = {memory.id: memory for memory in held}
         self._held = held
         self._conversation = conversation
@@ -61,7 +65,7 @@ class _Placing:
         names = {each.id: self._id(each) for each in found}
         past, fresh = self._belated(items, fresh)
         items = [past.pop(each.id, each) for each in items]
-        result = merge(items, fresh)
+        result = merge(items, fresh, zone=self._zone)
         for each in (*result.added, *result.ended, *past.values()):
             names.setdefault(each.id, self._id(each))
         history = [each for each in items if each.valid_to is not None]

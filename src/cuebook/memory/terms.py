@@ -2,7 +2,7 @@
 
 import calendar
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 from cuebook.memory.slots import values
@@ -19,8 +19,10 @@ _PROMISED: Final = Expression(
 _OWN: Final = Expression(r"\b(?:i|we)(?:'ll|’ll| will)\b", re.IGNORECASE)
 
 
-def lapses(text: str, said: float) -> float | None:
-    """Return when (Unix seconds, UTC days) what a text of `said` promises is over by its own words, or None."""
+def lapses(text: str, said: float, *, zone: tzinfo = UTC) -> float | None:
+    """Return when (Unix seconds, as a day of `zone` ends) what a text of `said` promises is over by its own words, or
+    None.
+    """
     match = _PROMISED.search(text)
     if not match or _OWN.search(match[0]):
         return None
@@ -29,14 +31,14 @@ def lapses(text: str, said: float) -> float | None:
     if not dates:
         return None
     month, _, day = max(dates).partition("-")  # of two the later one: it is not over before
-    return _next(int(month), int(day or 0), datetime.fromtimestamp(said, UTC)) if month else None
+    return _next(int(month), int(day or 0), datetime.fromtimestamp(said, zone)) if month else None
 
 
 def _next(month: int, day: int, said: datetime) -> float:
     """Return the end of that day, or of that month, on or after `said`."""
     for year in (said.year, said.year + 1):
         last = calendar.monthrange(year, month)[1]
-        end = datetime(year, month, min(day or last, last), tzinfo=UTC) + timedelta(days=1)
+        end = datetime(year, month, min(day or last, last), tzinfo=said.tzinfo) + timedelta(days=1)
         if end > said:
             return end.timestamp()
     return said.timestamp()
