@@ -312,7 +312,7 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     messages = [each for pair in zip(talk, [("assistant", "Noted.")] * 20, strict=True) for each in pair]
     here("conversation", "import", write_messages(tmp_path, *messages), "--conversation", "c1", "--user", "ann")
     assert here("settle") == "c1: posts up to 28 are in the summary now\n"
-    assert here("settle") == "nothing was due\n"
+    assert here("settle") == "nothing is due\n"
     assert here.json("settle", "--conversation", "c1") == {}
     hits = here.json("memory", "search", "wall 7", "--conversation", "c1", "--limit", "3")["hits"]
     assert hits[0]["sources"] == ["import-15"]
@@ -603,7 +603,8 @@ def test_init_into_a_file_or_where_nobody_may_write(here: Here, tmp_path: Path) 
         (["conversaton", "list"], 2, "Did you mean 'conversation'"),
         (["conversation"], 2, "Missing command; see `cuebook conversation --help`"),
         (["turn", "show", "c1"], 2, "Missing argument 'N'; see `cuebook turn show --help`"),
-        (["turn", "show", "c1", "x"], 2, "Invalid value for 'N'"),
+        (["turn", "show", "c1", "x"], 2, "Invalid value for 'N': expected a whole number; see"),
+        (["knowledge", "decay", "--as-of", "soon"], 2, "'soon' is no day; write it like 2027-01-31 (UTC); see"),
         (["conversation", "list", "--limit", "0"], 2, "Invalid value for '--limit'"),
         (["conversation", "list", "--nope"], 2, "No such option: --nope"),
         (["conversation", "export"], 2, "name conversations, or all with --all"),
@@ -745,6 +746,8 @@ def test_tables_fit_their_width() -> None:
     assert fit([3, 50, 10, 100], 80) == [3, 29, 10, 29]
     assert fit([3, 5], 80) == [3, 5]
     assert sum(fit([30] * 9, 40)) == 8 * 9
+    assert fit([16, 10, 10, 90], 100, [True, False, False, True]) == [16, 10, 10, 55]
+    assert fit([16, 10, 90], 60, [True, False, True]) == [16, 8, 30]
 
 
 def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path) -> None:

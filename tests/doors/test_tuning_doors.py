@@ -149,7 +149,7 @@ def test_on_the_command_line(here: Here, tmp_path: Path) -> None:
     assert "short-term (posts)" in here("memory", "stats", "c1")
     assert here.json("memory", "budget", "c1")["used"] == found["tokenUsage"]
     assert "of 190,000 tokens" in here("memory", "budget")
-    assert "no runs yet" in here("optimizer", "history")
+    assert "ten posts or more gets one while it changes, a shorter one none" in here("optimizer", "history")
     made = here.json("optimizer", "run", "c1")
     assert made["conversationId"] == "c1"
     assert here.json("optimizer", "history") == {"items": [made]}

@@ -92,6 +92,8 @@ def test_the_key_is_made_outside_the_stores_folder_and_never_over_another(here: 
     here("vault", "key", str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     assert "is there already" in here("vault", "key", str(file), code=1)
+    roundabout = file.parent / "x" / ".." / "other.key"
+    assert f'vault_key_file = "{file.parent.resolve() / "other.key"}"' in here("vault", "key", str(roundabout))
     assert re.fullmatch("[0-9a-f]{64}", here.json("vault", "key")["key"])
 
 

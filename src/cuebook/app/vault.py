@@ -93,7 +93,7 @@ def make_key(config: Config, file: str | Path | None) -> str:
     """
     if file is None:
         return new_key()
-    place = outside(config, Path.cwd() / Path(file).expanduser())
+    place = outside(config, Path(file).expanduser().resolve())
     make_key_file(place)
     return str(place)
 

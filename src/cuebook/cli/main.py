@@ -6,10 +6,18 @@ from typing import Annotated, ClassVar
 import typer
 
 from cuebook.cli import screen
-from cuebook.cli.group import ConfigFile, Folder, LazyGroup, examples_of, new_app
+from cuebook.cli.group import DAYS, ConfigFile, Folder, LazyGroup, examples_of, new_app
 from cuebook.errors import CuebookError
 
 DONE, REFUSED, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+#: The parser's own words, and what the user reads in their place.
+_WORDS = {
+    "Value error, ": "",
+    "does not match the formats " + ", ".join(map(repr, DAYS)): "is no day; write it like 2027-01-31 (UTC)",
+    "Input should be a valid integer, unable to parse string as an integer": "expected a whole number",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+}
 
 #: Each command with its module and its line in the help.
 COMMANDS = {
@@ -127,6 +135,8 @@ def _sentence(error: CuebookError | OSError | UnicodeDecodeError) -> str:
 def _wrong_use(error: typer.TyperException) -> int:
     ctx = getattr(error, "ctx", None)
     hint = f"; see `{ctx.command_path} --help`" if ctx is not None else ""
-    said = error.format_message().replace("Value error, ", "")  # the parser's own words, not the user's
+    said = error.format_message()
+    for theirs, ours in _WORDS.items():
+        said = said.replace(theirs, ours)
     screen.complain(said.rstrip(".") + hint)
     return error.exit_code

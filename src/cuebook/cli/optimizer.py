@@ -69,7 +69,7 @@ def history(
     elif found:
         _show(found)
     else:
-        screen.say("no runs yet; a conversation of ten posts or more gets one every two minutes while it changes")
+        screen.say("no runs yet; a conversation of ten posts or more gets one while it changes, a shorter one none")
 
 
 def _show(found: Sequence[Snapshot]) -> None:

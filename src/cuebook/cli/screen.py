@@ -14,6 +14,8 @@ import msgspec
 PIPE_WIDTH = 140
 #: A column is never made narrower than this; between two columns of a table there is so much.
 NARROWEST, GAP = 8, 3
+#: A text that goes on in the next line gives way first, down to this: the dates and names beside it stay whole.
+READABLE = 40
 #: Control characters but tab and line feed; marks that turn, part or hide text (bidi, separators, tags); half pairs.
 _HARMFUL = (
     *range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F),
@@ -112,13 +114,17 @@ def table(columns: Sequence[str], rows: Sequence[Row], *, right: Sequence[str] =
 
 
 def fit(wanted: Sequence[int], room: int, last: Sequence[bool] = ()) -> list[int]:
-    """Narrow columns until a table fits: always the widest, never one below NARROWEST, and the `last` ones last."""
+    """Narrow columns until a table fits: always the widest, never one below NARROWEST, and the `last` ones last, once
+    they are down to READABLE.
+    """
     widths = list(wanted)
     over = sum(widths) + GAP * (len(widths) - 1) - room
     everywhere = list(range(len(widths)))
     first = [at for at in everywhere if not (last and last[at])]
-    for places in (first, everywhere[1:] if last else [], everywhere):  # the first column names what the row is about
-        while over > 0 and places and max(widths[at] for at in places) > NARROWEST:
+    folding = [at for at in everywhere if last and last[at]]
+    rest = everywhere[1:] if last else []  # the first column names what the row is about
+    for places, least in ((folding, READABLE), (first, NARROWEST), (rest, NARROWEST), (everywhere, NARROWEST)):
+        while over > 0 and places and max(widths[at] for at in places) > least:
             widths[max(places, key=lambda at: widths[at])] -= 1
             over -= 1
     return widths

@@ -45,7 +45,7 @@ def settle(
         if due:
             screen.say("still due: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
         elif not done:
-            screen.say("nothing was due")
+            screen.say("nothing is due")
     if due:
         raise typer.Exit(1)
 
