@@ -180,9 +180,10 @@ DELETE FROM place WHERE tenant = :tenant AND ((kind = 'user' AND owner = :user)
 DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conversation = :no AND post = :post;
 
 -- name: memory_forgets
--- Let no memory of a place name one that is gone.
-UPDATE memory SET supersedes = nullif(supersedes, :id), ended_by = nullif(ended_by, :id)
-WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND :id IN (supersedes, ended_by);
+-- Let no memory of a place name one of those that are gone.
+WITH gone (id) AS MATERIALIZED (SELECT value FROM json_each(:ids))
+UPDATE memory SET supersedes = iif(supersedes IN gone, NULL, supersedes), ended_by = iif(ended_by IN gone, NULL, ended_by)
+WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND (supersedes IN gone OR ended_by IN gone);
 
 -- name: delivery_anew
 -- Deliver a conversation from its beginning; who is at it finds the mark moved.

@@ -4,6 +4,7 @@ One that has other sources is derived anew from them: it goes, and their convers
 somebody wrote by hand stays, without the source. What a memory had ended holds again where its own sources say so.
 """
 
+import json
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Collection, Iterable
@@ -69,11 +70,14 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         before = row["supersedes"] and one(connection, "memories_superseded", **_place_of(row), id=row["supersedes"])
         if anew and before and before["valid_to"] is not None and not before["written"]:
             waiting.append(before)  # it ended with this one: whether it holds is derived anew
+    ids: dict[tuple[str, str], list[str]] = {}
     for row in gone.values():
         memories.remove(connection, tenant, row["no"])
-        run(connection, "memory_forgets", **_place_of(row), id=row["id"])
-    for kind, owner in {(row["kind"], row["owner"]) for row in gone.values()}:
-        run(connection, "place_changed", tenant=tenant, kind=kind, owner=owner)
+        ids.setdefault((row["kind"], row["owner"]), []).append(row["id"])
+    for (kind, owner), of_place in ids.items():
+        place = {"tenant": tenant, "kind": kind, "owner": owner}
+        run(connection, "memory_forgets", **place, ids=json.dumps(of_place))
+        run(connection, "place_changed", **place)
     for no in sorted(again):
         deliver_anew(connection, tenant, no)
     taken = Taken(Counter({"memories": len(gone)}), set())
