@@ -67,6 +67,7 @@ Table(
     Index("memory_standing", "tenant", "kind", "owner", "confidence", sqlite_where=text("valid_to IS NULL")),
     Index("memory_idle", "used_at"),
     Index("memory_superseded", "tenant", "kind", "owner", "supersedes", sqlite_where=text("supersedes IS NOT NULL")),
+    Index("memory_ended", "tenant", "kind", "owner", "ended_by", sqlite_where=text("ended_by IS NOT NULL")),
     sqlite_autoincrement=True,
 )
 

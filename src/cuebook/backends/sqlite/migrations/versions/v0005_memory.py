@@ -55,6 +55,7 @@ CREATE UNIQUE INDEX memory_said ON memory (tenant, kind, owner, said);
 CREATE INDEX memory_standing ON memory (tenant, kind, owner, confidence) WHERE valid_to IS NULL;
 CREATE INDEX memory_idle ON memory (used_at);
 CREATE INDEX memory_superseded ON memory (tenant, kind, owner, supersedes) WHERE supersedes IS NOT NULL;
+CREATE INDEX memory_ended ON memory (tenant, kind, owner, ended_by) WHERE ended_by IS NOT NULL;
 
 CREATE TABLE memory_source (
     tenant TEXT NOT NULL,
