@@ -115,9 +115,11 @@ def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
     )
     assert "no memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
     assert "hazelnuts" in json.dumps(here.json("memory", "export", "--user", "ann"))
+    assert "`cuebook settle` takes up what was said last" in here("memory", "list", "--user", "bob")
+    (here.folder / "cuebook.toml").write_text("")
     assert "users are remembered where `user = true`" in here("memory", "list", "--user", "bob")
     refused = here("memory", "search", "x", "--as-of", "yesterday", code=2)
-    assert "'yesterday' does not match" in refused
+    assert "'yesterday' is no day; write it like 2027-01-31 (UTC)" in refused
     assert "Value error" not in refused
     assert "name one thing: a user" in here("hold", "add", code=1)
     assert "user's item" in here("memory", "search", "allergic hazelnuts", "--user", "ann", "--explain")
@@ -128,6 +130,7 @@ def test_knowledge_is_put_listed_used_and_decays(here: Here) -> None:
     assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.60\n")
     [found] = here.json("knowledge", "list", "--search", "rate")["items"]
     assert here("knowledge", "use", found["id"]) == "api.rate: confidence 0.65 after 3 uses\n"
+    assert "no knowledge 'nope'; `cuebook knowledge list`" in here("knowledge", "use", "nope", code=1)
     assert here("knowledge", "decay", "--as-of", "2026-01-01") == "0 lost confidence, 0 went\n"
     assert here("knowledge", "decay", "--as-of", "2100-01-01") == "0 lost confidence, 1 went\n"
     assert "nothing known" in here("knowledge", "list")

@@ -242,7 +242,7 @@ async def test_a_running_answer_is_not_written_after_its_conversation_is_forgott
         await asyncio.sleep(0.2)
         receipt = await book.memory.forget(user="ann")
         assert receipt.state == "done"
-        with pytest.raises(LeaseLost):
+        with pytest.raises(LeaseLost, match="conversation 'c' was forgotten while turn 1 was answered"):
             await reading
         assert left(tmp_path) == {}
         with pytest.raises(NotFound):

@@ -292,8 +292,13 @@ class Memories:
 
     async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
         """Count a use of a memory: it raises its confidence by 0.05. Raises NotFound."""
+        try:
+            known = await self.get(id, user=user)
+        except NotFound:
+            msg = f"no knowledge {id!r}; `cuebook knowledge list` names what there is"
+            raise NotFound(msg) from None
         for _ in range(RETRIES):
-            generation, old = await self._now(await self.get(id, user=user))
+            generation, old = await self._now(known)
             now = self._desk.clock.now()
             new = replace(old, uses=old.uses + 1, used_at=now, confidence=raised(old.confidence, USE))
             if await self._save(old.place, generation, [new]):

@@ -47,7 +47,13 @@ def search(
         datetime | None,
         typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held as it began (UTC), and was said before."),
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Why each was found.")] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Why each was found: its own words, those around it, its meaning, each 0 to 1; what else counted.",
+        ),
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 10,
     token_budget: Annotated[
         int | None, typer.Option("--token-budget", metavar="N", min=1, help="Pack the answer into so many tokens.")
@@ -145,7 +151,9 @@ def _list_across(
         screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
         return
     if not shown:
-        screen.say("nothing across conversations; users are remembered where `user = true` stands under [memory]")
+        off = "users are remembered where `user = true` stands under [memory]"
+        on = state.settings().settings.memory.user
+        screen.say(f"nothing across conversations; {'`cuebook settle` takes up what was said last' if on else off}")
         return
     rows = [
         (
@@ -190,7 +198,7 @@ def correct(
 
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
 def export(state: State, *, user: User = None, organization: Organization = None) -> None:
-    """Write all memories of a user or an organization as JSON, with their history and sources."""
+    """Write all memories of a user or an organization as JSON, with their history and sources; without, of the book."""
     with state.open() as book:
         shown = [memory_shapes.memory(each) for each in book.memories.export(user=user, organization=organization)]
     screen.say_json({"items": shown})

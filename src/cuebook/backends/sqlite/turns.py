@@ -144,7 +144,12 @@ def _begin_turn(connection: sqlite3.Connection, row: Row, opening: Opening, *, f
 def _held(connection: sqlite3.Connection, lease: Lease) -> Row:
     """Give the conversation's row, if the lease is still ours."""
     row = one(connection, "conversation_by_no", tenant=lease.scope.tenant, no=lease.no)
-    if row is None or row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
+    if row is None:
+        msg = (
+            f"conversation {lease.conversation!r} was forgotten while turn {lease.turn} was answered; nothing is stored"
+        )
+        raise LeaseLost(msg)
+    if row["fence"] != lease.fence or row["lease_turn"] != lease.turn:
         msg = f"turn {lease.turn} of conversation {lease.conversation!r} was taken over; what came later is not stored"
         raise LeaseLost(msg)
     return row
