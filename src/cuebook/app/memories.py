@@ -284,8 +284,10 @@ class Memories:
             fresh = replace(before, confidence=sure, uses=before.uses + 1, used_at=now, valid_to=None)
             changed = [fresh]
         else:
-            past = replace(before, no=0, id=memory_id(place, category, f"{key}|{before.text}|{now}"), valid_to=now)
-            fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at)
+            since = max(now, before.valid_from)  # a clock may be set back, or stand still
+            own = memory_id(place, category, f"{key}|{before.text}|{since}|{generation}")
+            past = replace(before, no=0, id=own, valid_to=since)
+            fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at, valid_from=since)
             changed = [past, fresh]
         change = PlaceChange(place=place, generation=generation, memories=tuple(changed))
         return fresh if await store.save(Scope(), change, now=now) else None
