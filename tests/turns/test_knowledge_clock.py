@@ -1,4 +1,4 @@
-"""Knowledge under a clock that stands still or is set back: every value before stays as history, of no negative time."""
+"""Knowledge under a clock that stands still or is set back: each value before stays as history, of no negative time."""
 
 from stage import book_on
 
