@@ -6,6 +6,8 @@ from pathlib import Path
 
 from cuebook.backends.file_sink import FileSink
 from cuebook.config import Config
+from cuebook.engine.correct import correct_due
+from cuebook.engine.correct import due as corrections_due
 from cuebook.engine.deliver import deliver_due
 from cuebook.engine.deliver import due as deliveries_due
 from cuebook.engine.desk import Chore, Desk
@@ -30,6 +32,7 @@ def chores_of(
     outlets = [(sink.name, Outlet(sink)) for sink in sinks]
     return [
         Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
+        Chore(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
         Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
         *(
             Chore(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))

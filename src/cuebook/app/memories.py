@@ -8,21 +8,24 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.items import correct_item, get_item, tell
 from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.deliver import decay
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.forget import forget
+from cuebook.engine.items import parted
 from cuebook.engine.retrieve import answers
 from cuebook.engine.sense import sense
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
+from cuebook.memory.corrected import corrections_of
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.placed import memory_id
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import SCOPES, persona_place
 from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.records.erasure import Receipt, Target
-from cuebook.records.memory import CATEGORIES, Dense, Hit, Memory, Place, Scope
+from cuebook.records.memory import CATEGORIES, Correction, Dense, Hit, Memory, Place, Scope
 
 #: Whose knowledge is nobody's: the book's own.
 BOOK = Place("book", "")
@@ -183,7 +186,12 @@ class Memories:
         return shown[:limit], more
 
     async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
-        """Give a memory by its id. Raises NotFound, also for another user's."""
+        """Give a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
+
+        Raises NotFound, also for another user's.
+        """
+        if parted(id):
+            return await get_item(self._desk, id, user)
         places = await self.places(user=user, organization=organization)
         known = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
         for each in known:
@@ -228,6 +236,8 @@ class Memories:
         Raises NotFound, and Denied where it is the book's and a user or an organization is named.
         """
         text = self._said(text, "text")
+        if parted(id):
+            return await correct_item(self._desk, id, text, user=user, also=lambda each: self.correct(each.id, text))
         names = [id]
         for _ in range(RETRIES):
             generation, old = await self._at(names, user=user, organization=organization)
@@ -239,7 +249,9 @@ class Memories:
                 both = tuple(sorted({*old.sources, *other.sources}))  # one says that already
                 new = replace(new, no=other.no, uses=old.uses + other.uses, sources=both, valid_to=None)
                 changed = [replace(old, sources=(), written=False), new]
-            if await self._save(old.place, generation, changed):
+            corrections = corrections_of(old, text)
+            if await self._save(old.place, generation, changed, corrections):
+                await tell(self._desk, corrections)
                 return new
             names = [id, own]  # another correction may have said the same
         raise _busy()
@@ -319,7 +331,8 @@ class Memories:
         Raises NotFound, Conflict naming a hold, and Denied where it is the book's and a user or an organization named.
         """
         found = await self._own(id, user=user, organization=organization)
-        return await forget(self._desk, Scope(), Target("memory", (found.id,)))
+        scope = Scope(user=user) if parted(id) else Scope()
+        return await forget(self._desk, scope, Target("memory", (found.id,)))
 
     async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
         for name in names[:-1]:
@@ -336,8 +349,14 @@ class Memories:
             raise _missing(memory.id)
         return generation, again[0]
 
-    async def _save(self, place: Place, generation: int, memories: Sequence[Memory]) -> bool:
-        change = PlaceChange(place=place, generation=generation, memories=tuple(memories))
+    async def _save(
+        self,
+        place: Place,
+        generation: int,
+        memories: Sequence[Memory],
+        corrections: tuple[Correction, ...] = (),
+    ) -> bool:
+        change = PlaceChange(place=place, generation=generation, memories=tuple(memories), corrections=corrections)
         return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
 
     def _said(self, text: Any, where: str) -> str:

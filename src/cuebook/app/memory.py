@@ -15,12 +15,11 @@ from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, 
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.found import rank_found
+from cuebook.engine.items import items_at_head
 from cuebook.engine.sense import sense
 from cuebook.engine.zones import zone_of
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.compress import compress, compress_batch
-from cuebook.memory.extract import extract
-from cuebook.memory.merge import merge
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import SCOPES
 from cuebook.memory.shown import excerpt, pack
@@ -135,17 +134,8 @@ class Memory(Analysis):
 
         What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
         """
-        scope = Scope(user=user)
-        held = await self._desk.store.items(scope, conversation, ended=True)
-        summary = await self._desk.store.summary(scope, conversation)
-        reach = summary.upto_seq if summary else 0
-        posts = await self._desk.store.posts(scope, conversation, last=UNREAD + 1)
-        before = [line_of(post) for post in posts if post.seq <= reach][-1:]
-        found = extract([line_of(post) for post in posts if post.seq > reach], before=before)
-        merged = merge(held, found, zone=await self.zone(conversation=conversation, user=user))
-        past = [item for item in held if item.valid_to is not None]
-        shown = [*merged.kept, *merged.added, *([*past, *merged.ended] if ended else [])]
-        return sorted(shown, key=lambda item: (item.seq, item.id))
+        found = await items_at_head(self._desk, Scope(user=user), conversation)
+        return [item for item in found if ended or item.valid_to is None]
 
     async def items_page(
         self,

@@ -147,6 +147,7 @@ Table(
     needed("made_by", Text),
     needed("tokens", Integer),
     needed("created_at", Float),
+    Column("corrected", Integer, nullable=False, server_default=text("0")),
     sqlite_with_rowid=False,
 )
 

@@ -95,6 +95,19 @@ Table(
 )
 
 Table(
+    "correction",
+    METADATA,
+    key("no", Integer),
+    needed("tenant", Text),
+    needed("conversation", Integer),
+    needed("posts", Text),
+    needed("marks", Text),
+    needed("text", Text),
+    Index("correction_of", "tenant", "conversation", "no"),
+    sqlite_autoincrement=True,
+)
+
+Table(
     "outbox",
     METADATA,
     key("no", Integer),

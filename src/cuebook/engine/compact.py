@@ -19,6 +19,7 @@ from cuebook.engine.speak import closing
 from cuebook.engine.zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
+from cuebook.memory.corrected import corrected, untold
 from cuebook.memory.digest import write
 from cuebook.memory.extract import extract
 from cuebook.memory.merge import Merged, merge
@@ -81,7 +82,7 @@ class Told(Struct, frozen=True, kw_only=True):
 async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
     """Do one pass. A failure or a refusal puts the next try off, and changes nothing else."""
     read = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
-    if read is None:
+    if read is None or read.lags:
         return "nothing"
     desk.failpoint("compact.read")
     lines = [line_of(post) for post in read.posts]
@@ -104,7 +105,8 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
     desk.failpoint("compact.made")
     held = {item.id: item for item in read.items}
     news = [*derived.merged.kept, *derived.merged.added]
-    raised = [item for item in await promoted(desk, scope, conversation, posts, news) if item.id not in held]
+    chosen = corrected(await promoted(desk, scope, conversation, posts, news), read.corrections, news=True)
+    raised = [item for item in chosen if item.id not in held]
     repeated = tuple(item for item in derived.merged.kept if item.id in held and item != held[item.id])
     compacted = Compacted(
         conversation=conversation,
@@ -130,6 +132,8 @@ async def _telling(
     What was said in the conversation is no value of it: that goes in as data, and never into a system text.
     """
     if desk.work_model is None or read.failures >= FAILURES:
+        return None
+    if len(untold(lines, read.corrections)) < len(lines):  # it would tell what no longer holds
         return None
     persona = desk.personas.get(read.conversation.persona or desk.default_persona)
     values = {
@@ -205,6 +209,7 @@ async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most
 
 def _by_rules(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
     found = extract(lines, before=[line_of(read.before)] if read.before else ())
+    found, lines = corrected(found, read.corrections, news=True), untold(lines, read.corrections)
     merged = merge(read.items, found, zone=_zone(desk, read))
     previous = read.previous.markdown if read.previous else ""
     items = [*merged.kept, *merged.added, *merged.ended]
@@ -280,6 +285,7 @@ def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answe
     the system prompt gets what the user said, by rules.
     """
     found = items_of(answer, when=lines[-1].when, lines=lines, held=read.items)
+    found = corrected(found, read.corrections, news=True)
     merged = merge(read.items, found, zone=_zone(desk, read))
     items = [*merged.kept, *merged.added]
     markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
@@ -334,6 +340,7 @@ def _summary(
         created_at=desk.clock.now(),
         tokens=desk.count(derived.markdown) + desk.count(compact(derived.memory_json)),
         tainted=derived.tainted,
+        corrected=read.corrected,
     )
 
 
@@ -352,7 +359,7 @@ async def compress_by_hand(
     """
     found = await desk.store.conversation(scope, conversation)
     read = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
-    if read is None:
+    if read is None or read.lags:
         msg = f"a round is open in conversation {conversation!r}; compress it when that has ended"
         raise Conflict(msg)
     lines = [line_of(post) for post in read.posts]

@@ -15,6 +15,7 @@ from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.zones import zone_of
 from cuebook.errors import CuebookError
+from cuebook.memory.corrected import corrected
 from cuebook.memory.extract import extract
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
 from cuebook.memory.merge import sought
@@ -97,6 +98,7 @@ async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
         settings=read.settings,
         keys=read.keys,
         more=read.more,
+        corrected=read.corrections[-1].no if read.corrections else 0,
     )
 
 
@@ -112,6 +114,7 @@ def _found(read: Delivering) -> list[Item]:
     said = extract(posts, before=before)
     passed = {item.id for item in read.items}
     found = [*(item for item in said if item.id not in passed), *read.items]
+    found = corrected(found, read.corrections, news=True)
     return [each for each in found if each.trust == "user" and own.issuperset(each.sources)]
 
 

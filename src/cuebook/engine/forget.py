@@ -9,6 +9,7 @@ import base64
 import hashlib
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,12 +17,15 @@ from msgspec.structs import replace
 
 from cuebook.engine.deliver import deliver_all
 from cuebook.engine.desk import Desk
+from cuebook.engine.items import item_of, parted
 from cuebook.engine.mirror import signing_key, verifying_key
-from cuebook.errors import BackendError, Conflict, InvalidInput
+from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
+from cuebook.memory.corrected import correction_of, corrections_of, says
+from cuebook.memory.scopes import owner_of
 from cuebook.ports.erasure import Erasing
 from cuebook.prompts.digest import canonical
 from cuebook.records.erasure import Kind, Receipt, Target, salted
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Correction, Scope
 
 log = logging.getLogger("cuebook.forget")
 
@@ -39,8 +43,10 @@ _KEPT = ("persona", "organization")
 _AUDIT = "auditTexts"
 
 
-async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") -> Receipt:
+async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "", conversations: bool = True) -> Receipt:
     """Forget; answers with the receipt, signed, or pending while a byte may still be left.
+
+    A memory goes from the summaries of the conversations it comes from too, unless not `conversations`.
 
     What is not there, or another's, counts nothing. Raises Conflict naming a hold that forbids it.
     """
@@ -57,11 +63,35 @@ async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "") 
         requested_at=_iso(desk.clock.now()),
         origin=verifying_key(desk.key).hex(),
     )
-    erasing = Erasing(target=target, receipt=bare, now=desk.clock.now(), weigh=desk.writer.tokens)
+    corrections: tuple[Correction, ...] = ()
+    if target.kind == "memory" and conversations:
+        target, corrections = await _from_conversations(desk, scope, target)
+    erasing = Erasing(
+        target=target, receipt=bare, now=desk.clock.now(), weigh=desk.writer.tokens, corrections=corrections
+    )
     receipt = await desk.store.erasure.forget(scope, erasing)
     desk.see(receipt.epoch)
     desk.stirred()
     return await finish(desk, scope, receipt)
+
+
+async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:
+    """Give what conversations tell no more with the memories named, and with an item its user's memories of it."""
+    store, found = desk.store.memories, list[Correction]()
+    names = dict.fromkeys(target.ids)
+    for name in target.ids:
+        if parted(name):
+            with suppress(NotFound):
+                if (item := await item_of(desk, scope, name)) is not None:
+                    said = correction_of(item[0], item[1].sources, item[1].text, "")
+                    found.append(said)
+                    of_it = await store.corrections.said_in(scope, item[0], said.posts)
+                    names |= dict.fromkeys(each.id for each in of_it if says(each.text, said))
+            continue
+        for memory in await store.get(scope, name.removeprefix("memory:")):
+            if scope.user in (None, owner_of(memory.place)):
+                found += corrections_of(memory, "")
+    return replace(target, ids=tuple(names)), tuple(found)
 
 
 async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
@@ -132,7 +162,7 @@ class Retention:
                 tenant = found[0][0]
                 names = tuple(name for each, name in found if each == tenant)
                 try:
-                    await forget(desk, Scope(tenant), Target(kind, names), reason="retention")
+                    await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
                 except Conflict as held:  # a hold came meanwhile
                     log.warning("%s", held)
                     break

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cuebook.assembly.partition import reach
 from cuebook.engine.compare import compare
+from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.metadata import metadata_of
@@ -111,9 +112,12 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
 
 async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
     """Read once and decide. Answers with the scene, the plan, what stands in front and the number of the turn."""
-    scene = await desk.store.scene(scope, await with_sense(desk, _look(desk, intent)))
+    look, turn = await with_sense(desk, _look(desk, intent)), intent.goes_on
+    scene = await desk.store.scene(scope, look)
+    if turn is None and scene.summary and scene.summary.corrected < scene.corrected:
+        await correct_summary(desk, scope, intent.ask.conversation, upto=scene.summary.upto_seq)
+        scene = await desk.store.scene(scope, look)
     desk.see(scene.epoch)
-    turn = intent.goes_on
     if turn is not None:
         scene = await _with_query(desk, scope, scene, turn.query_seq)
     number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cuebook.assembly.budget import allot
 from cuebook.engine.compact import FAILURES, Outcome, compact_once
+from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Chore, Desk
 from cuebook.errors import CuebookError
 from cuebook.memory.profiles import CompactionProfile, choose
@@ -132,6 +133,7 @@ class Worker:
         """Do one pass. Whatever it fails with puts this conversation off, and no other."""
         desk, scope = self._desk, Scope(due.tenant)
         try:
+            await correct_summary(desk, scope, due.conversation)
             return await compact_once(desk, scope, due.conversation, profile)
         except CuebookError as error:
             log.warning("compaction of %s: %s", due.conversation, desk.writer.clean(str(error)))

@@ -163,6 +163,13 @@ def persona_place(user: str, persona: str) -> Place:
     return Place("persona", f"{persona}\x1f{user}")
 
 
+def owner_of(place: Place) -> str | None:
+    """Give the one user whose a place is, None for one of others."""
+    if place.kind == "user":
+        return place.id
+    return place.id.partition("\x1f")[2] if place.kind == "persona" else None
+
+
 def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any] | None = None) -> frozenset[str]:
     """Give what may be written to a place."""
     allowed = set(CATEGORIES if policy.categories is None else policy.categories)

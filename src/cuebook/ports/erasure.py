@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cuebook.records.conversation import PathPost
 from cuebook.records.erasure import Hold, Receipt, Target
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Correction, Scope
 
 
 class Erasing(Struct, frozen=True, kw_only=True):
@@ -17,6 +17,7 @@ class Erasing(Struct, frozen=True, kw_only=True):
     receipt: Receipt
     now: float
     weigh: Callable[[PathPost], int]
+    corrections: tuple[Correction, ...] = ()  # what conversations tell no more
 
 
 class ErasureStore(Protocol):

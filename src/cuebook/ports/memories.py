@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from cuebook.memory.scopes import Policy, Terms
+from cuebook.ports.corrections import CorrectionStore
 from cuebook.records.conversation import Conversation, Post
 from cuebook.records.key import Key
-from cuebook.records.memory import Dense, Item, Memory, Place, Scope
+from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Scope
 
 
 class MemoryLook(Struct, frozen=True, kw_only=True):
@@ -96,6 +97,7 @@ class Delivering(Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...] = ()
     cited: Mapping[str, Cited] = {}  # by id: the posts read, and those the items come from
     more: bool = False  # posts are left behind `seq`
+    corrections: tuple[Correction, ...] = ()  # of the conversation, made by hand
 
 
 class PlaceChange(Struct, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class PlaceChange(Struct, frozen=True, kw_only=True):
     place: Place
     generation: int
     memories: tuple[Memory, ...]  # as they are to stand, new ones among them, with all their sources
+    corrections: tuple[Correction, ...] = ()  # what a hand changes in the conversations they come from
 
 
 class Delivered(Struct, frozen=True, kw_only=True):
@@ -120,10 +123,14 @@ class Delivered(Struct, frozen=True, kw_only=True):
     settings: Mapping[str, Mapping[str, Any]] = {}  # what organizations allowed,
     keys: Mapping[str, Key | None] = {}  # and the keys by which they were told
     more: bool = False
+    corrected: int = 0  # the newest correction there was
 
 
 class MemoryStore(Protocol):
     """Keeps memories of places."""
+
+    @property
+    def corrections(self) -> CorrectionStore: ...
 
     # behind the reply
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]: ...

@@ -20,7 +20,7 @@ from cuebook.ports.vault import VaultStore
 from cuebook.ports.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
-from cuebook.records.memory import Dense, Found, Item, Scope, SearchResult, Summary
+from cuebook.records.memory import Correction, Dense, Found, Item, Scope, SearchResult, Summary
 from cuebook.records.tuning import Tuning
 from cuebook.records.turn import Manifest, Turn, TurnState, Usage
 
@@ -97,6 +97,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     known: Known | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
     epoch: int = 0  # how often something of the tenant was forgotten
+    corrected: int = 0  # the newest correction of the conversation, where it has a summary
 
 
 class Batch(Struct, frozen=True, kw_only=True):
@@ -209,6 +210,17 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
     failures: int = 0
     last_at: float = 0.0
     epoch: int = 0  # how often something in the conversation was erased
+    corrections: tuple[Correction, ...] = ()  # made by hand, in their order
+
+    @property
+    def corrected(self) -> int:
+        """The number of the newest correction, 0 for none."""
+        return self.corrections[-1].no if self.corrections else 0
+
+    @property
+    def lags(self) -> bool:
+        """Whether the summary before does not know of the newest corrections."""
+        return self.previous is not None and self.previous.corrected < self.corrected
 
 
 class Compacted(Struct, frozen=True, kw_only=True):

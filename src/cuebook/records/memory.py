@@ -80,6 +80,18 @@ class Summary(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     tainted: str = ""  # lines that come from tools or pages: for the fenced block only, never the system prompt
     prompt: str = ""  # the version a model was told, `prompt:SLUG@BRANCH:NUMBER`; "" where none was
+    corrected: int = 0  # the last correction it knows of
+
+
+class Correction(Struct, frozen=True, kw_only=True):
+    """What somebody wrote by hand in the place of what posts of a conversation said; "" = it is forgotten."""
+
+    conversation: str
+    posts: tuple[str, ...]
+    marks: tuple[str, ...]  # the words it said, as hashes
+    text: str
+    before: str = ""  # what it said until now; not kept
+    no: int = 0  # the store's own number, in the order they were made
 
 
 class Place(Struct, frozen=True, order=True):

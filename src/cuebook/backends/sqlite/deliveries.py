@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cuebook.backends.sqlite import base, derived, epochs, memories, reads
+from cuebook.backends.sqlite import base, corrections, derived, epochs, memories, reads
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows, run
 from cuebook.backends.sqlite.keys import key_record
@@ -59,6 +59,7 @@ def delivering(connection: sqlite3.Connection, scope: Scope, conversation: str, 
         items=items,
         cited=cited,
         more=last != row["head"],
+        corrections=corrections.of(connection, tenant, no, conversation),
     )
 
 
@@ -69,7 +70,7 @@ def _fresh(connection: sqlite3.Connection, row: Row, done: int, version: int) ->
     line = derived.lineage(connection, row, version) - derived.lineage(connection, row, max(done, 0))
     forms = rows(connection, "items_of", tenant=row["tenant"], no=row["no"])
     newest = {each["id"]: each for each in forms if each["made_in"] in line}
-    return tuple(records.item(each) for each in newest.values())
+    return tuple(records.item(each) for each in newest.values() if each["text"])
 
 
 def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapping[str, Cited]:
@@ -160,6 +161,8 @@ def _stands(connection: sqlite3.Connection, row: Row, delivered: Delivered) -> b
     if json.loads(row["metadata"]).get(KEPT) != delivered.kept:
         return False
     if any(_key(connection, tenant, id_) != known for id_, known in delivered.keys.items()):
+        return False
+    if corrections.last(connection, tenant, no) != delivered.corrected:
         return False
     told = delivered.settings.items()
     return all(memories.settings_of(connection, tenant, each) == known for each, known in told) and all(

@@ -2,9 +2,10 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs, reads
+from cuebook.backends.sqlite import base, corrections, epochs, reads
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import SQL, one, rows, run
@@ -55,6 +56,7 @@ def compaction(
         failures=row["compact_failures"],
         last_at=row["compact_last_at"],
         epoch=epochs.current(connection, tenant, "conversation", str(no)),
+        corrections=corrections.of(connection, tenant, no, conversation),
     )
 
 
@@ -66,13 +68,16 @@ def _before(connection: sqlite3.Connection, row: Row, mark: int) -> Post | None:
 
 
 def items(connection: sqlite3.Connection, row: Row, version: int, *, ended: bool) -> list[Item]:
-    """Give items as they stand at a summary: their newest form in its line of versions; ended ones if asked for."""
+    """Give items as they stand at a summary: their newest form in its line of versions; ended ones if asked for.
+
+    What a hand corrected says nothing from then on.
+    """
     line = lineage(connection, row, version)
     newest: dict[str, Row] = {}
     for each in rows(connection, "items_of", tenant=row["tenant"], no=row["no"]):
         if each["made_in"] in line:
             newest[each["id"]] = each
-    found = [records.item(each) for each in newest.values() if ended or each["ended_in"] is None]
+    found = [records.item(each) for each in newest.values() if each["text"] and (ended or each["ended_in"] is None)]
     return sorted(found, key=lambda item: (item.seq, item.id))
 
 
@@ -101,13 +106,15 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     tenant, no, upto = row["tenant"], row["no"], compacted.summary.upto_seq
     if compacted.no and compacted.epoch != epochs.current(connection, tenant, "conversation", str(no)):
         return False
+    if compacted.summary.corrected != corrections.last(connection, tenant, no):
+        return False
     runs = runs_to(connection, tenant, no, row["head"])
     mark, stands = mark_on(connection, tenant, no, runs)
     if stands != compacted.previous_version or upto < mark or not on_path(runs, upto):
         return False
     version = connection.execute(SQL["summary_last"], {"tenant": tenant, "no": no}).fetchone()[0] + 1
-    _insert_summary(connection, row, compacted.summary, version=version, previous=compacted.previous_version)
-    _save_items(connection, row, compacted, version)
+    insert_summary(connection, row, compacted.summary, version=version, previous=compacted.previous_version)
+    save_items(connection, row, (*compacted.ended, *compacted.repeated, *compacted.added), version)
     count, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, row["head"]), upto)
     run(connection, "delivery_again", tenant=tenant, no=no)
     for sink in compacted.sinks:
@@ -120,7 +127,8 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     return True
 
 
-def _insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, *, version: int, previous: int) -> None:
+def insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, *, version: int, previous: int) -> None:
+    """Keep a summary under the next version."""
     run(
         connection,
         "summary_insert",
@@ -138,12 +146,13 @@ def _insert_summary(connection: sqlite3.Connection, row: Row, summary: Summary, 
         made_by=f"{summary.made_by}{records.TOLD}{summary.prompt}" if summary.prompt else summary.made_by,
         tokens=summary.tokens,
         created_at=summary.created_at,
+        corrected=summary.corrected,
     )
 
 
-def _save_items(connection: sqlite3.Connection, row: Row, compacted: Compacted, version: int) -> None:
+def save_items(connection: sqlite3.Connection, row: Row, items: Sequence[Item], version: int) -> None:
     """Keep each item a pass touched in a new form of its own: another branch still sees the form before."""
-    for item in (*compacted.ended, *compacted.repeated, *compacted.added):
+    for item in items:
         run(
             connection,
             "item_insert",

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, epochs, holds
 from cuebook.backends.sqlite.base import Run, one, rows, run
+from cuebook.backends.sqlite.correction_store import conversation_of, forgotten
 from cuebook.backends.sqlite.redact import Redacted, redact, stop
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import SPEAKERS
@@ -24,7 +25,7 @@ from cuebook.records.audit import Record, Text
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import Hold, Receipt, Target, no_receipt, salted
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Correction, Scope
 from cuebook.records.prompt import Observation
 
 _receipt = msgspec.json.Decoder(Receipt).decode
@@ -189,6 +190,13 @@ class _Taking:
             connection, tenant, "", lambda record: _was_told(record, user), user=user
         )
 
+    def told(self, row: Row, correction: Correction) -> None:
+        """Take what a conversation derived of something; a turn that runs there may say it."""
+        counts = forgotten(self.connection, row, correction)
+        self.more.update(counts)
+        if counts and row["lease_until"]:
+            self.running.add(row["no"])
+
     def took(self, taken: Taken) -> None:
         """Note what was taken of memories."""
         self.more.update(taken.counts)
@@ -206,7 +214,13 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     failpoints("forget.begin")
     tenant, target = scope.tenant, erasing.target
     found, memories = list(_named_rows(connection, scope, target)), _named_memories(connection, scope, target)
-    holds.check(connection, tenant, target, {*map(holds.owners, found), *map(holds.owners_of_memory, memories)})
+    told = [
+        (row, each) for each in erasing.corrections if (row := conversation_of(connection, scope, each.conversation))
+    ]
+    of_told = {row["no"]: row for row, _ in told}.values()
+    holds.check(
+        connection, tenant, target, {*map(holds.owners, (*found, *of_told)), *map(holds.owners_of_memory, memories)}
+    )
     epoch = epochs.raised(connection, tenant)
     for owner in target.ids:
         epochs.raised(connection, tenant, target.kind, owner)
@@ -216,6 +230,8 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     for user in _users(scope, target):
         taking.user(user, erasing.weigh)
     taking.took(take(connection, tenant, memories, anew=False))
+    for row, each in told:
+        taking.told(row, each)
     taking.stop()
     if sum(taking.rows.values()):
         run(connection, "optimize_text")
@@ -223,7 +239,9 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     counts.update(taking.more)
     counts.pop("", None)
     bare = erasing.receipt
-    concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(scope, target, found, memories)))
+    concerns = tuple(
+        sorted(salted(user, bare.salt) for user in _concerned(scope, target, (*found, *of_told), memories))
+    )
     receipt = replace(bare, counts=dict(sorted(counts.items())), epoch=epoch, concerns=concerns)
     values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
     run(connection, "receipt_insert", tenant=tenant, **values)

@@ -5,8 +5,9 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuebook.backends.sqlite import deliveries, memories, withdrawals
+from cuebook.backends.sqlite import corrections, deliveries, memories, withdrawals
 from cuebook.backends.sqlite.base import SQL, Run, rows, run
+from cuebook.backends.sqlite.correction_store import SqliteCorrections
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.search import Kept
 from cuebook.ports.memories import Asked, Delivered, Delivering, Matched, PlaceChange
@@ -20,6 +21,7 @@ class SqliteMemories:
         self._read = read
         self._write = write
         self._kept = kept
+        self.corrections = SqliteCorrections(read, write)
 
     async def undelivered(self, *, limit: int = 100) -> list[tuple[str, str]]:
         """Name conversations that have something to deliver: tenant and id."""
@@ -131,7 +133,7 @@ class SqliteMemories:
 
     async def save(self, scope: Scope, change: PlaceChange, *, now: float) -> bool:
         """Keep memories as they are to stand; False, and nothing is kept, where the place has moved on."""
-        return await self._write(lambda c: memories.change_place(c, scope.tenant, change, now=now))
+        return await self._write(lambda c: _save(c, scope, change, now=now))
 
     async def remove(self, scope: Scope, gone: Sequence[Memory]) -> int:
         """Remove memories with their words and sources; answers with how many there were."""
@@ -144,3 +146,11 @@ class SqliteMemories:
             return count
 
         return await self._write(write)
+
+
+def _save(connection: sqlite3.Connection, scope: Scope, change: PlaceChange, *, now: float) -> bool:
+    if not memories.change_place(connection, scope.tenant, change, now=now):
+        return False
+    for each in change.corrections:
+        corrections.keep(connection, scope, each)
+    return True

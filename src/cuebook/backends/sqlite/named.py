@@ -13,6 +13,7 @@ FILES = (
     "tuning.sql",
     "vectors.sql",
     "forget.sql",
+    "corrections.sql",
     "vault.sql",
 )
 

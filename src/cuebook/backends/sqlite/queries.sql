@@ -224,9 +224,9 @@ SELECT coalesce(max(version), 0) FROM summary WHERE tenant = :tenant AND convers
 -- name: summary_insert
 -- Keep a summary.
 INSERT INTO summary (tenant, conversation, version, previous, upto_seq, upto_at, path_digest, markdown, memory_json, tainted, profile,
-    made_by, tokens, created_at)
+    made_by, tokens, created_at, corrected)
 VALUES (:tenant, :no, :version, :previous, :upto_seq, :upto_at, :path_digest, :markdown, :memory_json, :tainted, :profile, :made_by,
-    :tokens, :created_at);
+    :tokens, :created_at, :corrected);
 
 -- name: item_insert
 -- Keep a remembered item as a pass made, repeated or ended it.

@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Any
 
-from cuebook.backends.sqlite import base, epochs, memories, search
+from cuebook.backends.sqlite import base, corrections, epochs, memories, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
 from cuebook.backends.sqlite.paths import Paths
@@ -86,6 +86,7 @@ def scene(
         tuning=standing(connection, row),
         families=families,
         epoch=epoch,
+        corrected=corrections.last(connection, tenant, no) if version else 0,
         known=_known(connection, scope, look, row, remembered, said=said),
     )
 

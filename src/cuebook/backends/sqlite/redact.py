@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.backends.sqlite.base import SQL, need, one, rows, run
+from cuebook.backends.sqlite.corrections import lose
 from cuebook.backends.sqlite.epochs import raised
 from cuebook.backends.sqlite.rows import Row, decode_body, decode_parts
 from cuebook.backends.sqlite.texts import unuse
@@ -69,6 +70,7 @@ def redact(
         counts = _take_derived(connection, row, quoted)
         counts["fullText"], words = _empty(connection, row, user, posts, gone, weigh=weigh)
         row["words"] -= words
+        lose(connection, tenant, no, {post["id"] for post in gone})
         taken = unlearn(connection, tenant, no, {post["id"] for post in gone})
         counts = dict(Counter(counts) + taken.counts)
         running = taken.running

@@ -107,6 +107,7 @@ def summary(row: Row) -> Summary:
         created_at=row["created_at"],
         tokens=row["tokens"],
         tainted=row["tainted"],
+        corrected=row["corrected"],
     )
 
 

@@ -116,6 +116,7 @@ CREATE TABLE summary (
     made_by TEXT NOT NULL,
     tokens INTEGER NOT NULL,
     created_at FLOAT NOT NULL,
+    corrected INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, conversation, version)
 ) WITHOUT ROWID;
 
@@ -308,6 +309,16 @@ CREATE TABLE delivery (
     PRIMARY KEY (tenant, conversation)
 ) WITHOUT ROWID;
 CREATE INDEX delivery_due ON delivery (tenant, conversation) WHERE due = 1;
+
+CREATE TABLE correction (
+    no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    posts TEXT NOT NULL,
+    marks TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE INDEX correction_of ON correction (tenant, conversation, no);
 
 CREATE TABLE outbox (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,

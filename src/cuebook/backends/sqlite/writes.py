@@ -237,6 +237,7 @@ def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
         "tuning",
         "optimizations",
         "outbox",
+        "corrections",
         "delivery",
         "posts",
         "turns",

@@ -78,6 +78,16 @@ CREATE TABLE delivery (
 ) WITHOUT ROWID;
 CREATE INDEX delivery_due ON delivery (tenant, conversation) WHERE due = 1;
 
+CREATE TABLE correction (
+    no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    posts TEXT NOT NULL,
+    marks TEXT NOT NULL,
+    text TEXT NOT NULL
+);
+CREATE INDEX correction_of ON correction (tenant, conversation, no);
+
 CREATE TABLE outbox (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
     tenant TEXT NOT NULL,
@@ -201,10 +211,12 @@ COMPANY: Final = (
     "ALTER TABLE conversation ADD COLUMN company TEXT NOT NULL DEFAULT '[]'",
     "UPDATE conversation SET company = '[[1, 0]]' WHERE json_array_length(participants) > 1",
 )
+#: A summary knows which corrections it was made after.
+CORRECTED: Final = "ALTER TABLE summary ADD COLUMN corrected INTEGER NOT NULL DEFAULT 0"
 
 
 def upgrade() -> None:
-    """Create the tables; a conversation notes when others took part."""
-    for statement in (*COMPANY, *SCHEMA.split(";\n")):
+    """Create the tables; a conversation notes when others took part, a summary what was corrected."""
+    for statement in (*COMPANY, CORRECTED, *SCHEMA.split(";\n")):
         if statement.strip():
             op.execute(statement)

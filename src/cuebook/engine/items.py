@@ -1,0 +1,78 @@
+"""A conversation's items one by one: as they stand at its head, named by id across conversations, and as memories."""
+
+from cuebook.engine.compact import line_of
+from cuebook.engine.desk import Desk
+from cuebook.engine.zones import zone_of
+from cuebook.memory.corrected import corrected
+from cuebook.memory.extract import extract
+from cuebook.memory.merge import merge
+from cuebook.memory.subject import normal
+from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Source
+
+#: Posts behind the last summary that are read when items are asked for: a pass's worth.
+UNREAD = 48
+#: How an item is named where memories are: ITEM + conversation + ":" + its id.
+ITEM = "item:"
+
+
+async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Item]:
+    """Give a conversation's items as they stand at its head, ended ones too, with what was said since the last pass
+    (the newest UNREAD posts of it), so that nothing waits for a pass. Raises NotFound.
+    """
+    known = await desk.store.conversation(scope, conversation)
+    written = await desk.store.memories.corrections.of(scope, conversation)
+    summary = await desk.store.summary(scope, conversation)
+    held = await desk.store.items(scope, conversation, ended=True)
+    held = corrected(held, written, since=summary.corrected if summary else 0)
+    reach = summary.upto_seq if summary else 0
+    posts = await desk.store.posts(scope, conversation, last=UNREAD + 1)
+    before = [line_of(post) for post in posts if post.seq <= reach][-1:]
+    found = extract([line_of(post) for post in posts if post.seq > reach], before=before)
+    merged = merge(held, corrected(found, written, news=True), zone=zone_of(None, known, desk.zone))
+    past = [item for item in held if item.valid_to is not None]
+    return sorted([*merged.kept, *merged.added, *past, *merged.ended], key=lambda item: (item.seq, item.id))
+
+
+def parted(name: str) -> tuple[str, str] | None:
+    """Give the conversation and the id of an item's name; None where it names a memory of a place."""
+    if not name.startswith(ITEM):
+        return None
+    conversation, _, id_ = name.removeprefix(ITEM).rpartition(":")
+    return conversation, id_
+
+
+def named(conversation: str, item: Item) -> str:
+    """Give an item's name."""
+    return f"{ITEM}{conversation}:{item.id}"
+
+
+async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | None:
+    """Give the item a name is of, one that holds before one that does not, and its conversation; None for none.
+
+    Raises NotFound for a conversation there is not, and for another's.
+    """
+    conversation, id_ = parted(name) or ("", "")
+    found = [each for each in await items_at_head(desk, scope, conversation) if each.id == id_]
+    best = min(found, key=lambda each: each.valid_to is not None, default=None)
+    return None if best is None else (conversation, best)
+
+
+def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
+    """Give an item as a memory of its conversation."""
+    return Memory(
+        id=named(conversation, item),
+        place=Place("conversation", conversation),
+        category=item.category,
+        text=item.text,
+        name=item.name,
+        subject=item.subject,
+        status=item.status,
+        trust=item.trust,
+        confidence=item.confidence,
+        weight=item.weight,
+        valid_from=item.valid_from,
+        valid_to=item.valid_to,
+        supersedes=f"{ITEM}{conversation}:{item.supersedes}" if item.supersedes else None,
+        written=normal(item.text) in {normal(each.text) for each in written},
+        sources=tuple(Source(conversation, post) for post in item.sources),
+    )
