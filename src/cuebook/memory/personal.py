@@ -88,6 +88,8 @@ _HEALTH: Final = any_of(
     r"prescription|symptoms?|therapy|therapist|psychologist|physio(?:therapy)?|rehab|medication|meds|pills?|surgery|"
     r"cholesterol|lactose|penicillin|ibuprofen|hay fever|\d+ ?mg)\b",
     r"\b(?:am|i'm|i’m|is|he's|she's|going|gone|half|nearly|born) (?:deaf|blind|disabled)\b",
+    r"(?:\b(?:am|is|are|was|were|been|be|being|fell|got|gets|feel|feels|feeling|so|very|still)|['’](?:m|s|re)) "
+    r"(?:\w+ )?(?:ill|sick|unwell|dying)\b(?!-| (?:of|and tired|to|for)\b)",
     r"\b(?:in|into|to|from) hospital\b|\b(?:after|before|have|having|had|need|needs) (?:an|my|the|his|her) operation\b",
     r"\b(?:heart|blood|back|knee|hip|kidney|liver|lung|stomach|eye|eyesight|hearing|skin|thyroid|bowel|mental|spine|"
     r"shoulder|ankle|wrist|chest) (?:type|pressure|sugar|attack|condition|failure|disease|pain|problems?|trouble|"

@@ -246,3 +246,17 @@ def test_what_is_to_be_remembered_is():
 def test_a_thing_s_name_makes_it_nobody():
     assert categories("Our database is PostgreSQL 16.") == ["facts"]
     assert categories("Our accountant is Amina Bel.") == ["people"]
+
+
+@pytest.mark.parametrize(
+    "text", ["My wife is ill.", "My son's been very sick.", "I'm seriously ill.", "Jo is very ill."]
+)
+def test_who_is_ill_is_a_matter_of_health_whoever_it_is(text):
+    assert matter_of(text) == "health"
+
+
+@pytest.mark.parametrize(
+    "text", ["We're dying to ship it.", "I'm sick of this build.", "I'll be there.", "My plan is ill-made."]
+)
+def test_what_is_said_so_is_no_illness(text):
+    assert matter_of(text) is None
