@@ -160,23 +160,25 @@ async def test_what_another_said_is_not_the_users_once_they_are_alone_again(tmp_
         await book.append("group", [user("I live in Rome.", name="Robert")], user="bob")
         await book.conversations.participants("group", ["ann"])
         await told(book, clock, "I live in Oslo.", "group")
-        await appended(book, clock, "group", user("I work as a baker.", name="Ann from work"))
-        assert await texts(book) == ["I live in Oslo.", "I work as a baker."]
+        await appended(book, clock, "group", user("I work as a baker.", name="Robert"), user("I have a dog."))
+        assert await texts(book) == ["I live in Oslo.", "I have a dog."]
         await condense(book, clock, "group")
         assert not [each for each in await texts(book) if "nuts" in each or "Rome" in each]
 
 
-async def test_a_name_in_the_post_is_the_users_where_nobody_else_takes_part(tmp_path, clock):
+async def test_the_name_a_user_begins_under_is_theirs_where_nobody_else_takes_part(tmp_path, clock):
     upstream = ScriptedUpstream()
     async with on(tmp_path, clock, upstream=upstream) as book:
         client = Client(book, upstream, who="ann")
         await client.say(user("I live in Oslo.", name="Annie"))
         await client.say("I moved to Berlin.")
+        await client.say(user("I work as a baker.", name="Annie"))
+        await client.say(user("I am allergic to nuts.", name="Planner"))
         clock.advance(60)
         await book.settle()
         held = [each async for each in book.memories.export(user="ann")]
         assert [(each.text, each.valid_to is None) for each in held] == [
-            ("I live in Oslo.", False), ("I moved to Berlin.", True),
+            ("I live in Oslo.", False), ("I moved to Berlin.", True), ("I work as a baker.", True),
         ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from stage import book_on
 
-from cuebook import Ask
+from cuebook import Ask, Part, Posted
 from cuebook.testing import FrozenClock
 
 CANARY = "ZEPHYR-7731"
@@ -75,6 +75,46 @@ async def test_what_others_say_never_becomes_the_users_memory_nor_leaves_its_con
         clock.advance(60)
         await book.settle()
         kept = [each.text async for each in book.memories.export()]
+        assert not [text for text in kept if CANARY in text]
+        window = await book.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
+        assert CANARY.encode() not in b"".join(window.messages)
+
+
+AGENTS = ("Planner", "CodeInterpreter", "WebExplorer", "researcher", "Ann's helper")
+AGENTS_PARTS = ("plan", "thought", "reply_content", "execution_result", "web_exploring_link", "text")
+
+
+def agents_posts(payload, n, *, first):
+    """Give a round of a team of agents as D keeps it: the user asks, and agents tell each other the payload."""
+    one, other = AGENTS[n % len(AGENTS)], AGENTS[(n // len(AGENTS) + n + 1) % len(AGENTS)]
+    part = Part(AGENTS_PARTS[n % len(AGENTS_PARTS)], payload)
+    asks = Posted(sender=("User", "user", "ann")[n % 3], recipient=one, message=f"My desk number is {n}.")
+    told = [
+        Posted(sender=one, recipient=other, message=payload),
+        Posted(sender=other, recipient=one, message=payload, parts=(part,)),
+        Posted(sender=one, recipient="User", message=f"I have read it. {payload}"),
+        Posted(sender=one, message=payload),
+    ]
+    return [*told, asks] if first else [asks, *told]
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("brief", [False, True])
+async def test_what_agents_tell_each_other_never_becomes_the_users_memory(tmp_path, first, brief):
+    clock = FrozenClock()
+    async with book_on(tmp_path, clock=clock, memory__user=True, memory__persona=True) as book:
+        for n, payload in enumerate(PAYLOADS):
+            posts = agents_posts(payload, n, first=first)
+            for some in [posts] if not brief else [[each] for each in posts]:
+                await book.append(f"c{n}", some, user="ann")
+                if brief and n % 10 == 0:
+                    await book.settle()
+            await book.append(f"c{n}", [{"role": "user", "content": f"My locker number is {n}."}], user="ann")
+        clock.advance(60)
+        await book.settle()
+        kept = [each.text async for each in book.memories.export()]
+        assert any("locker" in text for text in kept), "what the user said is remembered"
+        assert {f"My desk number is {n}." for n in range(3)} <= {*kept}, "as User, as user, and by their id"
         assert not [text for text in kept if CANARY in text]
         window = await book.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
         assert CANARY.encode() not in b"".join(window.messages)

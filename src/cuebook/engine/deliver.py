@@ -119,10 +119,14 @@ def _found(read: Delivering) -> list[Item]:
 
 
 def _is_own(post: Cited, conversation: Conversation) -> bool:
-    """Whether a post is its conversation's user's: they sent it, or nobody else could have."""
+    """Whether a post is its conversation's user's: they sent it, it names nobody, or they began under that name.
+
+    Any other name may be an agent's, who says what tools and pages told it.
+    """
     if post.role == ASSISTANT:
         return True
-    return post.role == "user" and (post.alone or post.sender in (_USER, conversation.user))
+    theirs = post.own_name or post.sender in (_USER, conversation.user)
+    return post.role == "user" and theirs
 
 
 def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozenset[Place]:

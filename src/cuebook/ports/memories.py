@@ -67,13 +67,14 @@ class Known(Matched, frozen=True, kw_only=True):
 class Cited(Struct, frozen=True):
     """A post as what came of it is judged: who said it, and under which terms.
 
-    `alone`: nobody but the user took part then. `terms` are those of the turns that answered its round, else of the
+    `own_name`: the sender is D's "User", or of the name a user's message opened the conversation under, and nobody but
+    the user took part then. `terms` are those of the turns that answered its round, else of the
     turn that brought it, else of the last one before it; none where there was none.
     """
 
     role: str
     sender: str
-    alone: bool = True
+    own_name: bool = False
     terms: tuple[Terms, ...] = ()
 
 

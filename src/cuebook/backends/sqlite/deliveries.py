@@ -78,6 +78,7 @@ def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapp
     tenant, no = row["tenant"], row["no"]
     posts = rows(connection, "posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
     company: list[tuple[int, int]] = json.loads(row["company"])
+    began = _began(connection, row)
     known: dict[int, tuple[Terms, ...]] = {}
     found: dict[str, Cited] = {}
     for post in posts:
@@ -87,8 +88,17 @@ def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapp
                 known[post["round"]] = _terms(connection, tenant, no, post["round"])
             terms = known[post["round"]]
         alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in company)
-        found[post["id"]] = Cited(post["role"], post["sender"], alone, terms)
+        found[post["id"]] = Cited(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
     return found
+
+
+def _began(connection: sqlite3.Connection, row: Row) -> str | None:
+    """Give the name a conversation's first post has as a user's message of the wire; None where it is none.
+
+    Who only posts under a name of their own may be an agent.
+    """
+    posts = _stretch(connection, row["tenant"], row["no"], [(1, 1)], 1)
+    return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
 
 
 def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) -> tuple[Terms, ...]:
