@@ -113,3 +113,24 @@ async def test_what_a_conversation_keeps_of_its_policy_is_its_first_users_to_say
         assert await keyed.book.settle() == {}
         kept = (await ann.get(TALK)).json()["metadata"]["longTermMemoryPolicy"]
         assert (kept["enabled"], await _texts(ann)) == (False, [])
+
+
+async def test_what_holds_of_the_first_users_words_is_no_guests_to_change() -> None:
+    async with served() as keyed:
+        ann, bob, owner = await _shared(keyed)
+        assert (await ann.post("/api/chat", json={"message": SAID, "conversationId": "c1"})).status_code == 200
+        [item] = (await bob.get(f"{TALK}/items")).json()["items"]
+        where = f"/api/memories/item:c1:{item['id']}"
+        assert (await bob.get(where)).json()["text"] == SAID
+        for refused in (await bob.patch(where, json={"text": "My sister is called Eve."}), await bob.delete(where)):
+            assert (refused.status_code, "first user's" in refused.text) == (403, True), refused.text
+        named = {"memoryIds": [f"item:c1:{item['id']}"]}
+        assert (await bob.post("/api/memories/forget", json=named)).json()["receipt"]["counts"]["memories"] == 0
+        assert await keyed.book.settle() == {}
+        assert [each["text"] for each in (await bob.get(f"{TALK}/items")).json()["items"]] == [SAID]
+        assert set(await _texts(ann)) == {SAID}
+        for client, text in ((ann, "My sister is called Ada."), (owner, "My sister is called Ida.")):
+            [item] = (await ann.get(f"{TALK}/items")).json()["items"]
+            told = await client.patch(f"/api/memories/item:c1:{item['id']}", json={"text": text})
+            assert told.status_code == 200, told.text
+            assert set(await _texts(ann)) == {text}

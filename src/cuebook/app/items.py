@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Desk
-from cuebook.engine.items import as_memory, item_of
-from cuebook.errors import NotFound
+from cuebook.engine.items import as_memory, is_guest, item_of, parted
+from cuebook.errors import Denied, NotFound
 from cuebook.memory.corrected import corrected, correction_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.records.memory import Correction, Item, Memory, Scope
@@ -20,11 +20,23 @@ async def get_item(desk: Desk, name: str, user: str | None) -> Memory:
     return as_memory(conversation, item, await desk.store.memories.corrections.of(Scope(user=user), conversation))
 
 
+async def check_item(desk: Desk, name: str, user: str | None) -> None:
+    """Refuse a guest, who was let into another's conversation, to change what holds there. Raises Denied, NotFound."""
+    conversation, _ = parted(name) or ("", "")
+    if conversation and await is_guest(desk, Scope(user=user), conversation):
+        msg = f"memory {name!r} is of another's conversation, and its first user's to change"
+        raise Denied(msg)
+
+
 async def correct_item(
     desk: Desk, name: str, text: str, *, user: str | None, also: Callable[[Memory], Awaitable[object]]
 ) -> Memory:
-    """Correct an item in its conversation, and by `also` what its user's memories have of it. Raises NotFound."""
+    """Correct an item in its conversation, and by `also` what its user's memories have of it.
+
+    Raises NotFound, and Denied to a guest.
+    """
     conversation, item = await _item(desk, name, user)
+    await check_item(desk, name, user)
     scope, store = Scope(user=user), desk.store.memories.corrections
     correction = correction_of(conversation, item.sources, item.text, text)
     for each in await store.said_in(scope, conversation, item.sources):

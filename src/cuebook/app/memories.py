@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.items import correct_item, get_item, tell
+from cuebook.app.items import check_item, correct_item, get_item, tell
 from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.deliver import decay
 from cuebook.engine.desk import Desk
@@ -205,6 +205,7 @@ class Memories:
         Raises NotFound, Denied.
         """
         found = await self.get(id, user=user, organization=organization)
+        await check_item(self._desk, id, user)
         if found.place == BOOK and (user is not None or organization is not None):
             msg = f"memory {id!r} is the book's, and nobody's alone to change; name no user and no organization"
             raise Denied(msg)

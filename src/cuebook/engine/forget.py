@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.deliver import deliver_all
 from cuebook.engine.desk import Desk
-from cuebook.engine.items import item_of, parted
+from cuebook.engine.items import is_guest, item_of, parted
 from cuebook.engine.mirror import signing_key, verifying_key
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.corrected import correction_of, corrections_of, says
@@ -82,7 +82,8 @@ async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple
     for name in target.ids:
         if parted(name):
             with suppress(NotFound):
-                if (item := await item_of(desk, scope, name)) is not None:
+                item = await item_of(desk, scope, name)
+                if item is not None and not await is_guest(desk, scope, item[0]):
                     said = correction_of(item[0], item[1].sources, item[1].text, "")
                     found.append(said)
                     of_it = await store.corrections.said_in(scope, item[0], said.posts)

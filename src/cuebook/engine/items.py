@@ -57,6 +57,15 @@ async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | Non
     return None if best is None else (conversation, best)
 
 
+async def is_guest(desk: Desk, scope: Scope, conversation: str) -> bool:
+    """Whether who asks was let into another's conversation: what holds of its first user's words is theirs to say.
+
+    Raises NotFound.
+    """
+    known = await desk.store.conversation(scope, conversation)
+    return scope.user is not None and known.user not in (None, scope.user)
+
+
 def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
     """Give an item as a memory of its conversation."""
     return Memory(
