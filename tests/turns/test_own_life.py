@@ -19,6 +19,10 @@ SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "sh
         "I'm gay and out at work.",
         "We're trying for a baby.",
         "I'm going to therapy on Tuesdays now.",
+        "I earn 4000 euro a month.",
+        "We are behind with our mortgage.",
+        "I live at Oudegracht 12.",
+        "I vote for the Greens.",
     ],
 )
 async def test_an_organization_is_never_told_somebody_s_own_life(tmp_path, own):

@@ -1,5 +1,5 @@
-"""Which statements are of a person's own life: body, diet, faith, family, feelings. They are nobody's decision or
-project, and nothing for an organization.
+"""Which statements are of a person's own life: body, diet, faith, money, family, feelings. They are nobody's decision
+or project, and nothing for an organization.
 """
 
 import re
@@ -9,7 +9,7 @@ from cuebook.memory.signs import RELATION, Sign, any_of
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.memory import Category
 
-Matter = Literal["health", "diet", "identity", "family", "feeling"]
+Matter = Literal["health", "diet", "identity", "money", "contact", "family", "feeling"]
 
 #: What somebody may not or cannot, is or has: signs of a fact beside those of `signs`.
 PERSONAL: Final[tuple[Sign, ...]] = (
@@ -98,6 +98,7 @@ _HEALTH: Final = any_of(
     r"\b(?:i|he|she) can(?:'t|’t|not) (?:sleep|walk|see|hear|breathe|swallow|lift|bend|stand (?:up|for|long))\b",
     r"\b(?:lose|losing|lost|gain|gained|put on) (?:some |\d+ |a few )?(?:weight|kilos|pounds)\b",
     r"\b(?:quit|stop|give up|quitting|stopping|giving up|stopped|gave up) (?:smoking|drinking)\b",
+    r"\bdrink(?:s|ing)? too much\b",
 )
 _DIET: Final = any_of(
     r"\b(?:vegan|vegetarian|pescatarian|pescetarian|flexitarian|halal|kosher|keto|paleo|low[- ]carb|"
@@ -116,7 +117,20 @@ _IDENTITY: Final = any_of(
     r"agnostic|quaker|mormon)\b",
     r"\b(?:convert(?:ed|ing)? to (?:islam|judaism|christianity|buddhism|hinduism|catholicism)|bapti[sz]ed)\b",
     r"\b(?:my|his|her|their) (?:pronouns|religion|faith|nationality|citizenship|ethnicity|sexuality|gender|ancestry)\b",
+    r"\b(?:i|he|she) (?:always |usually )?vote[sd]?\b",
     r"\b(?:i'm|i’m|i am) (?:turning )?\d{1,2}(?: years old)?(?=[,.;!]|$| and\b)",
+)
+_MONEY: Final = any_of(
+    r"\b(?:i|he|she) (?:now )?earns?\b|\b(?:my|his|her) (?:salary|wages?|pay|income|debts?|mortgage|rent|pension|"
+    r"savings|overdraft|inheritance|alimony)\b",
+    r"\b(?:behind with|can(?:'t|’t|not) (?:pay|afford)) (?:my|our|his|her|the) (?:mortgage|rent|bills?|loan)\b",
+    r"\b(?:i|i'm|i’m|we|we're|we’re|he|she)(?: am| are| is)? (?:in debt|bankrupt|broke)\b",
+    r"\b(?:my|his|her|our) (?:pin|iban|bank account|account number|credit card|tax number|social security)\b",
+)
+_CONTACT: Final = any_of(
+    r"\b(?:my|his|her|our) (?:private |home |new |mobile |cell )?(?:phone|number|mobile|address|postcode|zip code)"
+    r"(?: number)? (?:is|has changed)\b",
+    r"\b(?:i|he|she) lives? at \w+",
 )
 _FEELING: Final = any_of(
     r"\b(?:afraid|scared|terrified|anxious|lonely|sad|ashamed|jealous|grieving|grief|stressed|overwhelmed|heartbroken|"
@@ -171,6 +185,8 @@ _MATTERS: Final[tuple[tuple[Matter, Expression], ...]] = (
     ("health", _HEALTH),
     ("diet", _DIET),
     ("identity", _IDENTITY),
+    ("money", _MONEY),
+    ("contact", _CONTACT),
     ("feeling", _FEELING),
 )
 
