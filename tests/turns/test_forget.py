@@ -415,6 +415,21 @@ async def test_what_the_forgotten_had_ended_holds_again(tmp_path):
         assert left(tmp_path) == {}
 
 
+async def test_all_that_the_forgotten_had_ended_holds_again(tmp_path):
+    clock = FrozenClock()
+    async with remembering(tmp_path, clock) as book:
+        before = ["I work as a nurse.", "I work at the Harbour hospital."]
+        for n, text in enumerate(before):
+            await said(book, clock, text, f"c{n}")
+            clock.advance(DAY)
+        await said(book, clock, f"I quit my job and work as a {CANARY} now.", "c2")
+        assert len(await known(book)) == 1
+        await book.memory.forget(conversation="c2")
+        await book.settle()
+        assert sorted(await known(book)) == before
+        assert left(tmp_path) == {}
+
+
 async def test_a_memory_forgotten_by_its_id_comes_back_only_where_it_is_said_anew(tmp_path):
     clock = FrozenClock()
     async with remembering(tmp_path, clock) as book:

@@ -166,6 +166,18 @@ async def test_what_another_said_is_not_the_users_once_they_are_alone_again(tmp_
         assert not [each for each in await texts(book) if "nuts" in each or "Rome" in each]
 
 
+@pytest.mark.parametrize("speaks", [True, False])
+async def test_a_user_is_alone_again_where_the_only_other_was_forgotten(tmp_path, clock, speaks):
+    async with on(tmp_path, clock) as book:
+        await appended(book, clock, "c1", user("I live in Oslo.", name="Annie"))
+        await book.conversations.participants("c1", ["ann", "bob"])
+        if speaks:
+            await book.append("c1", [user("I am allergic to nuts.")], user="bob")
+        await book.memory.forget(user="bob")
+        await appended(book, clock, "c1", user("I work as a baker.", name="Annie"))
+        assert sorted(await texts(book)) == ["I live in Oslo.", "I work as a baker."]
+
+
 async def test_the_name_a_user_begins_under_is_theirs_where_nobody_else_takes_part(tmp_path, clock):
     upstream = ScriptedUpstream()
     async with on(tmp_path, clock, upstream=upstream) as book:

@@ -49,8 +49,8 @@ DELETE FROM post_text WHERE rowid = :id;
 
 -- name: conversation_erased
 -- Note that posts of a conversation were erased: what was derived of it is gone, and what was begun is outdated.
-UPDATE conversation SET participants = :participants, speakers = :speakers, words = :words, mark = :mark, backlog = :backlog,
-    backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1 WHERE no = :no;
+UPDATE conversation SET participants = :participants, company = :company, speakers = :speakers, words = :words, mark = :mark,
+    backlog = :backlog, backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1 WHERE no = :no;
 
 -- name: turns_told
 -- What is kept of each turn beside its posts.
@@ -156,8 +156,9 @@ SELECT DISTINCT m.*, s.post FROM memory_source s JOIN memory m ON m.tenant = s.t
 WHERE s.tenant = :tenant AND s.conversation = :no ORDER BY m.no;
 
 -- name: memories_superseded
--- The memory of a place that another came after.
-SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :id;
+-- What of a place another memory came after, and all that it ended.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :before
+UNION SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id;
 
 -- name: memories_of_persona
 -- What a persona knows, of one user or of all.

@@ -21,7 +21,7 @@ from cuebook.backends.sqlite.texts import unuse
 from cuebook.backends.sqlite.tree import SHIFT, tip_at
 from cuebook.backends.sqlite.turns import end_expired
 from cuebook.backends.sqlite.unlearn import deliver_anew, unlearn
-from cuebook.backends.sqlite.writes import leave_waiting
+from cuebook.backends.sqlite.writes import company_of, leave_waiting
 from cuebook.memory.quotes import Quoted
 from cuebook.records.conversation import ASSISTANT, PathPost, Role
 from cuebook.records.digest import digest_of
@@ -177,6 +177,7 @@ def _settle(connection: sqlite3.Connection, row: Row, user: str, *, anew: bool) 
     names = {name: [each for each in json.loads(row[name]) if each != user] for name in ("participants", "speakers")}
     run(connection, "participant_delete", tenant=tenant, user=user, no=no)
     values: dict[str, Any] = {name: json.dumps(left, ensure_ascii=False) for name, left in names.items()}
+    values["company"] = json.dumps(company_of(row, json.loads(row["participants"]), names["participants"]))
     values |= {name: row[name] for name in ("no", "mark", "backlog", "backlog_tokens")}
     if anew:
         tip = tip_at(connection, tenant, no, row["head"])

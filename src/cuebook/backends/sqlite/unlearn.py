@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.backends.sqlite import memories
-from cuebook.backends.sqlite.base import one, rows, run
+from cuebook.backends.sqlite.base import rows, run
 from cuebook.backends.sqlite.epochs import bar, raised
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.texts import unuse
@@ -67,9 +67,10 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         else:
             for each in sources:
                 bar(connection, tenant, row, each["conversation"], each["post"])
-        before = row["supersedes"] and one(connection, "memories_superseded", **_place_of(row), id=row["supersedes"])
-        if anew and before and before["valid_to"] is not None and not before["written"]:
-            waiting.append(before)  # it ended with this one: whether it holds is derived anew
+        ended = {"before": row["supersedes"], "id": row["id"]}
+        for before in rows(connection, "memories_superseded", **_place_of(row), **ended) if anew else ():
+            if before["valid_to"] is not None and not before["written"]:
+                waiting.append(before)  # it ended with this one: whether it holds is derived anew
     ids: dict[tuple[str, str], list[str]] = {}
     for row in gone.values():
         memories.remove(connection, tenant, row["no"])

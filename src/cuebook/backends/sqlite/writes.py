@@ -61,7 +61,7 @@ def participate(
     if after != before:
         epochs.raised(connection, scope.tenant)  # what a turn under way may say was decided on who took part before
     row["participants"] = json.dumps(after, ensure_ascii=False)
-    company = json.dumps(_company(row, before, after))
+    company = json.dumps(company_of(row, before, after))
     run(connection, "conversation_participants", no=row["no"], participants=row["participants"], company=company)
     run(connection, "delete_participants", tenant=scope.tenant, no=row["no"])
     for user in after:
@@ -71,7 +71,7 @@ def participate(
     return conversation_record(row)
 
 
-def _company(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
+def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
     """Give the stretches of seqs, from one to one, that were said where others took part; 0 stands for no end yet."""
     found: list[list[int]] = json.loads(row["company"])
     was, will = len(before) > 1, len(after) > 1
