@@ -30,7 +30,7 @@ def owner(place: Place) -> Wire:
     if place.kind == "persona":
         persona, _, user = place.id.partition("\x1f")
         return {"scope": "persona", "userId": user, "personaId": persona}
-    name = {"user": "userId", "organization": "organizationId"}.get(place.kind)
+    name = {"user": "userId", "organization": "organizationId", "conversation": "conversationId"}.get(place.kind)
     return {"scope": place.kind, **({name: place.id} if name else {})}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from cuebook.app.session import SessionMessage
+from cuebook.engine.items import named
 from cuebook.engine.plan import dropped_to_wire
 from cuebook.records.conversation import Conversation, Part, Post, Round, SharedEntry
 from cuebook.records.memory import Hit, Item, Summary
@@ -158,10 +159,11 @@ def hit(value: Hit) -> Wire:
     }
 
 
-def item(value: Item) -> Wire:
-    """Give a remembered item."""
+def item(value: Item, conversation: str = "") -> Wire:
+    """Give a remembered item; with its conversation also the id by which it is corrected and forgotten."""
     return {
         "id": value.id,
+        **({"memoryId": named(conversation, value)} if conversation else {}),
         "category": value.category,
         "text": value.text,
         "sources": list(value.sources),

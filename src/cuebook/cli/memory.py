@@ -120,7 +120,8 @@ def list_(
     items = page.items
     if state.json:
         screen.say_json(
-            {"items": [shapes.item(each) for each in items]} | ({"next": page.cursor} if page.cursor else {})
+            {"items": [shapes.item(each, conversation) for each in items]}
+            | ({"next": page.cursor} if page.cursor else {})
         )
         return
     if not items:
@@ -128,6 +129,7 @@ def list_(
         return
     rows = [
         (
+            shapes.item(each, conversation)["memoryId"],
             each.category,
             (shapes.iso(each.valid_from) or "")[:10],
             (shapes.iso(each.valid_to) or "")[:10] if each.valid_to is not None else "",
@@ -136,7 +138,7 @@ def list_(
         )
         for each in items
     ]
-    screen.table(("kind", "since", "until", "from", "what"), rows, fold=("from",))
+    screen.table(("memory", "kind", "since", "until", "from", "what"), rows, fold=("memory", "from"))
     if page.cursor:
         screen.say(f"there are more: --cursor {page.cursor}")
 
@@ -176,7 +178,7 @@ def _list_across(
 @command(
     app,
     'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen."',
-    'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen." --user ann',
+    'cuebook memory correct item:c1:1f0c9a7be2d44c31 "Lives in Bergen." --user ann',
     name="correct",
 )
 def correct(
@@ -204,15 +206,29 @@ def export(state: State, *, user: User = None, organization: Organization = None
     screen.say_json({"items": shown})
 
 
-@command(app, "cuebook memory show c1", "cuebook memory show c1 --version 3", name="show")
+@command(
+    app,
+    "cuebook memory show c1",
+    "cuebook memory show c1 --version 3",
+    "cuebook memory show item:c1:1f0c9a7be2d44c31",
+    name="show",
+)
 def show(
     state: State,
-    conversation: Conversation,
+    conversation: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A conversation, or a memory: item:CONVERSATION:ID, memory:ID.", show_default=False
+        ),
+    ],
     *,
     version: Annotated[int | None, typer.Option("--version", metavar="V", min=1, help="An earlier one.")] = None,
     user: User = None,
 ) -> None:
-    """Show the rolling summary that stands for the older part of a conversation."""
+    """Show the rolling summary that stands for the older part of a conversation, or one memory with its sources."""
+    if conversation.startswith(("item:", "memory:")):
+        _show_memory(state, conversation, user)
+        return
     with state.open() as book:
         summary = book.memory.summary(conversation, user=user, version=version)
         if summary is None and version is not None and (newest := _newest(book, conversation, user)):
@@ -229,6 +245,21 @@ def show(
     upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
     screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {by}")
     screen.say(summary.markdown)
+
+
+def _show_memory(state: State, name: str, user: str | None) -> None:
+    with state.open() as book:
+        found = memory_shapes.memory(book.memories.get(name, user=user))
+    if state.json:
+        screen.say_json({"memory": found})
+        return
+    whose = " ".join(str(found[each]) for each in ("scope", "conversationId", "personaId", "userId") if found.get(each))
+    sources = ", ".join(f"{each['conversationId']} {each['postId']}" for each in found["sources"])
+    ended = f" · until {found['validTo'][:10]}" if found["validTo"] else ""
+    screen.heading(f"{found['id']} · {found['category']} · {whose} · since {(found['validFrom'] or '')[:10]}{ended}")
+    screen.say(found["text"])
+    if sources:
+        screen.say(f"from {sources}")
 
 
 def _newest(book: BlockingCuebook, conversation: str, user: str | None) -> int:

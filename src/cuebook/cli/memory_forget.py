@@ -45,7 +45,9 @@ def forget(
     organization: Annotated[
         str | None, typer.Option("--organization", metavar="O", help="What an organization knows.")
     ] = None,
-    memory: Annotated[list[str] | None, typer.Option("--id", metavar="M", help="A memory; repeatable.")] = None,
+    memory: Annotated[
+        list[str] | None, typer.Option("--id", metavar="M", help="A memory or an item; repeatable.")
+    ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the receipt.")] = "",
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:

@@ -236,7 +236,7 @@ async def get_items(
     else:
         page = await memory.items_page(name, user=user, ended=ended, limit=limit or LIMIT, cursor=cursor)
         items, more = page.items, page.cursor
-    return listed([shapes.item(each) for each in items], more)
+    return listed([shapes.item(each, name) for each in items], more)
 
 
 def _only_one(name: str, value: int | None) -> None:
