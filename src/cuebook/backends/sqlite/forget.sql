@@ -156,9 +156,9 @@ SELECT DISTINCT m.*, s.post FROM memory_source s JOIN memory m ON m.tenant = s.t
 WHERE s.tenant = :tenant AND s.conversation = :no ORDER BY m.no;
 
 -- name: memories_superseded
--- What of a place another memory came after, and all that it ended.
-SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :before
-UNION SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id;
+-- What of a place ended with another memory: what it came after, and all that it ended. What a hand wrote stays.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND id = :before AND valid_to IS NOT NULL AND NOT written
+UNION SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id AND valid_to IS NOT NULL AND NOT written;
 
 -- name: memories_of_persona
 -- What a persona knows, of one user or of all.

@@ -64,13 +64,11 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         sources = rows(connection, "sources_of", tenant=tenant, no=row["no"])
         if anew:
             again.update(each["conversation"] for each in sources)
+            ended = {"before": row["supersedes"], "id": row["id"]}  # whether those hold is derived anew
+            waiting += rows(connection, "memories_superseded", **_place_of(row), **ended)
         else:
             for each in sources:
                 bar(connection, tenant, row, each["conversation"], each["post"])
-        ended = {"before": row["supersedes"], "id": row["id"]}
-        for before in rows(connection, "memories_superseded", **_place_of(row), **ended) if anew else ():
-            if before["valid_to"] is not None and not before["written"]:
-                waiting.append(before)  # it ended with this one: whether it holds is derived anew
     ids: dict[tuple[str, str], list[str]] = {}
     for row in gone.values():
         memories.remove(connection, tenant, row["no"])
