@@ -17,7 +17,7 @@ WHOLE = {
     "sealed_counts", "sealed_families", "sealed_of_tenant_delete", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # what is due: each row that is there is work
-    "conversations_idle", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending", "tuning_changed",
+    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending", "tuning_changed",
     "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
