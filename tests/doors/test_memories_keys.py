@@ -52,7 +52,7 @@ async def test_a_slash_in_a_name_is_shown_as_one() -> None:
         missing = await bob.get("/api/memories/a%2Fb")
         assert missing.json()["detail"].startswith("no memory 'a/b'")
         used = await bob.post("/learning/knowledge/a%2Fb/use")
-        assert used.json()["detail"].startswith("no memory 'a/b'")
+        assert used.json()["detail"].startswith("no knowledge 'a/b'")
 
 
 async def test_a_category_that_is_none_is_refused_by_the_list_too() -> None:
