@@ -89,6 +89,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     recall_hits: int = 12
     user: bool = False  # what a user says is known in their other conversations, where nothing else is said
     persona: bool = False  # likewise, to one persona
+    organization: bool = False  # what the organization that a request names knows is read
     sink: str = ""  # a file that gets each finished pass as lines of JSON
     time_zone: str = "UTC"  # whose days "yesterday" and the rest are, where nothing else is said; an IANA name
     review_every: int = 6  # turns after which durable memories are chosen anew
@@ -170,6 +171,10 @@ class Config(Struct, frozen=True):
     origins: Mapping[str, str] = field(default_factory=dict)
     folder: str = "."  # what relative paths are relative to
     compaction_env: Mapping[str, str] = field(default_factory=dict)  # MEMORY_COMPACTION_* (R8)
+
+    def sets(self, place: str) -> bool:
+        """Whether the host says "section.key", with its default's value too."""
+        return place in self.origins
 
 
 #: The least and the most a number may be; a number of seconds must be more than its least.

@@ -82,7 +82,8 @@ def compose(
         lease_s=settings.work.lease_s,
         checkpoint_s=settings.work.checkpoint_s,
         wait_s=settings.work.wait_s,
-        memory_policy=Policy(user=settings.memory.user, persona=settings.memory.persona),
+        memory_policy=_policy(config),
+        keyed_policy=_policy(config, unset=True),
         zone=read_zone(settings.memory.time_zone, "memory.time_zone"),
         review_every=settings.memory.review_every,
         recall=settings.memory.recall,
@@ -96,6 +97,16 @@ def compose(
         failpoint=failpoints,
     )
     return desk, upstream
+
+
+def _policy(config: Config, *, unset: bool = False) -> Policy:
+    """Give the scopes the host switched on, and with `unset` those it said nothing of."""
+    memory = config.settings.memory
+
+    def on(scope: str) -> bool:
+        return bool(getattr(memory, scope)) or (unset and not config.sets(f"memory.{scope}"))
+
+    return Policy(user=on("user"), persona=on("persona"), organization=on("organization"))
 
 
 def _limits(budget: BudgetConfig) -> Limits:

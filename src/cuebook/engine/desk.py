@@ -116,6 +116,7 @@ class Desk(Struct, kw_only=True):
     wait_s: float = 3600.0  # for the results of a turn's tools
     work_patience_s: float = 300.0  # for a model's whole answer in the work behind
     memory_policy: Policy = Policy()  # what a conversation may read and write that keeps no policy of its own
+    keyed_policy: Policy = Policy(user=True, persona=True, organization=True)  # likewise, for who comes with a key (A)
     sinks: tuple[str, ...] = ()  # who else has each finished pass
     zone: tzinfo = UTC  # whose days hold where neither request nor conversation names a zone
     review_every: int = 6  # turns after which durable memories are chosen anew

@@ -168,9 +168,9 @@ def _look(desk: Desk, intent: Intent) -> Look:
 
 def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
     """Say what of other conversations a turn asks for."""
-    defaults = desk.memory_policy
-    if ask.authenticated:  # A's server defaults
-        defaults = msgspec.structs.replace(defaults, user=True, persona=True, organization=ask.organization is not None)
+    defaults = desk.keyed_policy if ask.authenticated else desk.memory_policy
+    if ask.organization is None:
+        defaults = msgspec.structs.replace(defaults, organization=False)
     return MemoryLook(
         control=read_control(ask.memory_control),
         defaults=defaults,
