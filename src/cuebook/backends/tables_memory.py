@@ -103,7 +103,9 @@ Table(
     needed("posts", Text),
     needed("marks", Text),
     needed("text", Text),
+    needed("due", Integer),
     Index("correction_of", "tenant", "conversation", "no"),
+    Index("correction_due", "tenant", "conversation", sqlite_where=text("due = 1")),
     sqlite_autoincrement=True,
 )
 

@@ -112,6 +112,8 @@ def _save(connection: sqlite3.Connection, scope: Scope, corrected: Corrected) ->
     derived.insert_summary(connection, row, summary, version=version, previous=read.summary.version)
     derived.save_items(connection, row, (*corrected.gone, *corrected.added), version)
     run(connection, "delivery_again", tenant=tenant, no=no)
+    if summary.upto_seq == row["mark"]:
+        run(connection, "corrections_done", tenant=tenant, no=no, corrected=summary.corrected)
     for sink in corrected.sinks:
         run(connection, "outbox_insert", tenant=tenant, no=no, version=version, sink=sink)
     return True

@@ -1,6 +1,6 @@
 -- name: correction_insert
 -- Keep a correction.
-INSERT INTO correction (tenant, conversation, posts, marks, text) VALUES (:tenant, :no, :posts, :marks, :text);
+INSERT INTO correction (tenant, conversation, posts, marks, text, due) VALUES (:tenant, :no, :posts, :marks, :text, 1);
 
 -- name: correction_again
 -- Correct what a correction itself had written.
@@ -27,12 +27,15 @@ DELETE FROM correction WHERE no = :no;
 DELETE FROM correction WHERE tenant = :tenant AND conversation = :no;
 
 -- name: corrections_due
--- Conversations whose head's summary does not know of their newest correction.
-SELECT c.tenant, c.id FROM (SELECT tenant, conversation, max(no) AS last FROM correction GROUP BY tenant, conversation) k
-JOIN conversation c ON c.no = k.conversation
-WHERE c.mark > 0 AND k.last > (SELECT s.corrected FROM summary s
+-- Conversations whose head's summary does not know of a correction.
+SELECT DISTINCT c.tenant, c.id FROM correction k JOIN conversation c ON c.no = k.conversation
+WHERE k.due = 1 AND c.mark > 0 AND k.no > (SELECT s.corrected FROM summary s
     WHERE s.tenant = k.tenant AND s.conversation = k.conversation AND s.upto_seq = c.mark ORDER BY s.version DESC LIMIT 1)
-ORDER BY c.no LIMIT :limit;
+LIMIT :limit;
+
+-- name: corrections_done
+-- Note that a summary knows of corrections.
+UPDATE correction SET due = 0 WHERE tenant = :tenant AND conversation = :no AND due = 1 AND no <= :corrected;
 
 -- name: summaries_told
 -- What all summaries of a conversation say.

@@ -117,6 +117,7 @@ def save_summary(connection: sqlite3.Connection, scope: Scope, compacted: Compac
     save_items(connection, row, (*compacted.ended, *compacted.repeated, *compacted.added), version)
     count, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, row["head"]), upto)
     run(connection, "delivery_again", tenant=tenant, no=no)
+    run(connection, "corrections_done", tenant=tenant, no=no, corrected=compacted.summary.corrected)
     for sink in compacted.sinks:
         run(connection, "outbox_insert", tenant=tenant, no=no, version=version, sink=sink)
     run(connection, "compaction_done", no=no, mark=upto, backlog=count, backlog_tokens=tokens, now=compacted.now)

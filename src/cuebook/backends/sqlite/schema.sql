@@ -316,9 +316,11 @@ CREATE TABLE correction (
     conversation INTEGER NOT NULL,
     posts TEXT NOT NULL,
     marks TEXT NOT NULL,
-    text TEXT NOT NULL
+    text TEXT NOT NULL,
+    due INTEGER NOT NULL
 );
 CREATE INDEX correction_of ON correction (tenant, conversation, no);
+CREATE INDEX correction_due ON correction (tenant, conversation) WHERE due = 1;
 
 CREATE TABLE outbox (
     no INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
