@@ -15,12 +15,13 @@ from msgspec import Raw, Struct
 
 from cuebook import Cuebook
 from cuebook.app.book import Call, Head, RelayRequest
-from cuebook.errors import CuebookError, InvalidInput, NotFound
+from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
 from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of, caller_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
 from cuebook.server.guard import PASS_THROUGH, Place, name_in
+from cuebook.server.problems import failure_of
 from cuebook.server.streams import Start, Streamed, encoded
 
 #: Seconds the list of models waits for the upstream's.
@@ -91,15 +92,38 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         time_zone=header(scope, b"x-time-zone"),
     )
     return Streamed(
-        request.app.state.running, book_of(request).relay(call), _begin, to_the_end=call.idempotency_key is not None
+        request.app.state.running,
+        _told(book_of(request).relay(call)),
+        _begin,
+        to_the_end=call.idempotency_key is not None,
     )
+
+
+async def _told(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer; a fault of ours in the middle of a stream ends it with OpenAI's error as an event, and no [DONE].
+
+    A stream that the upstream cut is cut here too.
+    """
+    begun = False
+    async with aclosing(pieces):  # type: ignore[type-var]
+        try:
+            async for piece in pieces:
+                begun = begun or (isinstance(piece, Head) and _streams(piece))
+                yield piece
+        except CuebookError as error:
+            if not begun or isinstance(error, UpstreamError):
+                raise
+            yield b"\n\ndata: " + _encode(failure_of(error).openai()) + b"\n\n"  # a line may stand unended before it
+
+
+def _streams(head: Head) -> bool:
+    return head.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
 def _begin(head: Head) -> Start:
     """Give an upstream's head with where the turn is kept."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)}
-    streams = head.headers.get("content-type", "").lower().startswith("text/event-stream")
-    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not streams)
+    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not _streams(head))
 
 
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
