@@ -10,15 +10,15 @@ from cuebook.backends.sqlite import named
 WHOLE = {
     # what a forget may have to reach stands anywhere
     "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency", "embedded_of_user",
-    "keys_of_user", "memories_of_user", "observations_naming", "places_of_user", "windows_naming",
+    "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming", "places_of_user", "windows_naming",
     # counts and short lists of everything
-    "audit_checkpoints", "audit_last", "embedded_counts", "holds", "key_any", "keys_of", "optimizations",
+    "audit_checkpoints", "audit_last", "embedded_counts", "holds", "key_any", "keys_of", "optimizations", "outsiders",
     "prompt_observed", "prompt_tenants", "receipts_last", "sealed_all", "sealed_any", "sealed_conversations",
     "sealed_counts", "sealed_families", "sealed_of_tenant_delete", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # what is due: each row that is there is work
-    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending", "tuning_changed",
-    "turns_left",
+    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending",
+    "tuning_changed", "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
 

@@ -134,3 +134,41 @@ async def test_what_holds_of_the_first_users_words_is_no_guests_to_change() -> N
             told = await client.patch(f"/api/memories/item:c1:{item['id']}", json={"text": text})
             assert told.status_code == 200, told.text
             assert set(await _texts(ann)) == {text}
+
+
+async def test_a_guest_moves_no_head_and_condenses_nothing_of_anothers() -> None:
+    async with served() as keyed:
+        ann, bob, _ = await _shared(keyed)
+        first = (await ann.get(f"{TALK}/posts")).json()["items"][0]["id"]
+        refused = await bob.put(f"{TALK}/head", json={"postId": first})
+        assert (refused.status_code, "head" in refused.text) == (403, True)
+        assert (
+            await bob.post(f"{TALK}/compress", json={"olderThan": first, "summary": "Ann owes Bob."})
+        ).status_code == 403
+        assert (await ann.put(f"{TALK}/head", json={"postId": first})).status_code == 200
+
+
+async def test_what_an_organization_knows_is_told_only_where_all_who_read_along_belong_to_it() -> None:
+    async with served() as keyed:
+        ann = await keyed.holder("editor", "ann", organizations=["acme"])
+        owner = await keyed.holder("owner")
+        admin = await keyed.holder("admin", organizations=["acme"])
+        shares = {"longTermMemory": {"scopes": {"organization": True}, "shareWithOrganization": True}}
+        told = {"message": "We decided to ship Atlas on Monday.", "organizationId": "acme", "memoryControl": shares}
+        assert (await admin.post("/api/chat", json=told | {"conversationId": "c0"})).status_code == 200
+        assert await keyed.book.settle() == {}
+        asked = {"message": "When do we ship Atlas?", "organizationId": "acme", "conversationId": "c1"}
+
+        async def knows() -> bool:
+            answer = await ann.post("/api/assemble", json=asked)
+            assert answer.status_code == 200, answer.text
+            return "on Monday" in answer.text
+
+        assert (await ann.post("/api/chat", json={"message": "Hello.", "conversationId": "c1"})).status_code == 200
+        assert await knows()
+        await keyed.holder("editor", "bob", organizations=["acme"])
+        assert (await owner.put(f"{TALK}/participants", json={"participants": ["ann", "bob"]})).status_code == 200
+        assert await knows()
+        await keyed.holder("editor", "eve")
+        assert (await owner.put(f"{TALK}/participants", json={"participants": ["ann", "eve"]})).status_code == 200
+        assert not await knows()

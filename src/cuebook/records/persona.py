@@ -44,6 +44,9 @@ def read_persona(document: object, *, file: str) -> Persona:
     if not document.get("id"):
         msg = f"{file}: id: missing; give the persona an id"
         raise InvalidInput(msg, where="id")
+    if not document["id"].isprintable():
+        msg = f"{file}: id: {document['id']!r} holds characters nobody sees; use letters, digits, '-', '_'"
+        raise InvalidInput(msg, where="id")
     return Persona(
         chain=_chain(document.get("prompts"), file),
         id=document["id"],

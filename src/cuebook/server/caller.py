@@ -111,15 +111,15 @@ def user_of(request: AnyRequest, *named: str | None) -> str | None:
     return caller_of(request).acts_as(*named, header(request.scope, b"x-user-id"))
 
 
-async def check_first(request: AnyRequest, conversation: str, user: str | None) -> None:
-    """Refuse to forget a conversation for who was let into it later. Raises Denied."""
+async def check_first(request: AnyRequest, conversation: str, user: str | None, what: str) -> None:
+    """Refuse what a conversation's first user alone may do to who was let into it later. Raises Denied."""
     caller = caller_of(request)
     if caller.may("agent"):
         return
     with suppress(NotFound):
         found = await book_of(request).conversations.get(conversation, user=user)
         if found.user != user:
-            caller.need("agent", "forgetting another's conversation")
+            caller.need("agent", what)
 
 
 def actor_of(request: AnyRequest) -> str:

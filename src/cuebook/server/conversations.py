@@ -51,7 +51,7 @@ async def delete_conversation(
 ) -> Response[bytes]:
     """Forget a conversation and everything derived from it. Who was let in later may not."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
-    await check_first(request, name, user)
+    await check_first(request, name, user, "forgetting another's conversation")
     gone = await book.conversations.delete(name, user=user)
     return json_of({"deleted": gone})
 
@@ -137,8 +137,9 @@ async def add_posts(
 async def put_head(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.HeadBody], user_id: UserQuery = None
 ) -> Response[bytes]:
-    """Make a post the head; the other branches stay."""
+    """Make a post the head; the other branches stay. Who was let in later may not."""
     book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    await check_first(request, name, user, "moving the head of another's conversation")
     await book.conversations.move_head(name, data.post_id, user=user)
     return json_of(await book.conversations.describe(name, user=user))
 

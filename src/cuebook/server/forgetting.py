@@ -83,7 +83,7 @@ async def _check(request: AnyRequest, data: ForgetBody) -> None:
     elif caller.user is None:
         caller.need("owner", "forgetting what is others'")
     if data.conversation_id:
-        await check_first(request, data.conversation_id, caller.user)
+        await check_first(request, data.conversation_id, caller.user, "forgetting another's conversation")
 
 
 @delete("/api/memories/{memory:str}", status_code=200, responses=answers(Forgotten))

@@ -9,7 +9,7 @@ from cuebook.app import shapes
 from cuebook.app.paging import page_of
 from cuebook.errors import Conflict
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, book_of, check_first, idempotency_key, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PATH, PageCursor, PageLimit, UserQuery, json_of, listed
@@ -67,6 +67,7 @@ async def compress(
     The posts stay in the transcript, and what memory holds of them stays.
     """
     book, name, user = book_of(request), name_in(conversation), user_of(request, data.user_id, user_id)
+    await check_first(request, name, user, "condensing another's conversation")
     key = idempotency_key(request.scope)
     done = await book.conversations.compress(
         name, older_than=data.older_than, summary=data.summary, user=user, idempotency_key=key

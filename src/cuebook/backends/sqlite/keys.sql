@@ -19,6 +19,13 @@ SELECT * FROM api_key WHERE tenant = :tenant ORDER BY created_at, id;
 -- Close a key.
 UPDATE api_key SET revoked_at = :now WHERE tenant = :tenant AND id = :id AND revoked_at IS NULL;
 
+-- name: outsiders
+-- Whether some of these users have keys of their own, and none of an organization's.
+SELECT 1 FROM json_each(:users) u
+WHERE EXISTS (SELECT 1 FROM api_key k WHERE k.tenant = :tenant AND k.user_id = u.value AND k.revoked_at IS NULL)
+    AND NOT EXISTS (SELECT 1 FROM api_key k JOIN json_each(k.organizations) o ON o.value = :organization
+        WHERE k.tenant = :tenant AND k.user_id = u.value AND k.revoked_at IS NULL) LIMIT 1;
+
 -- name: organization_get
 -- An organization's settings.
 SELECT settings FROM organization WHERE tenant = :tenant AND id = :id;

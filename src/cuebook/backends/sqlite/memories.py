@@ -53,10 +53,12 @@ def known(
     policy = effective(look.control, metadata.get(KEPT), look.defaults)
     settings = settings_of(connection, scope.tenant, look.organization) if look.organization else {}
     user = row["user_id"] if row else look.user or scope.user
-    alone = row is None or json.loads(row["participants"]) in ([], [user])
+    others = [each for each in json.loads(row["participants"]) if each != user] if row else []
     persona = look.persona or (row["persona"] if row else "") or look.otherwise
-    whose = Whose(user=user, persona=persona, organization=look.organization, alone=alone)
+    whose = Whose(user=user, persona=persona, organization=look.organization, alone=not others)
     places = read_places(policy, whose, settings)
+    if others and not _all_of(connection, scope.tenant, look.organization, others):
+        places = tuple(each for each in places if each.kind != "organization")
     if not places:
         return Known(policy=policy, settings=settings)
     asked = Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
@@ -67,6 +69,12 @@ def known(
         memories += [each for each in again if each.place in places]
     fields = msgspec.structs.asdict(found) | {"memories": tuple(memories)}
     return Known(policy=policy, places=places, settings=settings, **fields)
+
+
+def _all_of(connection: sqlite3.Connection, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
+    """Whether everybody who reads with a key of their own has one of the organization."""
+    values = {"tenant": tenant, "organization": organization, "users": json.dumps(users)}
+    return one(connection, "outsiders", **values) is None
 
 
 def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by: float, now: float) -> None:
