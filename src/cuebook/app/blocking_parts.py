@@ -305,6 +305,10 @@ class BlockingMemory:
             lambda book: book.memory.items_page(conversation, user=user, ended=ended, limit=limit, cursor=cursor)
         )
 
+    def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:
+        """Let what a conversation told be known across conversations now, within `timeout` seconds."""
+        self._host.run(lambda book: book.memory.take_up(conversation, timeout=timeout))
+
     def compress(self, text: str) -> Compressed:
         """Shorten a text as a full window does: first line, last line, every fact."""
         return self._host.read(lambda book: book.memory.compress(text))

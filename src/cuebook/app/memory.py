@@ -13,6 +13,7 @@ from cuebook.app.forgetting import forget, target_of
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of
+from cuebook.engine.deliver import deliver
 from cuebook.engine.desk import Desk
 from cuebook.engine.found import rank_found
 from cuebook.engine.items import items_at_head
@@ -155,6 +156,15 @@ class Memory(Analysis):
         shown = tuple(left[:limit])
         more = write_cursor(ItemsAt(found.no, shown[-1].seq, shown[-1].id)) if len(left) > limit else None
         return Paged(shown, more)
+
+    async def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:
+        """Let what a conversation told be known across conversations now, within `timeout` seconds.
+
+        What is not done by then is left to the work behind, which does it by itself anyway. No summary is made.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await deliver(self._desk, Scope(), conversation)
 
     def compress(self, text: str) -> Compressed:
         """Shorten a text as a full window does: first line, last line, every fact.

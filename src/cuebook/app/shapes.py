@@ -152,6 +152,7 @@ def hit(value: Hit) -> Wire:
         "text": value.text,
         "score": value.score,
         "scope": value.scope,
+        "conversationId": value.conversation or None,
         "sources": list(value.sources),
         "tokens": value.tokens,
         "timestamp": iso(value.timestamp),

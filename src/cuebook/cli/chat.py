@@ -48,13 +48,17 @@ def chat(
         if mode is not None:
             _check_mode(book, mode)
         talk = _Talk(book, ask, json=state.json)
-        if screen.on_terminal() and not state.json:
-            _greet(book, ask)
-            _converse(talk, _typed(user or "you"))
-        else:
-            for line in sys.stdin:
-                if not talk.hear(line):
-                    break
+        try:
+            if screen.on_terminal() and not state.json:
+                _greet(book, ask)
+                _converse(talk, _typed(user or "you"))
+            else:
+                for line in sys.stdin:
+                    if not talk.hear(line):
+                        break
+        finally:
+            with contextlib.suppress(CuebookError):  # the next command finds it again
+                book.memory.take_up(conversation)
 
 
 def _check_mode(book: BlockingCuebook, mode: str) -> None:

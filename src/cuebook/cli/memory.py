@@ -83,7 +83,8 @@ def search(
     for number, hit in enumerate(hits, 1):
         when = shapes.day(hit.timestamp, zone)
         said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
-        sources = f" · {', '.join(hit.sources)}" if hit.sources else ""
+        within = f" · {hit.conversation}" if conversation is None and hit.conversation else ""
+        sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
         why = f" · {hit.why}" if explain and hit.why else ""
         screen.heading(f"{number}. {when} {said}{sources} · {hit.score:.2f}{why}")
         screen.say(f"   {screen.line_of(hit.text, 300)}")

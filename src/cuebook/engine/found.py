@@ -54,6 +54,7 @@ def rank_found(
                 seq=each.seq,
                 speaker=each.sender,
                 why=ranked.why,
+                conversation=each.conversation,
             )
         )
     return hits

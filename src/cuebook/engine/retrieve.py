@@ -148,6 +148,7 @@ def _said(memory: Memory) -> str:
 
 def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
     text = _said(memory)
+    conversations = {each.conversation for each in memory.sources if memory.place.kind != "organization"}
     return Hit(
         memory_id=f"memory:{memory.id}",
         kind="knowledge" if memory.category in KNOWLEDGE else "item",
@@ -158,4 +159,5 @@ def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
         tokens=count(text),
         timestamp=memory.valid_from,
         why=why,
+        conversation=conversations.pop() if len(conversations) == 1 else "",
     )

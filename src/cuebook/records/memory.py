@@ -137,7 +137,10 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """One found memory. `sources` are ids of posts whose words the text holds or was derived from."""
+    """One found memory. `sources` are ids of posts whose words the text holds or was derived from.
+
+    `conversation` is the one they lie in; "" where they lie in several, and of what an organization knows.
+    """
 
     memory_id: str
     kind: HitKind
@@ -150,6 +153,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     seq: int = 0
     speaker: str = ""
     why: str = ""
+    conversation: str = ""
 
 
 class Dense(Struct, frozen=True):

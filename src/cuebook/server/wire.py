@@ -170,6 +170,7 @@ class HitAnswer(_Out, frozen=True, kw_only=True):
     text: str
     score: float
     scope: str
+    conversation_id: str | None
     sources: list[str]
     tokens: int
     timestamp: str | None
