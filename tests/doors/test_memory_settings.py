@@ -76,3 +76,32 @@ async def test_what_an_organization_knows_is_read_where_the_host_says_so_without
         asks.pop("organizationId")
         hits = (await client.post("/api/chat", json=asks)).json()["metadata"]["longTermMemoryRetrieval"]["hits"]
         assert hits == []
+
+
+async def test_a_turn_that_asks_to_share_is_told_whether_it_does() -> None:
+    async with served() as keyed:
+        keys = {
+            "mara": await keyed.holder("admin", "mara", organizations=["acme"]),
+            "eve": await keyed.holder("editor", "eve", organizations=["acme"]),
+        }
+
+        async def told(user: str, *, organization: str | None = "acme", **terms: Any) -> Any:
+            control = {"longTermMemory": SHARES["longTermMemory"] | terms}
+            body = {"message": "Our plant is in Quito.", "organizationId": organization, "memoryControl": control}
+            said = await keys[user].post("/api/chat", json=body)
+            assert said.status_code == 200, said.text
+            shown = await keyed.book.turns.show(said.json()["conversationId"], 1)
+            metadata = said.json()["metadata"]
+            assert shown["metadata"].get("longTermMemorySharing") == metadata.get("longTermMemorySharing")
+            return metadata.get("longTermMemorySharing")
+
+        assert await told("mara") == {"shared": True}
+        refused = {"shared": False, "reason": "the key may not publish; that takes the role admin or higher"}
+        assert await told("eve") == refused
+        assert await told("eve", shareWithOrganization=False) is None
+        assert "names no organization" in (await told("mara", organization=None))["reason"]
+        assert "scopes.organization" in (await told("mara", scopes={"organization": False}))["reason"]
+        assert "storeAtomicDocs" in (await told("mara", storeAtomicDocs=False))["reason"]
+        assert "enabled" in (await told("mara", enabled=False))["reason"]
+        await keyed.book.organizations.change("acme", {"memory": {"longTermMemory": {"allowWrites": False}}})
+        assert "the organization's settings" in (await told("mara"))["reason"]

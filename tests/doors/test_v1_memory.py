@@ -67,6 +67,17 @@ async def test_only_an_admin_publishes_over_the_openai_wire() -> None:
         assert await scopes(keyed) == {"user", "persona"}
 
 
+async def test_under_a_users_key_the_bodys_user_is_the_clients_own_business() -> None:
+    async with served() as keyed:
+        ann, agent = await keyed.holder("editor", "ann"), await keyed.holder("agent")
+        for n, field in enumerate(("user", "safety_identifier")):
+            assert (await say(ann, "Hello.", f"own-{n}", **{field: "opaque-7"})).status_code == 200
+            assert (await keyed.book.conversations.get(f"own-{n}")).user == "ann"
+            assert (await say(agent, "Hello.", f"named-{n}", **{field: "bob"})).status_code == 200
+            assert (await keyed.book.conversations.get(f"named-{n}")).user == "bob"
+        assert (await say(ann, "Hello.", "c3", headers={"x-user-id": "bob"})).status_code == 403
+
+
 @pytest.mark.parametrize("end", ["revoked", "expired", "chat"])
 async def test_an_admins_key_that_ended_before_the_delivery_publishes_no_more(end: str) -> None:
     clock = FrozenClock()

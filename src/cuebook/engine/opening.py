@@ -28,12 +28,14 @@ from cuebook.memory.scopes import (
     KEPT,
     SHARED_BY,
     SHARED_WITH,
+    SHARING,
     SPOKEN_WITH,
     Whose,
     personal_places,
     policy_to_wire,
     published_place,
     read_control,
+    unshared,
 )
 from cuebook.ports.memories import MemoryLook
 from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
@@ -269,7 +271,7 @@ def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
     """
     if intent.goes_on is not None:
         told = intent.goes_on.metadata
-        return {name: told[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SPOKEN_WITH) if name in told}
+        return {name: told[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in told}
     first = scene.conversation.last_seq + 1 if scene.conversation else 1
     brought = first if len(intent.drafts) > 1 else None
     shared = _published(scene, intent.ask)
@@ -278,8 +280,18 @@ def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
         SHARED_BY: intent.ask.key if shared else "",
         SPOKEN_WITH: intent.ask.persona,
         BROUGHT: brought,
+        SHARING: _sharing(scene, intent.ask),
     }
     return {name: value for name, value in said.items() if value}
+
+
+def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
+    """Say whether a turn that asks to share with an organization does, None where it does not ask."""
+    known = scene.known
+    if known is None or not known.policy.share:
+        return None
+    reason = unshared(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
+    return {"shared": False, "reason": reason} if reason else {"shared": True}
 
 
 def _whose(scene: Scene, ask: Ask) -> Whose:

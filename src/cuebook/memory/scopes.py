@@ -17,6 +17,8 @@ SCOPES: Final = ("conversation", "user", "persona", "organization")
 SHARED: Final = ("facts", "people", "projects", "decisions")
 #: Where the policy is kept in a conversation's metadata.
 KEPT: Final = "longTermMemoryPolicy"
+#: Under which a turn that asks to share says whether it does, and why not.
+SHARING: Final = "longTermMemorySharing"
 #: Under which a turn's metadata names the organization that it was shared with,
 SHARED_WITH: Final = "sharedWith"
 #: by which key, where keys are configured,
@@ -136,6 +138,20 @@ def published_place(
     if not (org_setting(organization, "enabled") and org_setting(organization, "allowWrites")):
         return None
     return Place("organization", whose.organization)
+
+
+def unshared(policy: Policy, whose: Whose, organization: Mapping[str, Any] | None, *, may_publish: bool) -> str:
+    """Say why a turn that asks to share with an organization tells it nothing; "" where it does or asks nothing."""
+    if not policy.share or published_place(policy, whose, organization, may_publish=may_publish):
+        return ""
+    reasons = (
+        (not policy.enabled, "memory is off: enabled is false"),
+        (not whose.organization, "the request names no organization"),
+        (not policy.organization, "scopes.organization is off"),
+        (not policy.items, "storeAtomicDocs is off"),
+        (not may_publish, "the key may not publish; that takes the role admin or higher"),
+    )
+    return next((reason for holds, reason in reasons if holds), "the organization's settings allow no writing")
 
 
 def told_places(
