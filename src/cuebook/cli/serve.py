@@ -43,6 +43,8 @@ def serve(
     """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it.
 
     Under /v1 headers say the rest: X-Conversation-Id, X-User-Id, X-Organization-Id, and X-Memory-Control (JSON).
+    Messages are the whole history, as ever; with X-History: server the new ones only. An answer with X-Cuebook-Branch:
+    side is to a request that continued nothing of its conversation.
     """
     given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     settings = state.settings({place: value for place, value in given.items() if value is not None})

@@ -19,12 +19,13 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """Status and headers of an answer; its bytes follow."""
+    """Status and headers of an answer; its bytes follow. `side`: the request continued no path, and is kept beside."""
 
     status: int
     headers: Mapping[str, str]
     conversation: str = ""
     turn: int = 0
+    side: bool = False
 
 
 async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> AsyncGenerator[Head | bytes, None]:

@@ -132,6 +132,7 @@ class Desk(Struct, kw_only=True):
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
     sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
+    sided: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # conversations told of once
     epoch: int = 0  # how often something was forgotten, as far as is known here
     erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
 
@@ -167,6 +168,14 @@ class Desk(Struct, kw_only=True):
         self.last.move_to_end(place)
         while len(self.last) > REMEMBERED:
             self.last.popitem(last=False)
+
+    def first_aside(self, place: tuple[str, str]) -> bool:
+        """Whether a request of a conversation is kept beside its path for the first time, as far as is known here."""
+        first = place not in self.sided
+        self.sided[place] = None
+        while len(self.sided) > REMEMBERED:
+            self.sided.popitem(last=False)
+        return first
 
     def see(self, epoch: int) -> None:
         """Drop the windows remembered before something was forgotten, by whichever process."""

@@ -73,6 +73,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any]
     zone: tzinfo = UTC  # whose days its answer is dated by
     renders: tuple[Record, ...] = ()
+    side: bool = False  # it continues no path
 
 
 async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
@@ -106,8 +107,9 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
         else:
             desk.remember((scope.tenant, intent.ask.conversation), last)
             return Opened(
-                lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone
-            )
+                lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone,
+                side=not intent.moves_head,
+            )  # fmt: skip
     msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
     raise Conflict(msg)
 

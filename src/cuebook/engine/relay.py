@@ -3,6 +3,7 @@
 Both are kept.
 """
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import NoReturn
@@ -32,6 +33,7 @@ from cuebook.records.conversation import TOOL, Draft
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Turn
 
+log = logging.getLogger("cuebook.relay")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,6 +62,8 @@ async def relay(
             for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
                 yield piece
             return
+        if opened.side and desk.first_aside((scope.tenant, conversation)):
+            log.info("a request of conversation %s continues nothing there: it is kept beside it", conversation)
         async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
@@ -68,7 +72,7 @@ async def relay(
                 answers = relay_answer(await upstream.send(outgoing), step)
             async with aclosing(answers):
                 async for piece in answers:
-                    yield piece
+                    yield msgspec.structs.replace(piece, side=opened.side) if isinstance(piece, Head) else piece
 
 
 async def _again(

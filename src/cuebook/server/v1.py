@@ -26,6 +26,8 @@ from cuebook.server.streams import Start, Streamed, encoded
 
 #: Seconds the list of models waits for the upstream's.
 MODELS_WAIT_S = 5.0
+#: Told of a request that continues nothing of its conversation, in X-Cuebook-Branch.
+SIDE = "side; send the whole history, or X-History: server"
 #: Our own addresses, told with 405 where the method is another and nobody stands behind us.
 _OURS = {"/chat/completions": "POST", "/models": "GET"}
 
@@ -63,7 +65,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     name, kept in the conversation) whose days "yesterday" and the rest are. Header X-Organization-Id, or
     `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
     or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
-    and X-Cuebook-Turn say where it is kept. The same Idempotency-Key gives the stored answer again; a turn with a key
+    and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same Idempotency-Key gives the stored answer again; a turn with a key
     is finished without its client too.
     """
     scope = request.scope
@@ -121,8 +123,10 @@ def _streams(head: Head) -> bool:
 
 
 def _begin(head: Head) -> Start:
-    """Give an upstream's head with where the turn is kept."""
+    """Give an upstream's head with where the turn is kept, and whether it is beside the conversation."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)}
+    if head.side:
+        ours["x-cuebook-branch"] = SIDE
     return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not _streams(head))
 
 

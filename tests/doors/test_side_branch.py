@@ -1,0 +1,51 @@
+"""A message alone to a named conversation: kept beside it, and the answer says so plainly."""
+
+import logging
+
+import pytest
+from keyed import Keyed, served
+
+from cuebook import Cuebook
+from cuebook.testing.upstream import ScriptedUpstream, completion, streamed
+
+SIDE = "side; send the whole history, or X-History: server"
+HI = {"role": "user", "content": "I live in Oslo."}
+NEW = {"role": "user", "content": "Where do I live?"}
+
+
+async def say(keyed: Keyed, *messages: object, name: str = "c1", stream: bool = False, **headers: str) -> str | None:
+    """Send messages to a named conversation; gives what the answer says of its branch."""
+    client = keyed.client()
+    body = {"model": "m", "messages": list(messages), "stream": stream}
+    named = {key.replace("_", "-"): value for key, value in headers.items()}
+    answer = await client.post(f"/c/{name}/v1/chat/completions", json=body, headers=named)
+    assert answer.status_code == 200, answer.text
+    assert answer.content in (b"".join(completion("Noted.").pieces), b"".join(streamed("Noted.").pieces))
+    return answer.headers.get("x-cuebook-branch")
+
+
+async def path(book: Cuebook, name: str = "c1") -> list[str]:
+    return [post.message for post in await book.conversations.posts(name)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_message_alone_is_told_to_be_beside_the_conversation(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = streamed("Noted.") if stream else completion("Noted.")
+    with caplog.at_level(logging.INFO, logger="cuebook.relay"):
+        async with served(upstream=ScriptedUpstream(default=answer)) as keyed:
+            assert await say(keyed, HI, stream=stream) is None
+            assert await say(keyed, NEW, stream=stream) == SIDE
+            assert await say(keyed, NEW, stream=stream) == SIDE
+            assert await path(keyed.book) == ["I live in Oslo.", "Noted."]
+            history = (HI, {"role": "assistant", "content": "Noted."}, NEW)
+            assert await say(keyed, *history, stream=stream) is None
+            assert await say(keyed, NEW, stream=stream, x_history="server") is None
+            assert len(await path(keyed.book)) == 6
+            assert await say(keyed, HI, name="c2", stream=stream) is None
+            assert await say(keyed, NEW, name="c2", stream=stream) == SIDE
+    said = [record.getMessage() for record in caplog.records if record.name == "cuebook.relay"]
+    assert [text.split(" continues")[0] for text in said] == [
+        f"a request of conversation {name}" for name in ("c1", "c2")
+    ]
