@@ -1,6 +1,15 @@
-"""Makes the helpers beside the tests importable."""
+"""Makes the helpers beside the tests importable, and sets their clock."""
 
 import sys
 from pathlib import Path
 
+import pytest
+
+from cuebook.testing import FrozenClock
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def clock() -> FrozenClock:
+    return FrozenClock()

@@ -5,11 +5,11 @@ Books on a real file, requests of the OpenAI wire, and what their windows accoun
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from cuebook import Cuebook, Window
+from cuebook import Ask, Cuebook, Reply, Window
 from cuebook.app.book import Call, Head
 from cuebook.config import Config, build
 from cuebook.records.conversation import Post
@@ -45,6 +45,19 @@ async def book_on(
     )
     async with opened as book:
         yield book
+
+
+def on(place: Path, clock: FrozenClock, **settings: Any) -> AbstractAsyncContextManager[Cuebook]:
+    """Open a book in which a user is remembered across conversations."""
+    return book_on(place, clock=clock, **({"memory__user": True} | settings))
+
+
+async def told(book: Cuebook, clock: FrozenClock, text: str, conversation: str, **ask: Any) -> Reply:
+    """Say something as `ann`, let a minute go by and do what is due; gives the answer."""
+    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
+    clock.advance(60)
+    await book.settle()
+    return reply
 
 
 def user(text: Any, **fields: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import json
 import random
 
 import pytest
-from stage import book_on
+from stage import book_on, on, told
 
 from cuebook import Ask
 from cuebook.backends.file_sink import FileSink
@@ -13,25 +13,8 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.scopes import persona_place
 from cuebook.ports.memories import Asked
 from cuebook.records.memory import Place
-from cuebook.testing import FrozenClock
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def clock():
-    return FrozenClock()
-
-
-def on(place, clock, **settings):
-    return book_on(place, clock=clock, **({"memory__user": True} | settings))
-
-
-async def told(book, clock, text, conversation, **ask):
-    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
-    clock.advance(60)
-    await book.settle()
-    return reply
 
 
 def said(reply):

@@ -2,30 +2,12 @@
 
 import asyncio
 
-import pytest
-from stage import Client, book_on, user
+from stage import Client, on, told, user
 
 from cuebook import Ask
-from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def clock():
-    return FrozenClock()
-
-
-def on(place, clock, **settings):
-    return book_on(place, clock=clock, **({"memory__user": True} | settings))
-
-
-async def told(book, clock, text, conversation, **ask):
-    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
-    clock.advance(60)
-    await book.settle()
-    return reply
 
 
 async def known(book, *, ended=False):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from msgspec.structs import replace
-from stage import Client, book_on, bot, user
+from stage import Client, bot, on, told, user
 
 from cuebook import Ask
 from cuebook.app.book import Call
@@ -13,28 +13,11 @@ from cuebook.engine.deliver import deliver
 from cuebook.memory.scopes import persona_place
 from cuebook.records.memory import Place, Scope
 from cuebook.records.persona import Persona
-from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
 ON = {"longTermMemory": {"scopes": {"user": True}}}
 OFF = {"longTermMemory": {"scopes": {"user": False}}}
 SHARES = {"longTermMemory": {"scopes": {"organization": True}, "shareWithOrganization": True}}
-
-
-@pytest.fixture
-def clock():
-    return FrozenClock()
-
-
-def on(place, clock, **settings):
-    return book_on(place, clock=clock, **({"memory__user": True} | settings))
-
-
-async def told(book, clock, text, conversation, **ask):
-    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
-    clock.advance(60)
-    await book.settle()
-    return reply
 
 
 async def appended(book, clock, conversation, *posts, **fields):

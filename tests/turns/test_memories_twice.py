@@ -5,30 +5,13 @@ from contextlib import closing
 
 import pytest
 from msgspec.structs import replace
-from stage import book_on
+from stage import on, told
 
 from cuebook import Ask
 from cuebook.app.memories import Memories
 from cuebook.errors import NotFound
-from cuebook.testing import FrozenClock
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def clock():
-    return FrozenClock()
-
-
-def on(place, clock, **settings):
-    return book_on(place, clock=clock, **({"memory__user": True} | settings))
-
-
-async def told(book, clock, text, conversation, **ask):
-    reply = await book.ask(Ask(text, conversation, **({"user": "ann"} | ask)))
-    clock.advance(60)
-    await book.settle()
-    return reply
 
 
 async def texts(book, *, ended=False, **whose):
