@@ -706,7 +706,9 @@ def test_a_project_is_named_by_file_folder_or_environment(
 def test_input_that_is_no_text_is_one_line(project: Path) -> None:
     done = cuebook("chat", cwd=project, said=b"caf\xe9\n")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert "Traceback" not in done.stderr
+    assert "the input is no UTF-8 text" in done.stderr
+    posix = cuebook("chat", cwd=project, said=b"caf\xe9\n", LANG="C", LC_ALL="C")
+    assert (posix.returncode, posix.stderr) == (1, done.stderr)
 
 
 def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:

@@ -446,3 +446,17 @@ async def test_header_values_must_be_utf8(client: httpx.AsyncClient) -> None:
     answer = await client.get("/api/conversations", headers={"X-User-Id": b"\xff\xfe"})
     assert (answer.status_code, problem(answer)["where"]) == (400, "x-user-id")
     assert (await client.get("/api/conversations", headers={"X-User-Id": "ünï".encode()})).status_code == 200
+
+
+async def test_what_is_of_another_type_is_told_in_words(client: httpx.AsyncClient) -> None:
+    search, whole = "/api/memories/search", "expected a whole number, got"
+    for answer, where, said in (
+        (await client.post(search, json={"query": "x", "limit": "many"}), "limit", f"{whole} text"),
+        (await client.post(search, json={"query": 7}), "query", "expected text, got a whole number"),
+        (await client.post(search, json={"query": "x", "limit": 1.5}), "limit", f"{whole} a fraction"),
+        (await client.post(search, json=[]), "body", "expected an object, got a list"),
+        (await client.get("/api/memories?limit=many"), "limit", f"{whole} text"),
+        (await client.get("/api/memories?ended=maybe"), "ended", "expected true or false, got text"),
+    ):
+        problem = answer.json()
+        assert (answer.status_code, problem["where"], problem["detail"]) == (400, where, f"{where}: {said}")

@@ -161,6 +161,26 @@ def test_on_the_command_line(here: Here, tmp_path: Path) -> None:
     assert "the optimizer is off" in here("optimizer", "run", "c1", code=1)
 
 
+async def test_a_run_that_tunes_nothing_says_why(client: httpx.AsyncClient) -> None:
+    await store(client, MESSAGES)
+    made = (await client.post("/learning/optimizer/run", json={"conversationId": "c1"})).json()
+    assert made["untuned"] == "conversation 'c1' has 8 posts, and it takes 10"
+    assert (await client.get("/learning/optimizer/history")).json()["items"] == []
+    made = (await client.post("/learning/optimizer/run")).json()
+    assert made["untuned"] == "no conversation of 10 posts or more changed since its last run"
+    await store(client, MORE[:2])
+    made = (await client.post("/learning/optimizer/run", json={"conversationId": "c1"})).json()
+    assert "untuned" not in made
+    assert (await client.get("/learning/optimizer/history")).json()["items"] == [made]
+
+
+def test_a_run_that_tunes_nothing_shows_no_row(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text(json.dumps(MESSAGES))
+    here("conversation", "import", str(tmp_path / "talk.json"), "--conversation", "c1")
+    assert here("optimizer", "run", "c1") == "nothing was tuned: conversation 'c1' has 8 posts, and it takes 10\n"
+    assert here("optimizer", "run").startswith("nothing was tuned: no conversation of 10 posts or more changed")
+
+
 def test_in_python() -> None:
     with BlockingCuebook.open(worker=False) as book:
         book.append("c1", [*MESSAGES, *MORE])

@@ -55,7 +55,7 @@ class Optimizer:
         """Run now, whatever the interval: in a conversation, else in all that changed since their last run.
 
         Of several runs the snapshot sums up the tokens and the entries, and has the last one's parameters. Fewer than
-        ten posts are left as they are. Raises NotFound, and InvalidInput where the optimizer is off.
+        ten posts are left as they are, as `untuned` says. Raises NotFound, and InvalidInput where the optimizer is off.
         """
         if not self._desk.tunes:
             msg = "the optimizer is off; set enabled = true under [optimizer]"
@@ -107,10 +107,11 @@ def _sum(made: list[Snapshot], untuned: Tuning, now: float) -> Snapshot:
         full_message_window=made[-1].full_message_window if made else untuned.full_message_window,
         min_relevance_score=made[-1].min_relevance_score if made else untuned.min_relevance,
         timestamp=now,
+        untuned="" if made else f"no conversation of {LEAST_POSTS} posts or more changed since its last run",
     )
 
 
 def snapshot(value: Snapshot) -> Wire:
-    """Give a snapshot as C does, with its conversation; null where it sums up several."""
+    """Give a snapshot as C does, with its conversation, null where it sums up several, and why it tuned nothing."""
     shown: dict[str, Any] = msgspec.to_builtins(value)
     return shown | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}

@@ -49,6 +49,8 @@ def run(state: State, conversation: MaybeConversation = None, *, user: User = No
         made = book.optimizer.run(conversation, user=user)
     if state.json:
         screen.say_json(snapshot(made))
+    elif made.untuned:
+        screen.say(f"nothing was tuned: {made.untuned}")
     else:
         _show([made])
 

@@ -206,6 +206,8 @@ def prepare(*, debug: bool) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    if hasattr(sys.stdin, "reconfigure"):  # a C locale lets foreign bytes in as half surrogate pairs
+        sys.stdin.reconfigure(errors="strict")
     if not debug:
         sys.excepthook = _last_words
         handler = logging.StreamHandler()

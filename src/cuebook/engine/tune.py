@@ -82,7 +82,7 @@ async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
         found = await analyze(desk, scope, conversation)
         made = _made(desk, found)
         if await desk.store.tuning.keep(scope, conversation, made):
-            return made.snapshot or _snapshot(desk, found, found.tuning, found.judged.used)
+            return made.snapshot or _untuned(desk, found)
     msg = f"conversation {conversation!r} is being tuned by others; try again"
     raise Conflict(msg)
 
@@ -108,6 +108,12 @@ def _made(desk: Desk, found: Analysis) -> Run:
         tuning=tuning,
         snapshot=snapshot,
     )
+
+
+def _untuned(desk: Desk, found: Analysis) -> Snapshot:
+    """Give the snapshot of a run that changes nothing, with why."""
+    few = f"conversation {found.conversation.id!r} has {found.judged.total} posts, and it takes {LEAST_POSTS}"
+    return msgspec.structs.replace(_snapshot(desk, found, found.tuning, found.judged.used), untuned=few)
 
 
 def _snapshot(desk: Desk, found: Analysis, tuning: Tuning, after: int) -> Snapshot:

@@ -25,7 +25,7 @@ class Tuning(Struct, frozen=True, kw_only=True, rename="camel"):
     promoted: dict[int, int] = {}
 
 
-class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
+class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """One run: tokens of the posts behind the summary before and after it, and the parameters it left."""
 
     conversation_id: str
@@ -38,6 +38,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel"):
     full_message_window: int
     min_relevance_score: float
     timestamp: float  # Unix seconds
+    untuned: str = ""  # why nothing was tuned; such a run is not kept
 
 
 class Totals(Struct, frozen=True, kw_only=True):

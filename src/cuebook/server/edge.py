@@ -13,6 +13,7 @@ from litestar.typing import FieldDefinition
 from cuebook.errors import InvalidInput
 from cuebook.records.nesting import nests_deeper
 from cuebook.server.caller import AnyRequest, check_named
+from cuebook.server.problems import in_words
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ def named(error: msgspec.ValidationError) -> InvalidInput:
             where = f"{where}.{match[1]}" if where else match[1]
             return InvalidInput(f"{where}: {what}", where=where)
     where = where or "body"
-    return InvalidInput(f"{where}: {text[:1].lower()}{text[1:]}", where=where)
+    return InvalidInput(f"{where}: {in_words(text)}", where=where)
 
 
 class JsonBody(AbstractDTO[T], Generic[T]):

@@ -52,6 +52,13 @@ _NAMES = {403: "refused", 404: "no-such-address", 405: "method-not-allowed", 413
 #: What Litestar says of a query parameter that has to be there.
 _MISSING = re.compile(r"Missing required query parameter '([^']*)'")
 
+#: What a decoder calls the types of JSON, in words.
+_TYPES = {
+    "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false",
+    "array": "a list", "object": "an object",
+}  # fmt: skip
+_TYPE = re.compile("`([^`]*)`")
+
 _log = logging.getLogger("cuebook.server")
 _encode = msgspec.json.Encoder().encode
 
@@ -223,7 +230,15 @@ def _field_error(given: Mapping[str, Any]) -> FieldError:
     where, text = str(given.get("key", "")), str(given.get("message", ""))
     if where == "data":
         return FieldError("body", "empty; send a JSON object")
-    return FieldError(where, text[:1].lower() + text[1:])
+    return FieldError(where, in_words(text))
+
+
+def in_words(complaint: str) -> str:
+    """Give what a decoder says of a value with its types in words: "Expected `int`, got `str`"."""
+    said, got, given = complaint.partition(", got ")
+    wanted = _TYPE.sub(lambda found: " or ".join(_TYPES.get(each, each) for each in found[1].split(" | ")), said)
+    given = _TYPE.sub(lambda found: "a fraction" if found[1] == "float" else _TYPES.get(found[1], found[1]), given)
+    return f"{wanted[:1].lower()}{wanted[1:]}{got}{given}"
 
 
 def body_of(failure: Failure, *, wire: bool, instance: str | None = None) -> tuple[bytes, str]:

@@ -38,7 +38,7 @@ class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A run; `conversationId` is null where several are summed up."""
+    """A run; `conversationId` is null where several are summed up, and `untuned` says why nothing was tuned."""
 
     conversation_id: str | None
     tokens_before: int
@@ -50,6 +50,7 @@ class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     full_message_window: int
     min_relevance_score: float
     timestamp: str
+    untuned: str | None = None
 
 
 class SnapshotList(Struct, frozen=True, kw_only=True):

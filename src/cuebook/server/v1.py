@@ -65,8 +65,8 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     name, kept in the conversation) whose days "yesterday" and the rest are. Header X-Organization-Id, or
     `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
     or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
-    and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same Idempotency-Key gives the stored answer again; a turn with a key
-    is finished without its client too.
+    and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same
+    Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
     """
     scope = request.scope
     place: Place = scope["state"]["place"]
