@@ -1,8 +1,14 @@
 """A message alone to a named conversation: kept beside it, and the answer says so plainly."""
 
+import json
 import logging
+import signal
+import subprocess
+from pathlib import Path
 
+import httpx
 import pytest
+from commands import CUEBOOK, environment
 from keyed import Keyed, served
 
 from cuebook import Cuebook
@@ -49,3 +55,20 @@ async def test_a_message_alone_is_told_to_be_beside_the_conversation(
     assert [text.split(" continues")[0] for text in said] == [
         f"a request of conversation {name}" for name in ("c1", "c2")
     ]
+
+
+def test_who_runs_the_server_reads_it_once(project: Path) -> None:
+    command = [CUEBOOK, "serve", "--port", "0", "--json"]
+    with subprocess.Popen(
+        command, cwd=project, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        url = json.loads(b"".join(process.stdout.readline() for _ in range(5)))["url"].rstrip("/")
+        for said in (HI, NEW, NEW):
+            answer = httpx.post(f"{url}/c/c1/v1/chat/completions", json={"model": "m", "messages": [said]}, timeout=20)
+            assert answer.status_code == 200
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) in (0, 130)
+        [line] = process.stderr.read().decode().splitlines()
+    assert line == "cuebook: a request of conversation c1 continues nothing there: it is kept beside it"

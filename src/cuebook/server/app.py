@@ -287,6 +287,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         # What goes wrong in a request is answered and logged by `problems`; a client that went away is no error.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        logging.getLogger("cuebook.relay").setLevel(logging.INFO)  # told once a conversation
         if access_log:
             log = logging.getLogger("uvicorn.access")
             log.setLevel(logging.INFO)
