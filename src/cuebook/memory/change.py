@@ -37,7 +37,6 @@ from cuebook.memory.cues import (
     TASK,
     WILL_BE,
 )
-from cuebook.memory.ends import End, Said, ends, sayings
 from cuebook.memory.relations import Relation, codes, gone, home_now, reached, relations
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import AMOUNT, WORD, Value, stem, topic, values
@@ -88,8 +87,6 @@ class Claim(NamedTuple):
     gone: frozenset[str]
     reached: frozenset[str]
     home: bool
-    ends: tuple[End, ...]
-    said: tuple[Said, ...]
     text: str
 
 
@@ -128,8 +125,6 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
         gone=gone(text) if news else frozenset(),
         reached=reached(text) if news else frozenset(),
         home=news and (subject == "home" or home_now(text)),
-        ends=ends(text) if news else (),
-        said=sayings(text) if news else (),
         text=text,
     )
 
@@ -143,8 +138,6 @@ def as_held(claim: Claim) -> Claim:
         gone=frozenset(),
         reached=frozenset(),
         home=False,
-        ends=(),
-        said=(),
     )
 
 
