@@ -320,7 +320,7 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert here("memory", "search", "xylophone", "--conversation", "c1") == "nothing found\n"
     items = here.json("memory", "list", "c1", "--ended")["items"]
     assert items
-    assert items[0]["category"] in here("memory", "list", "c1", "--ended")
+    assert items[0]["category"][:5] in here("memory", "list", "c1", "--ended")
     assert here.json("memory", "show", "c1")["summary"]["summaryText"] in here("memory", "show", "c1")
     assert here.json("memory", "show", "c1", "--version", "1")["summary"]["version"] == 1
     for arguments in ((), ("--json",)):

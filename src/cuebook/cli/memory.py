@@ -139,7 +139,7 @@ def list_(
         )
         for each in items
     ]
-    screen.table(("memory", "kind", "since", "until", "from", "what"), rows, fold=("memory", "from", "what"))
+    screen.table(("memory", "kind", "since", "until", "from", "what"), rows, fold=("memory", "from"))
     if page.cursor:
         screen.say(f"there are more: --cursor {page.cursor}")
 
