@@ -1,0 +1,55 @@
+"""What a persona asks of the mind: whether and how sentiment is tracked, and the metaprompts run behind its replies (A)."""
+
+from typing import Final, Literal
+
+from msgspec import Struct
+
+Method = Literal["lexicon_based", "llm", "trained_classifier"]
+EventName = Literal["user_frustrated", "user_confused", "user_satisfied", "error_threshold_exceeded", "low_engagement"]
+TriggerType = Literal["turn_interval", "event_based", "manual"]
+
+EVENTS: Final[tuple[EventName, ...]] = (
+    "user_frustrated", "user_confused", "user_satisfied", "error_threshold_exceeded", "low_engagement",
+)  # fmt: skip
+
+
+class Tracking(Struct, frozen=True, kw_only=True):
+    """A persona's `sentimentTracking`. Scores are in -1..1."""
+
+    enabled: bool = False
+    method: str = "lexicon_based"  # a Method, or the name of one that was given to the book
+    model_id: str = ""  # for `llm`; "" = the book's work model
+    provider_id: str = ""
+    history_window: int = 10  # messages the means are taken over
+    frustration_threshold: float = -0.3
+    satisfaction_threshold: float = 0.3
+    consecutive_turns: int = 2  # `consecutiveTurnsForTrigger`
+    presets: tuple[str, ...] = ()  # of metaprompts, `all` for every one
+    cooldown_turns: int = 3  # turns after an event in which it does not fire again
+    cooldown_ms: int = 0  # likewise, in time
+
+
+#: What holds for a persona that says nothing of it.
+UNTRACKED: Final = Tracking()
+
+
+class Trigger(Struct, frozen=True, kw_only=True):
+    """When a metaprompt runs: every so many turns, on an event, or when asked for by hand."""
+
+    type: TriggerType
+    interval_turns: int = 0
+    event: str = ""
+
+
+class Metaprompt(Struct, frozen=True, kw_only=True):
+    """A question about the conversation, put to a model behind the reply; its answer moves the Mind."""
+
+    id: str
+    trigger: Trigger
+    description: str = ""
+    template: str = ""  # with {{variables}}; "" = the prompt of the book under `key`
+    key: str = ""
+    strategy: str = ""  # the answer's key whose text reaches the next prompt; "" = `strategy`
+    model_id: str = ""
+    temperature: float = 0.3
+    max_output_tokens: int = 512
