@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.records.tracking import UNTRACKED, Metaprompt, Tracking
 
 _TEXTS = ("id", "name", "version", "baseSystemPrompt", "role")
 #: Keys a definition may have beside those read here; they are kept for the parts of Cuebook that read them.
@@ -25,6 +26,8 @@ class Persona(Struct, frozen=True, kw_only=True):
     base_system_prompt: str = ""
     role: str = "assistant"
     chain: Mapping[str, str] = {}  # prompt ids by link
+    tracking: Tracking = UNTRACKED
+    metaprompts: tuple[Metaprompt, ...] = ()
     other: Mapping[str, Any] = {}
 
 
