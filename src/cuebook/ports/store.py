@@ -46,6 +46,7 @@ __all__ = [
     "Spot",
     "Store",
     "Stretch",
+    "TurnOn",
 ]
 
 
@@ -79,6 +80,17 @@ class Look(Struct, frozen=True, kw_only=True):
     summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
 
 
+class TurnOn(Struct, frozen=True, kw_only=True):
+    """A turn as it stands on a path: which post it answered, how it ended, and what it told of itself."""
+
+    n: int
+    state: TurnState
+    query_seq: int
+    reply_seq: int = 0  # 0 where nothing was said
+    error: str = ""  # of its newest step, where it failed or broke off
+    metadata: Mapping[str, Any] = {}
+
+
 class Scene(Struct, frozen=True, kw_only=True):
     """One consistent read of everything a turn decides on."""
 
@@ -93,6 +105,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     found: SearchResult = SearchResult()
     speakers: tuple[str, ...] = ()
     told: Mapping[str, Any] = {}  # the metadata of the newest turn: what was chosen for it
+    last_turn: TurnOn | None = None  # the newest on the path that is read; the newest of all may be on another branch
     tuning: Tuning | None = None  # how the conversation is tuned, None before its first run
     known: Known | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors

@@ -24,6 +24,7 @@ from cuebook.testing.contract_posts import PostsContract
 from cuebook.testing.contract_prompts import PromptContract
 from cuebook.testing.contract_reading import ReadingContract
 from cuebook.testing.contract_scopes import ScopesContract
+from cuebook.testing.contract_turn_on import TurnOnContract
 from cuebook.testing.contract_turns import TurnsContract
 from cuebook.testing.contract_vectors import VectorsContract
 
@@ -31,6 +32,7 @@ from cuebook.testing.contract_vectors import VectorsContract
 class StoreContract(
     PostsContract,
     TurnsContract,
+    TurnOnContract,
     LeasesContract,
     MemoryContract,
     ReadingContract,

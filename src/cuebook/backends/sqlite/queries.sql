@@ -155,6 +155,11 @@ SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND n = :n;
 -- The newest turns, newest first.
 SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no ORDER BY n DESC LIMIT :limit;
 
+-- name: turns_on_run
+-- Turns that answered rounds opened in a run of a path, of the newest round first, the newest first.
+SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND round BETWEEN :first AND :last
+ORDER BY round DESC, n DESC LIMIT :limit;
+
 -- name: rounds_of_turns
 -- The state of the round each turn answers, oldest first.
 SELECT round, state FROM turn WHERE tenant = :tenant AND conversation = :no ORDER BY n;

@@ -28,6 +28,7 @@ from cuebook.backends.sqlite.tree import (
     with_bodies,
 )
 from cuebook.backends.sqlite.tuning import standing
+from cuebook.backends.sqlite.turn_on import turn_on
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.memories import Known
 from cuebook.ports.prompts import DEPTH
@@ -83,6 +84,7 @@ def scene(
         found=search.search(connection, row, runs, look.search, remembered) if look.search else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
+        last_turn=turn_on(connection, tenant, no, runs),
         tuning=standing(connection, row),
         families=families,
         epoch=epoch,
