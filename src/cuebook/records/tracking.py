@@ -1,4 +1,4 @@
-"""What a persona asks of the mind: whether and how sentiment is tracked, and the metaprompts run behind its replies (A)."""
+"""What a persona asks of the mind: whether and how sentiment is tracked, and the metaprompts run behind replies (A)."""
 
 from typing import Final, Literal
 

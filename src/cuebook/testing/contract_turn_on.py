@@ -1,12 +1,14 @@
 """The contract of the turn a path last had: branches are told their own, not the newest of the conversation."""
 
+from typing import Any
+
 from cuebook.ports.store import Lease, Look, Store, TurnOn
 from cuebook.testing.contract_posts import OWNER, say
 from cuebook.testing.contract_turns import answer, begin, end
 from cuebook.testing.makers import draft, drafts
 
 
-async def _spoken(store: Store, n: int, **changes: object) -> Lease:
+async def _spoken(store: Store, n: int, **changes: Any) -> Lease:
     """Ask and answer: turn `n` of the conversation, which says its number in its metadata."""
     lease = await begin(store, draft(f"q{n}", f"ask {n}"), metadata={"told": n}, **changes)
     await end(store, lease, answer(f"a{n}"))
