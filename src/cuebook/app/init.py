@@ -17,6 +17,12 @@ FILES = {
     "prompts/default/agent_summary.md": "prompts/default/agent_summary.md",
     "prompts/default/persona/helper.md": "prompts/default/persona/helper.md",
     "prompts/system/fallback_handler.md": "prompts/system/fallback_handler.md",
+    "prompts/system/gmi_confusion_clarification.md": "prompts/system/gmi_confusion_clarification.md",
+    "prompts/system/gmi_engagement_boost.md": "prompts/system/gmi_engagement_boost.md",
+    "prompts/system/gmi_error_recovery.md": "prompts/system/gmi_error_recovery.md",
+    "prompts/system/gmi_frustration_recovery.md": "prompts/system/gmi_frustration_recovery.md",
+    "prompts/system/gmi_satisfaction_reinforcement.md": "prompts/system/gmi_satisfaction_reinforcement.md",
+    "prompts/system/gmi_self_trait_adjustment.md": "prompts/system/gmi_self_trait_adjustment.md",
     "prompts/system/memory_compactor_v2_json.md": "prompts/system/memory_compactor_v2_json.md",
     ".gitignore": "gitignore",
 }

@@ -11,6 +11,7 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput
 from cuebook.memory.personal import filed
 from cuebook.memory.subject import item_id, subject_of
+from cuebook.records.answers import check, read_object
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 
 #: Longest text of one item and most items of one category: a model's answer is foreign input. 20 bullets is A's prompt
@@ -89,7 +90,7 @@ def parse_answer(text: str, *, known: Collection[str], max_tokens: int, count: C
 
     Every item's `sources` must be in `known`; both outputs together, as compact JSON, must fit `max_tokens`.
     """
-    answer = _object(text)
+    answer = read_object(text)
     check(answer, MEMORY_SCHEMA, where="answer")
     memory: dict[str, Any] = answer["memory_json"]
     ids = known if isinstance(known, set | frozenset | dict) else set(known)
@@ -122,59 +123,6 @@ def items_of(answer: Answer, *, when: float, lines: Sequence[Line] = (), held: S
         for category in CATEGORIES
         for raw in answer.memory_json[category]
     ]
-
-
-def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
-    """Raise InvalidInput where `value` breaks `schema`: the few keywords that MEMORY_SCHEMA uses, checked strictly."""
-    match schema["type"]:
-        case "object" if isinstance(value, dict):
-            _check_object(value, schema, where=where)
-        case "array" if isinstance(value, list):
-            if not schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value)):
-                raise InvalidInput(f"{len(value)} entries are too few or too many", where=where)
-            for place, entry in enumerate(value):
-                check(entry, schema["items"], where=f"{where}[{place}]")
-        case "string" if isinstance(value, str):
-            if not schema.get("minLength", 0) <= len(value.strip()) or len(value) > schema.get("maxLength", len(value)):
-                raise InvalidInput(f"a text of {len(value)} characters is too short or too long", where=where)
-        case "number" if isinstance(value, int | float) and not isinstance(value, bool):
-            if not schema["minimum"] <= value <= schema["maximum"]:
-                raise InvalidInput(f"{value!r} is outside {schema['minimum']}..{schema['maximum']}", where=where)
-        case kind:
-            raise InvalidInput(f"{kind} expected, got {type(value).__name__}", where=where)
-
-
-def _check_object(value: dict[str, Any], schema: Mapping[str, Any], *, where: str) -> None:
-    missing = [key for key in schema["required"] if key not in value]
-    extra = [key for key in value if key not in schema["properties"]]
-    if missing or extra:
-        raise InvalidInput(f"missing keys {missing!r}, unknown keys {extra!r}", where=where)
-    for key, entry in value.items():
-        check(entry, schema["properties"][key], where=f"{where}.{key}")
-
-
-def _object(text: str) -> dict[str, Any]:
-    for candidate in _candidates(text):
-        try:
-            value = json.loads(candidate, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return value
-    raise InvalidInput("the answer holds no JSON object", where="answer")
-
-
-def _candidates(text: str) -> list[str]:
-    """Return what may be the JSON, in A's order: all, a fenced block, the first `{` to the last `}`."""
-    found = [text.strip()]
-    fenced = text.split("```")
-    found += [block.removeprefix("json").strip() for block in fenced[1::2]]
-    start, end = text.find("{"), text.rfind("}")
-    return [*found, text[start : end + 1]] if 0 <= start < end else found
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 def _trust(role: str) -> Trust:

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.memory.digest import BULLETS, write
-from cuebook.memory.schema import MEMORY_SCHEMA, check, compact
+from cuebook.memory.schema import MEMORY_SCHEMA, compact
+from cuebook.records.answers import check
 from cuebook.records.memory import CATEGORIES, Item, Line
 
 WORDS = st.lists(

@@ -1,0 +1,248 @@
+"""Which metaprompts there are, when they fire, what a model may answer to one, and how its answer moves the Mind.
+
+A's five presets for events and its self-reflection at an interval (seed 000, section 4); a persona's own beside them.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.errors import InvalidInput
+from cuebook.records.answers import check, read_object
+from cuebook.records.mind import Complexity, Event, Mind, Mood, Skill
+from cuebook.records.tracking import Metaprompt, Tracking, Trigger
+
+#: What a metaprompt's text may name.
+VARIABLES: Final = (
+    "current_mood", "user_skill", "task_complexity", "current_sentiment", "recent_conversation", "recent_errors",
+    "evidence", "sentiment_score", "consecutive_frustration", "consecutive_confusion", "consecutive_satisfaction",
+    "confusion_keywords", "consecutive_neutral",
+)  # fmt: skip
+MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
+SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)
+COMPLEXITIES: Final[tuple[Complexity, ...]] = get_args(Complexity)
+
+#: Imprints an answer may bring, those a Mind keeps, and characters of a key, of a value and of a strategy.
+NEW_IMPRINTS: Final = 8
+IMPRINTS: Final = 24
+KEY: Final = 64
+VALUE: Final = 400
+STRATEGY: Final = 600
+#: Keys an answer may have that are none of the published ones: models like to add some.
+EXTRA_KEYS: Final = 16
+_KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_PREFIX: Final = "imprint."
+
+#: The self-reflection: its own id, and how often it runs where a persona does not say.
+SELF: Final = "gmi_self_trait_adjustment"
+INTERVAL: Final = 5
+
+
+def _preset(id_: str, event: str, strategy: str, what: str, *, temperature: float = 0.3) -> Metaprompt:
+    trigger = Trigger(type="event_based", event=event)
+    return Metaprompt(
+        id=id_, trigger=trigger, description=what, key=id_, strategy=strategy, temperature=temperature
+    )  # fmt: skip
+
+
+#: A's presets by the name a persona's `presets` gives them.
+PRESETS: Final[Mapping[str, Metaprompt]] = {
+    "frustration_recovery": _preset(
+        "gmi_frustration_recovery", "user_frustrated", "recoveryStrategy", "Wins a frustrated user back."
+    ),
+    "confusion_clarification": _preset(
+        "gmi_confusion_clarification", "user_confused", "clarificationStrategy", "Makes what confused the user clear."
+    ),
+    "satisfaction_reinforcement": _preset(
+        "gmi_satisfaction_reinforcement", "user_satisfied", "engagementStrategy", "Goes on with what pleased the user."
+    ),
+    "error_recovery": _preset(
+        "gmi_error_recovery", "error_threshold_exceeded", "mitigationStrategy", "Gets out of a run of errors."
+    ),
+    "engagement_boost": _preset(
+        "gmi_engagement_boost", "low_engagement", "engagementStrategy", "Brings a bored user back.", temperature=0.5
+    ),
+}
+#: Those a persona may name without giving them a text.
+SHIPPED: Final[Mapping[str, Metaprompt]] = {each.id: each for each in PRESETS.values()} | {
+    SELF: Metaprompt(
+        id=SELF,
+        trigger=Trigger(type="turn_interval", interval_turns=INTERVAL),
+        description="Looks back at the last turns and adjusts mood, skill and complexity.",
+        key=SELF,
+        strategy="strategy",
+    )
+}
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A metaprompt that is to run, and why: `event:NAME`, `interval:N` or `manual`."""
+
+    metaprompt: Metaprompt
+    trigger: str
+
+    @property
+    def event(self) -> str:
+        """The event it answers, "" for none."""
+        kind, _, name = self.trigger.partition(":")
+        return name if kind == "event" else ""
+
+
+def metaprompts_of(own: Sequence[Metaprompt], tracking: Tracking) -> tuple[Metaprompt, ...]:
+    """Give all metaprompts of a persona: the presets its tracking names, while it tracks, and its own.
+
+    Its own stands for a preset of the same id; one that has neither text nor key and the id of a shipped one says that.
+    """
+    presets: list[Metaprompt] = []
+    if tracking.enabled:
+        every = "all" in tracking.presets
+        presets = [each for name, each in PRESETS.items() if every or name in tracking.presets]
+    found = {each.id: each for each in (*presets, *map(_completed, own))}
+    return tuple(found.values())
+
+
+def _completed(own: Metaprompt) -> Metaprompt:
+    shipped = SHIPPED.get(own.id)
+    if shipped is None:
+        return own
+    says = own.template or own.key
+    return replace(own, key=own.key if says else shipped.key, strategy=own.strategy or shipped.strategy)
+
+
+def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: int) -> tuple[Asked, ...]:
+    """Give the metaprompts that run after a turn: events first, then intervals.
+
+    `turns` counts those of the path, from 1: an interval of 5 fires at 5, 10, 15.
+    """
+    noticed = {event.name for event in events}
+    by_event, by_interval = [], []
+    for each in metaprompts:
+        trigger = each.trigger
+        if trigger.type == "event_based" and trigger.event in noticed:
+            by_event.append(Asked(metaprompt=each, trigger=f"event:{trigger.event}"))
+        elif (
+            trigger.type == "turn_interval" and trigger.interval_turns and turns and not turns % trigger.interval_turns
+        ):
+            by_interval.append(Asked(metaprompt=each, trigger=f"interval:{trigger.interval_turns}"))
+    return (*by_event, *by_interval)
+
+
+# ---- what a model may answer ----------------------------------------------------------------------------------------
+
+
+def schema_of(metaprompt: Metaprompt) -> dict[str, Any]:
+    """Give the JSON schema of the answer to a metaprompt."""
+    return {
+        "type": "object",
+        "required": ["adjustmentRationale"],
+        "properties": {
+            "updatedGmiMood": {"type": "string", "enum": list(MOODS)},
+            "updatedUserSkillLevel": {"type": "string", "enum": list(SKILLS)},
+            "updatedTaskComplexity": {"type": "string", "enum": list(COMPLEXITIES)},
+            "adjustmentRationale": {"type": "string", "maxLength": 4_000},
+            strategy_key(metaprompt): {"type": "string", "maxLength": 4_000},
+            "newMemoryImprints": {
+                "type": "array",
+                "maxItems": NEW_IMPRINTS,
+                "items": {
+                    "type": "object",
+                    "required": ["key", "value"],
+                    "properties": {
+                        "key": {"type": "string", "minLength": 1, "maxLength": KEY + len(_PREFIX)},
+                        "value": {"type": "string", "maxLength": VALUE},
+                        "description": {"type": "string", "maxLength": VALUE},
+                    },
+                },
+            },
+        },
+    }
+
+
+def strategy_key(metaprompt: Metaprompt) -> str:
+    """Name the key of an answer whose text reaches the next prompt."""
+    return metaprompt.strategy or "strategy"
+
+
+def read_answer(text: str, metaprompt: Metaprompt, mind: Mind) -> tuple[Mind, str]:
+    """Read a model's answer: the Mind as it moves it, and the rationale.
+
+    It holds whole or not at all. Raises InvalidInput naming the path: no JSON object, a mood, skill or complexity that
+    is not published, a value of another kind, too many imprints, an imprint's key that is no name. What is null is as
+    if left out, letters' case does not matter; keys that are not published are passed over, up to EXTRA_KEYS of them.
+    """
+    schema = schema_of(metaprompt)
+    given = read_object(text)
+    known = {
+        key: _plain(key, value) for key, value in given.items() if key in schema["properties"] and value is not None
+    }
+    if len(given) - len(known) > EXTRA_KEYS:
+        msg = f"{len(given)} keys; known are {', '.join(schema['properties'])}"
+        raise InvalidInput(msg, where="answer")
+    check(known, schema, where="answer")
+    strategy = " ".join(known.get(strategy_key(metaprompt), "").split())[:STRATEGY]
+    moved = replace(
+        mind,
+        mood=known.get("updatedGmiMood", mind.mood),
+        user_skill=known.get("updatedUserSkillLevel", mind.user_skill),
+        task_complexity=known.get("updatedTaskComplexity", mind.task_complexity),
+        strategy=strategy or mind.strategy,
+        imprints=_imprinted(mind.imprints, known.get("newMemoryImprints", ())),
+    )
+    return moved, " ".join(known["adjustmentRationale"].split())
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Give a value as it is checked: names in small letters, and an imprint's number or truth as text."""
+    if key.startswith("updated") and isinstance(value, str):
+        return value.strip().casefold()
+    if key == "newMemoryImprints" and isinstance(value, list):
+        return [_imprint(each) if isinstance(each, dict) else each for each in value]
+    return value
+
+
+def _imprint(given: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: given[key] for key in ("key", "value", "description") if given.get(key) is not None}
+    if isinstance(kept.get("value"), bool | int | float):
+        kept["value"] = str(kept["value"])
+    return kept
+
+
+def _imprinted(before: Mapping[str, str], new: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Give imprints with new ones behind, the newest IMPRINTS of them. A key has no way out of its name space."""
+    found = dict(before)
+    for place, each in enumerate(new):
+        key = each["key"].strip().removeprefix(_PREFIX)
+        if not _KEY.fullmatch(key):
+            msg = f"{key!r} is no key; use letters, digits, '.', '_' and '-'"
+            raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
+        found.pop(key, None)
+        found[key] = " ".join(each["value"].split())
+    return dict(list(found.items())[-IMPRINTS:])
+
+
+# ---- how a Mind is told ---------------------------------------------------------------------------------------------
+
+
+def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
+    """Say what moved, by name: what it was and is."""
+    plain = {"mood": "mood", "userSkill": "user_skill", "taskComplexity": "task_complexity", "strategy": "strategy"}
+    pairs = {name: [getattr(before, field), getattr(after, field)] for name, field in plain.items()}
+    keys = dict.fromkeys([*before.imprints, *after.imprints])
+    pairs |= {_PREFIX + key: [before.imprints.get(key), after.imprints.get(key)] for key in keys}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def told(mind: Mind) -> str:
+    """Say a Mind to the model that answers next; "" for a neutral one."""
+    if mind == Mind():
+        return ""
+    skill, task = mind.user_skill, mind.task_complexity
+    lines = [f"How this conversation stands: mood {mind.mood}; the user's skill: {skill}; the task: {task}."]
+    if mind.strategy:
+        lines.append(f"What helps now: {mind.strategy}")
+    if mind.imprints:
+        lines.append("Noted: " + "; ".join(f"{key}: {value}" for key, value in mind.imprints.items()))
+    return "\n".join(lines)

@@ -1,0 +1,108 @@
+"""What moves the Mind where no model is asked: one rule for each event, and one for looking back (docs/design/011)."""
+
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.records.mind import Heard, Mind, Mood
+from cuebook.signals.metaprompts import COMPLEXITIES, SKILLS, Asked
+
+T = TypeVar("T", bound=str)
+
+#: Who decided, where a rule did.
+RULES: Final = "rules"
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """A move: a mood, steps up or down for the user's skill and the task's complexity, and what helps now."""
+
+    mood: Mood
+    skill: int = 0
+    complexity: int = 0
+    strategy: str = ""
+    because: str = ""
+
+
+#: By event.
+MOVES: Final = {
+    "user_frustrated": Rule(
+        mood="empathetic",
+        complexity=-1,
+        strategy="Say in one sentence that you see the trouble, without excuses. Then give the shortest way that "
+        "works, one step at a time, and say how to tell that each step worked.",
+        because="the user is frustrated: smaller steps, and some understanding",
+    ),
+    "user_confused": Rule(
+        mood="patient",
+        skill=-1,
+        complexity=-1,
+        strategy="Explain the last point anew in plain words with one concrete example, define each term at its first "
+        "use, and end with one short question that shows whether it is clear.",
+        because="the user is confused: explained from one step lower",
+    ),
+    "user_satisfied": Rule(
+        mood="engaging",
+        complexity=+1,
+        strategy="Go on in the manner that pleased. Offer one next step that goes a little further.",
+        because="the user is satisfied: the manner stays, and a little more may be asked",
+    ),
+    "error_threshold_exceeded": Rule(
+        mood="careful",
+        strategy="Stop repeating what failed. Name the likeliest cause, check it with the smallest test, and propose a "
+        "simpler way if it fails again.",
+        because="errors pile up: look before the next try",
+    ),
+    "low_engagement": Rule(
+        mood="curious",
+        strategy="Be short and concrete. Ask one open question about what the user wants to reach, or offer two "
+        "choices.",
+        because="the user says little: find out what they care about",
+    ),
+}
+#: Consecutive calm turns after which a mood made for an event gives way.
+CALM: Final = 2
+#: The moods that stand for an event, and go when it is over.
+_FOR_AN_EVENT: Final = frozenset(rule.mood for rule in MOVES.values())
+#: What a task wants, by its type (`Heard.task`).
+_OF_TASK: Final[dict[str, Mood]] = {
+    "coding": "focused", "planning": "analytical", "crisis": "careful", "reflection": "empathetic", "casual": "neutral",
+}  # fmt: skip
+_PLEASED: Final = 0.3
+
+
+def by_rules(asked: Asked, mind: Mind, heard: Heard) -> tuple[Mind, str]:
+    """Give the Mind as a rule moves it, and why. A metaprompt of a persona's own follows the rule of its event."""
+    rule = MOVES.get(asked.event)
+    return _looked_back(mind, heard) if rule is None else (_moved(mind, rule), rule.because)
+
+
+def _moved(mind: Mind, rule: Rule) -> Mind:
+    return replace(
+        mind,
+        mood=rule.mood,
+        user_skill=_step(SKILLS, mind.user_skill, rule.skill),
+        task_complexity=_step(COMPLEXITIES, mind.task_complexity, rule.complexity),
+        strategy=rule.strategy,
+    )
+
+
+def _step(names: tuple[T, ...], now: T, by: int) -> T:
+    at = min(max(names.index(now) + by, 0), len(names) - 1)
+    return names[at]
+
+
+def _looked_back(mind: Mind, heard: Heard) -> tuple[Mind, str]:
+    """Let go of what an event brought once it is over, take the mood the task wants, and raise what went well."""
+    counters = heard.counters
+    if heard.events or counters.frustration or counters.confusion:
+        return mind, "what the last turns showed still stands"
+    over = mind.mood in _FOR_AN_EVENT
+    mood = _OF_TASK.get(heard.task, "neutral" if over else mind.mood)
+    scores = counters.scores
+    went_well = len(scores) > CALM and sum(scores) / len(scores) >= _PLEASED
+    skill = _step(SKILLS, mind.user_skill, +1) if went_well and over else mind.user_skill
+    moved = replace(mind, mood=mood, user_skill=skill, strategy="" if over else mind.strategy)
+    if moved == mind:
+        return mind, "nothing to adjust"
+    return moved, "the last turns were calm" + (f"; the task is {heard.task}" if heard.task else "")
