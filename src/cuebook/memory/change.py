@@ -37,6 +37,7 @@ from cuebook.memory.cues import (
     TASK,
     WILL_BE,
 )
+from cuebook.memory.ends import End, Said, ends, sayings
 from cuebook.memory.relations import Relation, codes, gone, home_now, reached, relations
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import AMOUNT, WORD, Value, stem, topic, values
@@ -87,6 +88,8 @@ class Claim(NamedTuple):
     gone: frozenset[str]
     reached: frozenset[str]
     home: bool
+    ends: tuple[End, ...]
+    said: tuple[Said, ...]
     text: str
 
 
@@ -125,6 +128,8 @@ def claim_of(item: Item, *, news: bool = False) -> Claim:
         gone=gone(text) if news else frozenset(),
         reached=reached(text) if news else frozenset(),
         home=news and (subject == "home" or home_now(text)),
+        ends=ends(text) if news else (),
+        said=sayings(text) if news else (),
         text=text,
     )
 
@@ -138,6 +143,8 @@ def as_held(claim: Claim) -> Claim:
         gone=frozenset(),
         reached=frozenset(),
         home=False,
+        ends=(),
+        said=(),
     )
 
 

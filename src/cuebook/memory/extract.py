@@ -8,7 +8,7 @@ from cuebook.memory import patterns
 from cuebook.memory.patterns import ASKS, ASKS_TO_KEEP, CATEGORY_ORDER, FAULTS, NEWS, NEWS_THRESHOLD, THRESHOLD
 from cuebook.memory.personal import PERSONAL, filed
 from cuebook.memory.plain import PLAIN, asks_plainly, spelled
-from cuebook.memory.plans import PLANS
+from cuebook.memory.plans import PLANS, fact_of
 from cuebook.memory.sentences import clauses, clean, paragraphs, quoted_share, sentences, trim
 from cuebook.memory.signs import SIGNS, shown
 from cuebook.memory.slots import WORD, names, stem, topic, values
@@ -95,6 +95,8 @@ def score(text: str, *, chat: bool = True) -> Score:
 def category_of(signs: frozenset[str], text: str) -> Category:
     """Return the category of a text by its signs, in A's capture order; of somebody's own life `filed` has a say."""
     category: Category = next((category for sign, category in CATEGORY_ORDER if sign in signs), "facts")
+    if category == "decisions":
+        category = fact_of(text) or category
     return filed(category, text) if category != "facts" or "bound" in signs else category
 
 
@@ -251,7 +253,7 @@ _POINTERS: Final = frozenset(
 _VERBS: Final = frozenset(
     "am is are was were be been have has had do does did will would can could should must need want like love got get "
     "went go live work i'm i've i'll i'd we're we've we'll he's she's it's that's there's isn't aren't don't doesn't "
-    "can't won't prefer".split()
+    "can't won't prefer please use".split()
 )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.change import Claim, as_held, claim_of
+from cuebook.memory.ends import anew, ends, sayings, search_words
 from cuebook.memory.patterns import KEPT_NEWS
 from cuebook.memory.reasons import Judge
 from cuebook.memory.relations import clues, relations
@@ -82,7 +83,8 @@ def merge(held: Sequence[Item], found: Sequence[Item], *, zone: tzinfo = UTC) ->
 def sought(item: Item) -> str:
     """Return the words by which the held items are found that an item can say again, end, or be ended by."""
     slots = [relation.slot for relation in relations(item.text)] if item.trust == "user" else []
-    return " ".join([item.text, item.subject, *sorted(frozenset().union(*map(clues, slots)))])
+    over = search_words(ends(item.text), sayings(item.text)) if item.trust == "user" else frozenset()
+    return " ".join([item.text, item.subject, *sorted(over.union(*map(clues, slots)))])
 
 
 def nearest(sought: Sequence[str], held: Sequence[str], most: int) -> set[int]:
@@ -158,7 +160,9 @@ class _Board:
             other = self._claim(place)
             others = other.stems | {value for _, value in other.values}
             alike = len(words & others) / len(words | others)
-            if alike >= SAME and not clash(claim.values, other.values) and claim.negative == other.negative:
+            if alike < SAME or clash(claim.values, other.values) or claim.negative != other.negative:
+                continue
+            if bool(claim.over) == bool(other.over) and not anew(claim.ends, other.text):
                 return place
         return None
 
@@ -288,12 +292,17 @@ class _Board:
         weights += [(3.0, self._index.get(_key(word))) for word in sorted(words)]
         same = self._by_subject.get(item.subject, _NOWHERE)
         weights.append((1.0, same if item.subject else None))
-        news = claim.change or claim.over or claim.gone or claim.reached or claim.answered
+        denies = claim.ends or not all(each.holds for each in claim.said)
+        news = claim.change or claim.over or claim.gone or claim.reached or claim.answered or denies
         tells = news or any(frame.done for frame in claim.frames)
         bare = not tells and not claim.relations and not any(frame.past for frame in claim.frames)
         # all that a statement without news can correct is a number, or what is said of its very subject
         among = (self._numbered, same) if bare else ()
         nearest = _heaviest(weights, CANDIDATES if tells else QUIET, among)
+        told = [
+            (self._rarity(word), self._index.get(_key(word))) for word in sorted(search_words(claim.ends, claim.said))
+        ]
+        nearest += [place for place in _heaviest(told, CANDIDATES, ()) if place not in nearest]
         judged = [(*self._judge.evidence(claim, self._claim(place)), place) for place in nearest]
         return [(place, hit) for evidence, hit, place in sorted(judged, reverse=True) if evidence >= ENDS]
 

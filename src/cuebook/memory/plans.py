@@ -3,6 +3,8 @@
 from typing import Final
 
 from cuebook.memory.signs import WE, Sign, any_of
+from cuebook.records.expression import lowered
+from cuebook.records.memory import Category
 
 #: Several who settle something together.
 GROUP: Final = (
@@ -123,3 +125,24 @@ PLANS: Final[tuple[Sign, ...]] = (
         ),
     ),
 )
+
+#: By when a thing is due is its own fact, settled by whom it may.
+_DUE: Final = any_of(r"^(?:the|our|my|[\w'’-]+) (?:[\w'’-]+ ){0,3}?(?:deadline|due date)s?\b|^deadline\b")
+#: What was bought is no decision for what follows.
+_BOUGHT: Final = any_of(rf"\b{WE}(?:'ve|’ve| have)?(?: finally| also| now| just| both| all| already)? bought\b")
+_SETTLED: Final = any_of(
+    r"\b(?:decid\w+|decision|agreed|settled|chose|chosen|picked|opted|committed|signed|booked|ordered|hired|accepted|declined|"
+    r"rejected|confirmed|enrolled|registered|going with|went with|let's|must|maximum|max|at most|budget|only|final)\b"
+)
+
+
+def fact_of(text: str) -> Category | None:
+    """Return where a statement that looks settled is filed all the same: a deadline with its project, a purchase with
+    the facts; None where it is a decision.
+    """
+    lower = lowered(text)
+    if _SETTLED.search(lower):
+        return None
+    if _DUE.search(lower):
+        return "projects"
+    return "facts" if _BOUGHT.search(lower) else None

@@ -6,16 +6,27 @@ from typing import Final
 
 from cuebook.memory.change import Claim, Frame, done_verbs, object_stems, purpose, role_of
 from cuebook.memory.cues import OWN, OWNER
+from cuebook.memory.ends import over
+from cuebook.memory.occasions import once, other_label
 from cuebook.memory.relations import codes, gone, relations, role, stays, to_reach
 from cuebook.memory.routine import per_unit, prices
 from cuebook.memory.sentences import sentences
-from cuebook.memory.slots import clash
+from cuebook.memory.slots import clash, stem
+from cuebook.memory.subject import about, statements
+from cuebook.memory.whose import apart, elsewhere, other_people, places
 
 #: How sure, and the clause of the old statement that is over ("" for all of it).
 Verdict = tuple[float, str]
 NOTHING: Final[Verdict] = (0.0, "")
 
 
+#: Of these one has several, and another is nobody's successor.
+MANY: Final = frozenset(
+    map(
+        stem,
+        "sister brother cousin aunt uncle niece nephew son daughter child friend colleague neighbour client".split(),
+    )
+)
 #: Of "no more quiz nights" the quiz is over, not the nights.
 YEARLY: Final = frozenset({"birthday", "anniversary"})
 #: What every number may be called: the stall's number is not the house's.
@@ -44,8 +55,15 @@ class Judge:
         )
         if done > NOTHING or (new.owners and old.owners and not new.owners & old.owners):
             return done
-        reasons = (self._moved, self._over, self._exclusive, self._denied, self._restated)
+        reasons = (self._ended, self._moved, self._over, self._exclusive, self._denied, self._restated)
         return max(reason(new, old) for reason in reasons)
+
+    def _ended(self, new: Claim, old: Claim) -> Verdict:
+        """Weigh: what is so no more, or so again, against the clause that says the opposite."""
+        if not new.ends and not new.said:
+            return NOTHING
+        parts = (part for frame in old.frames for part in statements(frame.text))
+        return next(((1.1, part) for part, told in parts if over(new.ends, new.said, told)), NOTHING)
 
     def _filled(self, new: Claim, old: Claim) -> Verdict:
         """Weigh: a place that only one fills, filled anew: a landlord, a home, a supplier, whoever minds the dog."""
@@ -112,7 +130,7 @@ class Judge:
         dated = [
             frame
             for frame in old.frames
-            if not old.task and any(kind in {"date", "weekday"} for kind, _ in frame.values)
+            if not old.task and any(kind in {"date", "weekday"} for kind, _ in frame.values) and not once(frame.text)
         ]
         names = new.named | old.named
         for frame in new.frames:
@@ -150,6 +168,8 @@ class Judge:
         for one in new.frames:
             roles = {role(found) for found in role_of(one)} if one.change and old.named else set()
             for two in old.frames:
+                if roles & MANY and other_people(one.text, two.text):
+                    continue
                 if (
                     roles & set(map(role, two.stems))
                     and old.named
@@ -162,6 +182,10 @@ class Judge:
 
     def _revalued(self, new: Claim, old: Claim, one: Frame, two: Frame) -> Verdict:
         common = one.stems & two.stems
+        if not (one.change or new.change) and (other_label(one.text, two.text) or (once(one.text) and once(two.text))):
+            return NOTHING
+        if other_people(one.text, two.text):
+            return NOTHING
         clashes = clash(one.values, two.values) - {"name"}
         if one.change and not clashes:
             clashes = _bare_amount(one, two)
@@ -189,7 +213,13 @@ class Judge:
         best = NOTHING
         for phrase in new.over:
             things = object_stems(phrase) - TIMES or phrase
+            said = [frame.text for frame in new.frames if phrase & frame.stems] or [new.text]
             for frame in old.frames:
+                named = things & frame.stems
+                if named and any(named <= places(text) and phrase - places(text) for text in said):
+                    continue
+                if all(apart(text, frame.text) or elsewhere(text, frame.text) for text in said):
+                    continue
                 common = things & (frame.stems | codes(frame.text))
                 if common and self._mass(common) >= 0.6 * self._mass(things) and not (frame.negative and new.negative):
                     whole = self._mass(frame.stems)  # 0 where a clause holds nothing but a code: "I always do the 10k"
@@ -202,9 +232,11 @@ class Judge:
         """Weigh: home, job, diet, name, favourites have one value at a time."""
         if not (new.exclusive and new.subject == old.subject) or new.more or bool(new.owners) != bool(old.owners):
             return NOTHING
-        if "place" in clash(new.values, old.values) or (new.change and not new.values & old.values):
-            return (1.1, "")
-        return (1.1, "") if clash(new.values, old.values) and not new.values & old.values else NOTHING
+        if not (new.change and not new.values & old.values):
+            clashes = clash(new.values, old.values)
+            if "place" not in clashes and (not clashes or new.values & old.values):
+                return NOTHING
+        return (1.1, about(old.text, old.subject))
 
     def _denied(self, new: Claim, old: Claim) -> Verdict:
         """Weigh: the same said with the opposite sign, after a change."""
@@ -212,6 +244,8 @@ class Judge:
         for one in new.frames:
             for two in old.frames:
                 common = one.stems & two.stems
+                if common and one.negative != two.negative and apart(one.text, two.text):
+                    continue
                 if one.negative != two.negative and (one.change or one.negative) and new.change and len(common) >= 2:
                     best = max(best, (0.5 + self._share(common, one.stems, two.stems), two.text))
         return best

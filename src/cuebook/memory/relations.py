@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from cuebook.memory.routine import clues_of, owned
 from cuebook.memory.slots import WORD, stem, topic
 from cuebook.memory.vocabulary import STOP
+from cuebook.memory.wishes import wish_clues, wishes
 from cuebook.records.expression import Expression
 
 #: Words of one role, the first standing for all: "the landlady" is who "the landlord" was.
@@ -177,7 +178,16 @@ class Relation(NamedTuple):
 
 def relations(text: str) -> list[Relation]:
     """Return the places a text says are filled, and by what."""
-    return [*_holders(text), *_duties(text), *_homes(text), *_sources(text), *_hours(text), *_places(text), *_own(text)]
+    return [
+        *_holders(text),
+        *_duties(text),
+        *_homes(text),
+        *_sources(text),
+        *_hours(text),
+        *_places(text),
+        *_own(text),
+        *_wished(text),
+    ]
 
 
 def clues(slot: str) -> frozenset[str]:
@@ -187,6 +197,8 @@ def clues(slot: str) -> frozenset[str]:
         return frozenset(word for line in _ROLES for word in line.split() if role(stem(word)) == what)
     if kind == "own":
         return clues_of(what)
+    if kind == "wish":
+        return wish_clues(slot)
     if kind == "where":
         return frozenset({what, *what.split(), f"{what}ing", "we're"})
     if kind == "home":
@@ -309,6 +321,10 @@ def _hours(text: str) -> list[Relation]:
 
 def _own(text: str) -> list[Relation]:
     return [Relation(one.slot, one.value, one.text, single=False, kind=one.kind) for one in owned(text)]
+
+
+def _wished(text: str) -> list[Relation]:
+    return [Relation(one.slot, frozenset({one.value}), one.text, single=True) for one in wishes(text)]
 
 
 def _stems(name: str) -> frozenset[str]:

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from cuebook.memory.extract import dependent, score
+from cuebook.memory.patterns import SUBJECTS
 from cuebook.memory.sentences import sentences, trim
 from cuebook.memory.slots import topic
 from cuebook.memory.subject import item_id, subject_of
@@ -16,11 +17,18 @@ from cuebook.records.memory import Item
 REMAINS: Final = 0.25
 #: Who is whose kin weighs no more than this: what is told of them beside it stands in a summary first.
 KIN: Final = 0.4
-_STATEMENTS: Final = Expression(r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our)\b)", re.IGNORECASE)
+_STATEMENTS: Final = Expression(
+    r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our|i'm|i’m|we're|we’re)\b|"
+    r"(?:work|live|study|teach|play|own|drive|run|speak|have)\b)",
+    re.IGNORECASE,
+)
 _KIN: Final = Expression(
     r"\b(?:[Mm]y|[Oo]ur) (?:[a-z]{1,12} ){0,2}(?:step|grand)?(?:mother|mom|mum|father|dad|sister|brother|daughter|son|"
     r"niece|nephew|aunt|uncle|cousin),? (?P<name>[A-ZÀ-ÖØ-Þ][\w’'-]*[\w])(?!['’]s\b)"
 )
+#: What has one value at a time is worth keeping however short: the home, the job.
+_SINGLE: Final = frozenset(subject for subject, _ in SUBJECTS)
+_SAYS_WHO: Final = Expression(r"(?:i|we|my|our|i'm|i’m|we're|we’re)\b", re.IGNORECASE)
 _MARKS: Final = " ,;.!?…"
 #: What cannot end a statement.
 _LOOSE: Final = Expression(
@@ -62,7 +70,8 @@ def _rest(item: Item, clause: str) -> Item | None:
         left.pop(0)
     text = " ".join(left)
     judged = score(text)
-    if not left or judged.weight < REMAINS or len(topic(text)) < 3:
+    single = subject_of(text if _SAYS_WHO.match(text) else f"I {text}") in _SINGLE
+    if not left or not (single or (judged.weight >= REMAINS and len(topic(text)) >= 3)):
         return None
     return msgspec.structs.replace(
         item,
@@ -105,4 +114,5 @@ def _between(sentence: str, parts: list[str]) -> str:
 
 
 def _stands(text: str) -> bool:
-    return bool(text) and not dependent(text) and score(text).weight >= REMAINS
+    said = text if _SAYS_WHO.match(text) else f"I {text}"
+    return bool(text) and not dependent(said) and (score(text).weight >= REMAINS or subject_of(said) in _SINGLE)

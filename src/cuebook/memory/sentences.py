@@ -61,7 +61,7 @@ _OPENER = Expression(
     r"sure|sorry|listen|look|quick (?:one|thing|question|note|update|heads[- ]up)|small thing|funny thing|"
     r"good news|bad news|fun fact|guess what)"
     r"(?:\s+(?:so much|a lot|again|there|then|so|anyway|btw))?\s*(?:[,!.:…–—-]+\s+|\s+(?=(?:so|and|btw|i|"
-    r"i'm|my|we|the|also)\b)))+",
+    r"i'm|my|we|the|also|please|pls)\b)))+",
     re.IGNORECASE,
 )
 _EMOJI = Expression(r"^[\W_]*[\U0001F000-\U0001FAFF☀-➿]+\s*|\s*[\U0001F000-\U0001FAFF☀-➿️]+$")

@@ -73,7 +73,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
         0.3,
         any_of(
             rf"\b{WE}(?:'m| am|'re| are|’m|’re) (?:a|an|the|in|at|from|on|based|living|working|studying|training|"
-            r"renting|married|engaged|divorced|single|"
+            r"renting|married|engaged|dating|seeing|divorced|single|"
             r"vegan|vegetarian|diabetic|pregnant|retired|self-employed|freelance|left-handed|colou?r[- ]?blind|"
             r"\d+|(?:twenty|thirty|forty|fifty|sixty)\b)",
             rf"\b{WE} (?:live|work|study|teach|own|drive|speak|play|run|rent|lease|commute|volunteer|manage|lead|"
@@ -125,6 +125,18 @@ SIGNS: Final[tuple[Sign, ...]] = (
         ),
     ),
     Sign(
+        "end",
+        0.15,
+        any_of(
+            r"\b(?:i|we|he|she|they|i've|we've|have|has|just|finally) left\b(?! (?:out|over|it|them)\b)",
+            r"\b(?:quit|resigned|retired|fired|sacked|laid off|let go|dismissed|expelled|moved out|moved away|"
+            r"lost (?:my|our)|gave away|given away|sold|passed away|died|put down|dead|stolen|broke up|split up|"
+            r"separated|divorced?|any ?more|any longer|no longer|stopped|unsubscribed|no more|called off)\b",
+            r"\b(?:forget|ignore|disregard|never ?mind)(?: about)? (?:what|everything|the|my|all)\b",
+            r"\b(?:like|eat|drink|love) [\w -]{2,30} (?:again|now)\b|\b(?:come to|grown to|learned to) (?:like|love)\b",
+        ),
+    ),
+    Sign(
         "preference",
         0.4,
         any_of(
@@ -146,7 +158,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
                 r"beach|mountain|city|country|outdoors?|indoors?|numbers|words) (?:person|guy|girl)|[\w-]+ (?:lover|"
                 r"fan))\b"
             ),
-            r"\bplease (?:always|never|don't|do not|use|keep|answer|reply|write|talk|call|give|stick|avoid|stop|be)\b",
+            r"\bplease (?:always|never|don't|do not|use|keep|answer|reply|write|talk|call|give|stick|avoid|stop|be|"
+            r"address)\b",
             (
                 r"(?:^|[.,:;!] )(?:keep|use|answer|reply|write) (?:\w+ ){0,3}(?:short|brief|answers?|replies|bullets?|"
                 r"bullet points|spelling|units|language|tone|format|formal|informal|english|metric|markdown)\b"
@@ -154,6 +167,12 @@ SIGNS: Final[tuple[Sign, ...]] = (
             r"\b(?:always|never) (?:use|give|write|answer|reply|call|show|include|put|address|suggest|recommend)\b",
             r"\bcall me\b",
             r"\b(?:from now on|in future|going forward)\b",
+            r"^you (?:can|may|(?:are|'re|’re) allowed to) (?:\w+ ){1,8}?(?:again|now|after all)\b|"
+            r"^(?:you )?(?:don't|don’t|"
+            r"do not|no longer) (?:need|have) to (?:use|answer|reply|write|call|give|address|keep|show|include|add)\b|"
+            r"^you no longer (?:need|have) to\b",
+            r"^your (?:answers|replies|responses) (?:can|may|should|must)\b|^stop (?:using|calling|answering|replying|"
+            r"writing|giving|addressing|adding|suggesting|recommending|showing|sending)\b",
             (
                 r"\bi (?:always|usually|only|mostly) (?:eat|drink|read|use|wear|take|work|sleep|get|go|buy|order|"
                 r"watch|listen|write|run|train)\b"
@@ -199,7 +218,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
             rf"\b{WE} (?:always |usually |only |mostly |never |still |now |also |generally )*(?:eat|drink|sing|"
             r"draw|refuse|avoid|cook|cycle|swim|bike|jog|hike|wear|sleep|use|play|bake|paint|sew|garden|fish|"
             r"climb|dance|skip|share|invoice|charge|bill|attend|"
-            r"pray|fast|meditate|stream|subscribe|support|follow|vote|ride|row|sail|ski|surf|knit|photograph|code|"
+            r"smoke|vape|pray|fast|meditate|stream|subscribe|support|follow|vote|ride|row|sail|ski|surf|knit|photograph|code|"
             r"program|blog|tutor|coach|nurse|foster|walk)\b(?! (?:it|that|this|you)\b)",
             rf"\b{WE} (?:always|usually|only|mostly|never|no longer|rarely|normally) \w+",
             (
