@@ -9,7 +9,7 @@ from cuebook.memory.extract import dependent, score
 from cuebook.memory.patterns import SUBJECTS
 from cuebook.memory.sentences import sentences, trim
 from cuebook.memory.slots import topic
-from cuebook.memory.subject import item_id, subject_of
+from cuebook.memory.subject import VERB, item_id, subject_of
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Item
 
@@ -18,8 +18,7 @@ REMAINS: Final = 0.25
 #: Who is whose kin weighs no more than this: what is told of them beside it stands in a summary first.
 KIN: Final = 0.4
 _STATEMENTS: Final = Expression(
-    r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our|i'm|i’m|we're|we’re)\b|"
-    r"(?:work|live|study|teach|play|own|drive|run|speak|have)\b)",
+    r",\s+(?=(?:and|but|so)\s)|\s+and\s+(?=(?:i|we|my|our|i'm|i’m|we're|we’re)\b|" + VERB.pattern + ")",
     re.IGNORECASE,
 )
 _KIN: Final = Expression(
@@ -28,7 +27,6 @@ _KIN: Final = Expression(
 )
 #: What has one value at a time is worth keeping however short: the home, the job.
 _SINGLE: Final = frozenset(subject for subject, _ in SUBJECTS)
-_SAYS_WHO: Final = Expression(r"(?:i|we|my|our|i'm|i’m|we're|we’re)\b", re.IGNORECASE)
 _MARKS: Final = " ,;.!?…"
 #: What cannot end a statement.
 _LOOSE: Final = Expression(
@@ -66,12 +64,11 @@ def _rest(item: Item, clause: str) -> Item | None:
         for sentence in sentences(item.text)
         for part in (_without(sentence, clause) if clause in sentence else [sentence])
     ]
-    while left and dependent(left[0]):
+    while left and dependent(_whole(left[0])):
         left.pop(0)
     text = " ".join(left)
     judged = score(text)
-    single = subject_of(text if _SAYS_WHO.match(text) else f"I {text}") in _SINGLE
-    if not left or not (single or (judged.weight >= REMAINS and len(topic(text)) >= 3)):
+    if not left or not (_single(text) or (judged.weight >= REMAINS and len(topic(text)) >= 3)):
         return None
     return msgspec.structs.replace(
         item,
@@ -114,5 +111,14 @@ def _between(sentence: str, parts: list[str]) -> str:
 
 
 def _stands(text: str) -> bool:
-    said = text if _SAYS_WHO.match(text) else f"I {text}"
-    return bool(text) and not dependent(said) and (score(text).weight >= REMAINS or subject_of(said) in _SINGLE)
+    return bool(text) and not dependent(_whole(text)) and (score(text).weight >= REMAINS or _single(text))
+
+
+def _single(text: str) -> bool:
+    """Tell whether a statement is of what has one value at a time."""
+    return subject_of(_whole(text)) in _SINGLE
+
+
+def _whole(text: str) -> str:
+    """Return a statement with the subject it shared with the one that is over: "work as a nurse" is of the speaker."""
+    return f"I {text}" if VERB.match(text) else text

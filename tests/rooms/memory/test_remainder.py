@@ -29,3 +29,17 @@ def test_who_is_no_kin_goes_with_the_rest():
     text = "My landlord Piet lives downstairs."
     assert rest_of(text, text) is None
     assert rest_of("My sister's cat lives with us.", "My sister's cat lives with us.") is None
+
+
+def test_an_opener_that_only_points_goes_and_what_it_announces_stays():
+    text = (
+        "New one, and it's a proper company for once: Kadex Logistics wants a roof garden on their head office, "
+        "640 square metres, and facility manager Pieter Maes is my contact there."
+    )
+    left = "Kadex Logistics wants a roof garden on their head office, 640 square metres"
+    assert rest_of(text, "and facility manager Pieter Maes is my contact there.") == (left, "facts", "")
+
+
+def test_a_statement_that_shared_its_subject_stays_without_it():
+    text = "I live in Utrecht and work as a nurse."
+    assert rest_of(text, "I live in Utrecht") == ("work as a nurse.", "facts", "")
