@@ -500,7 +500,7 @@ def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("CUEBOOK_MODEL_PROVIDER", "openai")
     found = {check["name"]: check for check in here.json("doctor", code=1)["checks"] if check["state"] == "fail"}
-    assert "personas/bad.json: id: expected a string" in found["personas"]["found"]
+    assert "personas/bad.json: id: expected a text" in found["personas"]["found"]
     assert "defaultProfile" in found["presets"]["found"]
     assert "database" in found["store"]["found"]
     assert "model.name" in found["model"]["found"]
@@ -630,11 +630,11 @@ def test_what_is_wrong_is_one_line(here: Here, arguments: list[str], code: int, 
         ("cuebook.toml", "x = [", "cuebook.toml: is no valid TOML"),
         ("cuebook.toml", '[model]\nnmae = "x"\n', "unknown field `nmae`"),
         ("cuebook.toml", '[persona]\ndefault = "nobody"\n', "no persona 'nobody'"),
-        ("personas/helper.json", "{", "helper.json: is no valid JSON"),
+        ("personas/helper.json", "{", "personas/helper.json: is no JSON"),
         (
             "personas/helper.json",
             '{"id": "helper", "basePrompt": "x"}',
-            "personas/helper.json: basePrompt: no such field",
+            "personas/helper.json: basePrompt: no field 'basePrompt'; did you mean 'baseSystemPrompt'?",
         ),
         (
             "config/metaprompt-presets.json",

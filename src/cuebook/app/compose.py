@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cuebook.app.builtin import builtin_prompts
-from cuebook.app.load import load_compaction, load_personas
+from cuebook.app.load import load_compaction, load_personas, load_profiles
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
 from cuebook.assembly.tokens import Counter, counter
@@ -76,6 +76,7 @@ def compose(
         key=key,
         personas=personas,
         default_persona=default,
+        profiles=load_profiles(config),
         compaction=compaction,
         lines=Lines(settings.server.line),
         tunes=settings.optimizer.enabled,

@@ -10,12 +10,16 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from cuebook.app.persona_files import folder_of, read_folder
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
-from cuebook.records.persona import Persona, read_persona
+from cuebook.records.persona import Persona
+from cuebook.records.tracking import METHODS
+from cuebook.signals.profiles import SHIPPED as SENTIMENT
+from cuebook.signals.profiles import Profiles, read_profiles
 
 #: Who speaks where no persona is defined: nobody's words stand in front, a client's prompt stays as it is.
 PLAIN = Persona(id="assistant", name="Assistant")
@@ -127,22 +131,28 @@ def files_of(config: Config) -> list[str]:
     return [file.relative_to(folder).with_suffix("").as_posix() for file in sorted(folder.rglob("*.md"))]
 
 
-def load_personas(config: Config) -> tuple[dict[str, Persona], str]:
-    """Read the personas of a project and the id of the default one."""
-    folder = Path(config.folder) / config.settings.persona.folder
+def load_profiles(config: Config) -> Profiles:
+    """Read the presets file's profiles of sentiment tracking; the shipped ones where there is no file."""
+    file = Path(config.folder) / config.settings.memory.presets
+    return read_profiles(_read_json(file), file=str(config.settings.memory.presets)) if file.exists() else SENTIMENT
+
+
+def load_personas(config: Config, methods: tuple[str, ...] = METHODS) -> tuple[dict[str, Persona], str]:
+    """Read the personas of a project and the id of the default one. `methods` read sentiment in this book.
+
+    Raises InvalidInput naming the first file at fault, the path in it, and what to write there.
+    """
     personas: dict[str, Persona] = {}
-    files: dict[str, str] = {}
-    for file in sorted(folder.glob("*.json")) if folder.is_dir() else []:
-        name = f"{config.settings.persona.folder}/{file.name}"
-        persona = read_persona(_read_json(file), file=name)
-        if persona.id in personas:
-            msg = f"{name}: id: {persona.id!r} is taken by {files[persona.id]}; give each persona its own"
-            raise InvalidInput(msg, where="id")
-        personas[persona.id], files[persona.id] = persona, name
+    for file in read_folder(config, load_profiles(config), methods):
+        if file.faults or file.persona is None:
+            more = f" (and {len(file.faults) - 1} more: `cuebook persona check` lists them)" * (len(file.faults) > 1)
+            msg = f"{file.name}: {file.faults[0]}{more}"
+            raise InvalidInput(msg, where=file.faults[0].partition(": ")[0])
+        personas[file.persona.id] = file.persona
     default = config.settings.persona.default
     if default and default not in personas:
         known = ", ".join(sorted(personas)) or "none"
-        msg = f"persona.default: no persona {default!r} in {str(folder)!r}; there are {known}"
+        msg = f"persona.default: no persona {default!r} in {str(folder_of(config))!r}; there are {known}"
         raise InvalidInput(msg, where="persona.default")
     personas.setdefault(PLAIN.id, PLAIN)
     return personas, default or PLAIN.id

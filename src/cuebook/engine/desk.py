@@ -32,6 +32,8 @@ from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Window
+from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
+from cuebook.signals.profiles import Profiles
 
 #: Windows remembered to compare the next with; of other conversations the last one is rendered again.
 REMEMBERED = 64
@@ -102,6 +104,7 @@ class Desk(Struct, kw_only=True):
     compaction: Compaction
     lines: Lines
     presets: Presets = NO_PRESETS
+    profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
     project: str = ""  # whose own prompts stand for the others, where call and conversation name none
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, said where the book has none
     strategy: str = "epsilon_greedy"

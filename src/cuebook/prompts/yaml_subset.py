@@ -62,15 +62,13 @@ class Node(Struct, frozen=True):
 
 
 # ---------------------------------------------------------------- reading
-def load(text: str, *, where: str, first_line: int = 1) -> dict[str, Node]:
-    """Read a document that is a mapping; an empty one is an empty mapping. `where` names the file in errors.
+def load(text: str, *, where: str, first_line: int = 1, what: str = "the front matter") -> dict[str, Node]:
+    """Read a document that is a mapping; an empty one is an empty mapping. `where` and `what` name it in errors.
 
     Lines count from `first_line`. Raises InvalidInput naming line and key.
     """
     if len(text) > MAX_CHARS:
-        raise TooLarge(
-            f"{where}: the front matter has {len(text)} characters; at most {MAX_CHARS} are read", where=where
-        )
+        raise TooLarge(f"{where}: {what} has {len(text)} characters; at most {MAX_CHARS} are read", where=where)
     import yaml
 
     reader = _Reader(where, first_line)

@@ -1,6 +1,6 @@
 """What a persona asks of the mind: whether and how sentiment is tracked, and the metaprompts run behind replies (A)."""
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
@@ -10,6 +10,24 @@ TriggerType = Literal["turn_interval", "event_based", "manual"]
 
 EVENTS: Final[tuple[EventName, ...]] = (
     "user_frustrated", "user_confused", "user_satisfied", "error_threshold_exceeded", "low_engagement",
+)  # fmt: skip
+METHODS: Final[tuple[str, ...]] = get_args(Method)
+TRIGGERS: Final[tuple[str, ...]] = get_args(TriggerType)
+#: Metaprompts that ship, by the names a persona's `presets` switches them on with; the last one means every other.
+PRESETS: Final = (
+    "frustration_recovery", "confusion_clarification", "satisfaction_reinforcement", "error_recovery",
+    "engagement_boost", "all",
+)  # fmt: skip
+#: The metaprompt for a look back every few turns. It ships with a text and an interval, and needs no sentiment.
+SELF_ADJUSTMENT: Final = "gmi_self_trait_adjustment"
+#: Of a metaprompt that says neither (seed 000's own presets).
+TEMPERATURE: Final = 0.3
+OUTPUT_TOKENS: Final = 512
+#: What a template of a metaprompt may name.
+VARIABLES: Final = (
+    "current_mood", "user_skill", "task_complexity", "current_sentiment", "recent_conversation", "recent_errors",
+    "evidence", "sentiment_score", "consecutive_frustration", "consecutive_confusion", "consecutive_satisfaction",
+    "confusion_keywords", "consecutive_neutral",
 )  # fmt: skip
 
 
@@ -27,6 +45,8 @@ class Tracking(Struct, frozen=True, kw_only=True):
     presets: tuple[str, ...] = ()  # of metaprompts, `all` for every one
     cooldown_turns: int = 3  # turns after an event in which it does not fire again
     cooldown_ms: int = 0  # likewise, in time
+    profile: str = ""  # the presets file's, that holds where the definition says nothing
+    given: frozenset[str] = frozenset()  # names of the fields the definition says something of
 
 
 #: What holds for a persona that says nothing of it.
@@ -51,5 +71,5 @@ class Metaprompt(Struct, frozen=True, kw_only=True):
     key: str = ""
     strategy: str = ""  # the answer's key whose text reaches the next prompt; "" = `strategy`
     model_id: str = ""
-    temperature: float = 0.3
-    max_output_tokens: int = 512
+    temperature: float = TEMPERATURE
+    max_output_tokens: int = OUTPUT_TOKENS

@@ -1,0 +1,176 @@
+"""How persona files are read: JSON, or YAML in which every value is what its field says it is.
+
+YAML reads `no` as false, `1.10` as 1.1 and a day as a date; here a field for a text gets the text that stands there,
+one for a number a number. Anchors, tags, a key given twice and a second document are refused with their line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any, Final
+
+from msgspec import Struct
+
+from cuebook.config import Config
+from cuebook.errors import InvalidInput, TooLarge
+from cuebook.prompts import strict_json, yaml_subset
+from cuebook.prompts.names import instructions
+from cuebook.records.fields import Fault
+from cuebook.records.persona import Persona, look_at_persona
+from cuebook.records.persona_tracking import odd_metaprompts
+from cuebook.records.tracking import METHODS
+from cuebook.signals.profiles import Profiles, check_persona, tracking_of
+
+YAML: Final = (".yaml", ".yml")
+ENDINGS: Final = (".json", *YAML)
+#: Bytes of a file; a persona's own text takes a thousandth of it.
+MOST_BYTES: Final = 1 << 20
+
+#: Fields of a definition that hold numbers, and the ones that hold true or false; every other value is a text.
+_NUMBERS: Final = frozenset(
+    "historyWindow frustrationThreshold satisfactionThreshold consecutiveTurnsForTrigger cooldownTurns cooldownMs "
+    "intervalTurns temperature maxOutputTokens".split()
+)
+_FLAGS: Final = frozenset({"enabled"})
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,20}(?:\.[0-9]{0,20})?|\.[0-9]{1,20})(?:[eE][+-]?[0-9]{1,2})?")
+
+
+class PersonaFile(Struct, frozen=True, kw_only=True):
+    """A persona's file as it was read. `persona` is None where it is none."""
+
+    name: str  # with the folder's, as errors name it
+    persona: Persona | None = None
+    faults: tuple[str, ...] = ()  # each with the path in the file
+    odd: tuple[str, ...] = ()  # what does nothing, or likely not what was meant
+
+    @property
+    def whole(self) -> Persona | None:
+        """The persona, if nothing is wrong about its file."""
+        return None if self.faults else self.persona
+
+
+def folder_of(config: Config) -> Path:
+    """Give the folder of a project's personas."""
+    return Path(config.folder) / config.settings.persona.folder
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """Give the files of a folder that mean a persona, by name; none where there is no folder. Raises OSError."""
+    if not folder.exists():
+        return
+    for file in sorted(folder.iterdir()):
+        if file.suffix.lower() in ENDINGS and not file.name.startswith("."):
+            yield file
+
+
+def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> PersonaFile:
+    """Read a persona's file and all that is wrong in it; `name` is what errors call it. Raises nothing."""
+    try:
+        document = document_of(file, name)
+    except InvalidInput as error:
+        return PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
+    persona, found = look_at_persona(document)
+    if persona is None or not isinstance(document, Mapping):
+        return PersonaFile(name=name, faults=tuple(map(str, found)))
+    if not found:
+        found += check_persona(persona, profiles, methods)
+    found += _keys(persona)
+    odd = [] if found else odd_metaprompts(document, persona.metaprompts, tracking_of(persona, None, profiles))
+    return PersonaFile(name=name, persona=persona, faults=tuple(map(str, found)), odd=tuple(map(str, odd)))
+
+
+def _keys(persona: Persona) -> list[Fault]:
+    """Say which ids of prompts could name none."""
+    named = {f"prompts.{link}": slug for link, slug in persona.chain.items()}
+    named |= {f"metaPrompts[{n}].promptKey": each.key for n, each in enumerate(persona.metaprompts) if each.key}
+    faults = []
+    for path, slug in named.items():
+        try:
+            instructions(slug)
+        except InvalidInput as error:
+            faults.append(Fault(path, str(error).removeprefix("slug: ")))
+    return faults
+
+
+def document_of(file: Path, name: str) -> Any:
+    """Read a definition as plain values. Raises InvalidInput naming the file and what is wrong."""
+    text = _text_of(file, name)
+    if file.suffix.lower() in YAML:
+        nodes = yaml_subset.load(text, where=name, what="the file")
+        return {key: _value(key, node) for key, node in nodes.items()}
+    try:
+        return strict_json.parse(text, where=name)
+    except InvalidInput as error:
+        said = str(error) if str(error).startswith(name) else f"{name}: {error}"
+        raise InvalidInput(said, where=error.where) from error
+
+
+def _text_of(file: Path, name: str) -> str:
+    try:
+        status = file.stat()
+        if not S_ISREG(status.st_mode):
+            msg = f"{name}: is no file one can read; remove it, or give it another ending"
+            raise InvalidInput(msg, where=name)
+        with file.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+    except OSError as error:
+        msg = f"{name}: cannot be read ({error.strerror}); check the path and its permissions"
+        raise InvalidInput(msg, where=name) from error
+    if len(data) > MOST_BYTES:
+        msg = f"{name}: has more than {MOST_BYTES:,} bytes; a long text belongs into prompts/, as persona/ID.md"
+        raise TooLarge(msg, where=name)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        msg = f"{name}: line {line}: is no UTF-8 (byte 0x{data[error.start]:02x}); save the file as UTF-8"
+        raise InvalidInput(msg, where=name) from error
+
+
+def _value(key: str, node: yaml_subset.Node) -> Any:
+    """Give a YAML value as its field means it."""
+    if isinstance(node.value, dict):
+        return {name: _value(name, child) for name, child in node.value.items()}
+    if isinstance(node.value, list):
+        return [_value(key, child) for child in node.value]
+    if node.empty or (not node.quoted and node.value in ("null", "~")):
+        return None
+    if node.quoted:
+        return node.value
+    if key in _NUMBERS and _NUMBER.fullmatch(node.value):
+        return int(node.value) if node.value.lstrip("+-").isdecimal() else float(node.value)
+    return yaml_subset.plain(node) if key in _FLAGS else node.value
+
+
+# ---- a whole folder -------------------------------------------------------------------------------------------------
+
+
+def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
+    """Give files of which no two name one id: the first of them has it, the others have a fault."""
+    taken: dict[str, str] = {}
+    found = []
+    for each in files:
+        name = each.whole.id if each.whole else ""
+        if name and name in taken:
+            fault = f"id: {name!r} is taken by {taken[name]}; give each persona its own"
+            found.append(PersonaFile(name=each.name, persona=each.persona, faults=(fault,)))
+            continue
+        if name:
+            taken[name] = each.name
+        found.append(each)
+    return found
+
+
+def read_folder(config: Config, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> list[PersonaFile]:
+    """Read all files of a project's personas. Raises InvalidInput where the folder cannot be read."""
+    folder = folder_of(config)
+    try:
+        files = list(files_in(folder))
+    except OSError as error:
+        msg = f"{str(folder)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        raise InvalidInput(msg, where="persona.folder") from error
+    return settle_ids([
+        read_file(file, name=f"{config.settings.persona.folder}/{file.name}", profiles=profiles, methods=methods)
+        for file in files
+    ])  # fmt: skip

@@ -1,0 +1,130 @@
+import pytest
+
+from cuebook.errors import InvalidInput
+from cuebook.records.persona import Persona, look_at_persona
+from cuebook.records.tracking import UNTRACKED, Tracking
+from cuebook.signals.profiles import SHIPPED, Profiles, check_persona, read_profiles, tracking_of
+
+
+def persona(tracking: object = None) -> Persona:
+    read, faults = look_at_persona({"id": "p", "sentimentTracking": tracking})
+    assert read is not None
+    assert not faults
+    return read
+
+
+def profiles(section: object) -> Profiles:
+    return read_profiles({"sentimentTracking": section}, file="presets.json")
+
+
+MODES = {"defaultProfileByMode": {"tutor": "tutor", "tutor_strict": "advanced", "Diary": "basic", "general": "off"}}
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"),
+    [
+        ("tutor", "tutor"),
+        ("TUTOR ", "tutor"),
+        ("my_tutor", "tutor"),
+        ("my_tutor_strict_one", "advanced"),
+        ("diary", "basic"),
+        ("general", "off"),
+        ("coding", "off"),
+        (None, "off"),
+        ("", "off"),
+    ],
+)
+def test_who_says_nothing_gets_the_profile_of_the_mode(mode: str | None, name: str) -> None:
+    assert tracking_of(persona(), mode, profiles(MODES)) == SHIPPED.profiles[name]
+
+
+def test_what_a_persona_says_goes_before_the_mode() -> None:
+    assert not tracking_of(persona({"enabled": False}), "tutor", profiles(MODES)).enabled
+    own = tracking_of(persona({"enabled": True}), "tutor", profiles(MODES))
+    assert (own.enabled, own.consecutive_turns, own.presets) == (True, 2, ())
+
+
+def test_a_persona_names_a_profile_and_changes_some_of_it() -> None:
+    named = persona({"profile": "tutor", "presets": [], "cooldownTurns": 1})
+    found = tracking_of(named, "general", SHIPPED)
+    assert (found.enabled, found.consecutive_turns, found.frustration_threshold) == (True, 1, -0.2)
+    assert (found.presets, found.cooldown_turns) == ((), 1)
+    assert tracking_of(persona("tutor"), None, SHIPPED) == SHIPPED.profiles["tutor"]
+
+
+def test_the_shipped_profiles_are_the_document_s() -> None:
+    table = {name: (each.method, each.history_window, each.presets) for name, each in SHIPPED.profiles.items()}
+    recover, clarify = "frustration_recovery", "confusion_clarification"
+    assert table == {
+        "off": ("lexicon_based", 10, ()),
+        "basic": ("lexicon_based", 10, (recover, clarify)),
+        "standard": ("lexicon_based", 10, ("all",)),
+        "advanced": ("llm", 15, ("all",)),
+        "tutor": ("lexicon_based", 10, (recover, clarify, "satisfaction_reinforcement")),
+    }
+    assert [name for name, each in SHIPPED.profiles.items() if not each.enabled] == ["off"]
+
+
+def test_a_file_changes_a_profile_and_adds_its_own() -> None:
+    given = {"profiles": {"basic": {"cooldownTurns": 9, "label": "calm"}, "mine": {"method": "llm"}}}
+    read = profiles(given)
+    assert read.profiles["basic"].cooldown_turns == 9
+    assert read.profiles["basic"].presets == SHIPPED.profiles["basic"].presets
+    assert read.profiles["mine"] == Tracking(enabled=True, method="llm")
+    assert read.profiles["tutor"] == SHIPPED.profiles["tutor"]
+
+
+def test_without_a_section_the_shipped_profiles_hold_and_no_mode_is_tracked() -> None:
+    for document in ({}, [], {"presets": []}):
+        read = read_profiles(document, file="presets.json")
+        assert read == SHIPPED
+        assert tracking_of(persona(), "tutor", read) == UNTRACKED
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (5, "sentimentTracking: expected an object, got 5"),
+        ({"profile": {}}, "sentimentTracking.profile: no field 'profile'; did you mean 'profiles'?"),
+        ({"profiles": []}, "sentimentTracking.profiles: expected an object, got a list"),
+        ({"profiles": {"a": 1}}, "sentimentTracking.profiles.a: expected an object, got 1"),
+        (
+            {"profiles": {"a": {"method": "lexicon"}}},
+            "sentimentTracking.profiles.a.method: no method 'lexicon'; did you",
+        ),
+        (
+            {"profiles": {"a": {"frustrationThreshold": 1}}},
+            "sentimentTracking.profiles.a.frustrationThreshold: 1 is not below satisfactionThreshold (0.3)",
+        ),
+        (
+            {"defaultProfileByMode": {"tutor": "tuter"}},
+            "sentimentTracking.defaultProfileByMode.tutor: no profile 'tuter'; did you mean 'tutor'?",
+        ),
+        ({"defaultProfileByMode": {" ": "off"}}, "sentimentTracking.defaultProfileByMode: has a mode without a name"),
+    ],
+)
+def test_a_wrong_section_is_told_with_its_path(section: object, said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        profiles(section)
+    assert str(error.value).startswith(f"presets.json: {said}")
+
+
+def test_a_profile_nobody_has_is_told() -> None:
+    [fault] = check_persona(persona("tuter"), SHIPPED)
+    assert str(fault).startswith("sentimentTracking: no profile 'tuter'; did you mean 'tutor'? known are off, basic")
+    [fault] = check_persona(persona({"profile": "none"}), SHIPPED)
+    assert fault.path == "sentimentTracking.profile"
+
+
+def test_thresholds_that_cross_with_the_profile_s_are_told() -> None:
+    [fault] = check_persona(persona({"profile": "tutor", "frustrationThreshold": 0.25}), SHIPPED)
+    assert str(fault).startswith(
+        "sentimentTracking.frustrationThreshold: 0.25 is not below satisfactionThreshold (0.2)"
+    )
+
+
+def test_a_method_is_one_the_book_has() -> None:
+    own = persona({"enabled": True, "method": "mine"})
+    [fault] = check_persona(own, SHIPPED)
+    assert str(fault).startswith("sentimentTracking.method: no method 'mine'; known are lexicon_based, llm, trained")
+    assert not check_persona(own, SHIPPED, methods=("lexicon_based", "mine"))
