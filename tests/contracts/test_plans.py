@@ -18,6 +18,7 @@ WHOLE = {
     "tuning_latest", "tuning_totals",
     # what is due: each row that is there is work
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending",
+    "reflections_due",
     "tuning_changed", "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")

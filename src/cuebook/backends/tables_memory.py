@@ -249,3 +249,17 @@ Table(
 )
 
 Table("vault_key", METADATA, key("one", Integer), needed("id", Text))
+
+Table(
+    "reflection",
+    METADATA,
+    key("tenant", Text),
+    key("conversation", Integer),
+    key("turn", Integer),
+    key("n", Integer),
+    needed("due", Integer),
+    needed("calls", Text),
+    Column("body", Text),
+    Index("reflection_due", "tenant", "conversation", sqlite_where=text("due = 1")),
+    sqlite_with_rowid=False,
+)

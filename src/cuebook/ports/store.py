@@ -15,14 +15,16 @@ from cuebook.ports.erasure import ErasureStore
 from cuebook.ports.keys import KeyStore, OrganizationStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.prompts import Family, PromptStore
+from cuebook.ports.reflections import Call, ReflectionStore
 from cuebook.ports.tuning import TuningStore
 from cuebook.ports.vault import VaultStore
 from cuebook.ports.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
 from cuebook.records.memory import Correction, Dense, Found, Item, Scope, SearchResult, Summary
+from cuebook.records.mind import Reflection
 from cuebook.records.tuning import Tuning
-from cuebook.records.turn import Manifest, Turn, TurnState, Usage
+from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
 
 __all__ = [
     "ROOT",
@@ -80,17 +82,6 @@ class Look(Struct, frozen=True, kw_only=True):
     summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
 
 
-class TurnOn(Struct, frozen=True, kw_only=True):
-    """A turn as it stands on a path: which post it answered, how it ended, and what it told of itself."""
-
-    n: int
-    state: TurnState
-    query_seq: int
-    reply_seq: int = 0  # 0 where nothing was said
-    error: str = ""  # of its newest step, where it failed or broke off
-    metadata: Mapping[str, Any] = {}
-
-
 class Scene(Struct, frozen=True, kw_only=True):
     """One consistent read of everything a turn decides on."""
 
@@ -106,6 +97,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     speakers: tuple[str, ...] = ()
     told: Mapping[str, Any] = {}  # the metadata of the newest turn: what was chosen for it
     last_turn: TurnOn | None = None  # the newest on the path that is read; the newest of all may be on another branch
+    reflection: Reflection | None = None  # the newest on a turn of the path that is read
     tuning: Tuning | None = None  # how the conversation is tuned, None before its first run
     known: Known | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
@@ -160,6 +152,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
+    calls: tuple[Call, ...] = ()  # what the reflection on the turn is to do; none = none is asked for
     epoch: int | None = None  # of the scene: something may have been forgotten since; None does not ask
 
 
@@ -309,6 +302,8 @@ class Store(Protocol):
     def organizations(self) -> OrganizationStore: ...
     @property
     def memories(self) -> MemoryStore: ...
+    @property
+    def reflections(self) -> ReflectionStore: ...
     @property
     def vault(self) -> VaultStore: ...
 

@@ -3,7 +3,7 @@
 And the manifest that lets it be shown and replayed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -158,6 +158,17 @@ class Step(Struct, frozen=True, kw_only=True):
     reply_seq: int = 0
     usage: Usage | None = None
     error: str = ""
+
+
+class TurnOn(Struct, frozen=True, kw_only=True):
+    """A turn as it stands on a path: which post it answered, how it ended, and what it told of itself."""
+
+    n: int
+    state: TurnState
+    query_seq: int
+    reply_seq: int = 0  # 0 where nothing was said
+    error: str = ""  # of its newest step, where it failed or broke off
+    metadata: Mapping[str, Any] = {}
 
 
 class Turn(Struct, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from cuebook.testing.contract_places import PlacesContract
 from cuebook.testing.contract_posts import PostsContract
 from cuebook.testing.contract_prompts import PromptContract
 from cuebook.testing.contract_reading import ReadingContract
+from cuebook.testing.contract_reflections import ReflectionContract
 from cuebook.testing.contract_scopes import ScopesContract
 from cuebook.testing.contract_turn_on import TurnOnContract
 from cuebook.testing.contract_turns import TurnsContract
@@ -33,6 +34,7 @@ class StoreContract(
     PostsContract,
     TurnsContract,
     TurnOnContract,
+    ReflectionContract,
     LeasesContract,
     MemoryContract,
     ReadingContract,

@@ -11,7 +11,7 @@ from cuebook.backends.sqlite import migrate, named
 from cuebook.errors import BackendError, InvalidInput
 
 #: The newest migration in migrations/versions; a test holds it equal.
-REVISION = "0005"
+REVISION = "0006"
 #: "cueb", so that `file` and a stranger can tell whose database this is.
 APPLICATION_ID = 0x63756562
 

@@ -14,6 +14,7 @@ FILES = (
     "vectors.sql",
     "forget.sql",
     "corrections.sql",
+    "reflections.sql",
     "vault.sql",
 )
 

@@ -14,6 +14,7 @@ from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import families_of
+from cuebook.backends.sqlite.reflections import newest_on
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import (
     Runs,
@@ -85,6 +86,7 @@ def scene(
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
         last_turn=turn_on(connection, tenant, no, runs),
+        reflection=newest_on(connection, row, runs, upto=row["turns"]),
         tuning=standing(connection, row),
         families=families,
         epoch=epoch,

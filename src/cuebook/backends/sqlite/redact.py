@@ -105,7 +105,7 @@ def _take_derived(connection: sqlite3.Connection, row: Row, quoted: Quoted) -> d
     place = {"tenant": tenant, "no": no}
     counts = {table: run(connection, f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
     counts["vectors"] = run(connection, "delete_vectors", **place).rowcount
-    for table in ("tuning", "optimizations", "outbox", "embedded"):
+    for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
         run(connection, f"delete_{table}", **place)
     digests: set[bytes] = set()
     for (raw,) in run(connection, "manifests_of", **place).fetchall():

@@ -439,3 +439,15 @@ CREATE TABLE vault_key (
     one INTEGER NOT NULL PRIMARY KEY,
     id TEXT NOT NULL
 );
+
+CREATE TABLE reflection (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    calls TEXT NOT NULL,
+    body TEXT,
+    PRIMARY KEY (tenant, conversation, turn, n)
+) WITHOUT ROWID;
+CREATE INDEX reflection_due ON reflection (tenant, conversation) WHERE due = 1;

@@ -22,6 +22,7 @@ from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
 from cuebook.backends.sqlite.memory_store import SqliteMemories
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import SqlitePrompts
+from cuebook.backends.sqlite.reflections import SqliteReflections
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.tuning import SqliteTuning
@@ -99,6 +100,7 @@ class SqliteStore:
         self.keys = SqliteKeys(self._read, self._write)
         self.organizations = SqliteOrganizations(self._read, self._write)
         self.memories = SqliteMemories(self._read, self._write, self._kept)
+        self.reflections = SqliteReflections(self._read, self._write)
         self.vault = SqliteVault(self._read, self._write, box=box, emptied=self._emptied)
 
     def _check_key(self, box: SealingBox | None) -> None:

@@ -6,7 +6,7 @@ import sqlite3
 from cuebook.backends.sqlite.base import one, rows
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import Runs, on_path
-from cuebook.ports.store import TurnOn
+from cuebook.records.turn import TurnOn
 
 #: Turns looked at in each run of a path; one round seldom has more than a few.
 _AT_ONCE = 16
@@ -28,13 +28,14 @@ def turn_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) ->
 def _chosen(connection: sqlite3.Connection, newest: Row, runs: Runs) -> TurnOn:
     tenant, no, round_ = newest["tenant"], newest["conversation"], newest["round"]
     if newest["reply_seq"] and on_path(runs, newest["reply_seq"]):
-        return _read(connection, newest)
+        return read_turn(connection, newest)
     same = rows(connection, "turns_on_run", tenant=tenant, no=no, first=round_, last=round_, limit=_AT_ONCE)
     spoke = (row for row in same if row["reply_seq"] and on_path(runs, row["reply_seq"]))
-    return _read(connection, next(spoke, newest))
+    return read_turn(connection, next(spoke, newest))
 
 
-def _read(connection: sqlite3.Connection, row: Row) -> TurnOn:
+def read_turn(connection: sqlite3.Connection, row: Row) -> TurnOn:
+    """Read a turn's row."""
     error = ""
     if row["state"] in ("failed", "interrupted"):
         step = one(connection, "step_last", tenant=row["tenant"], no=row["conversation"], turn=row["n"])

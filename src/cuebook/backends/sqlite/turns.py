@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs, memories, vault
+from cuebook.backends.sqlite import base, epochs, memories, reflections, vault
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
@@ -48,6 +48,7 @@ def open_turn(
         memories.wanted(connection, row)
     memories.used(connection, row["tenant"], opening.uses, by=USE, now=opening.now)
     lease = _begin_step(connection, scope, row, opening, base_seq=tip.seq, holder=holders.own())
+    reflections.ask(connection, row, lease.turn, opening.calls)
     for text in opening.texts.values():
         keep(connection, row["tenant"], row["no"], text.encode("utf-8", "surrogatepass"))
     if opening.idempotency:

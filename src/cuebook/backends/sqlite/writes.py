@@ -234,6 +234,7 @@ def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
         "fullText": run(connection, "delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
     }
     for table in (
+        "reflections",
         "tuning",
         "optimizations",
         "outbox",

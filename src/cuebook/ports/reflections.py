@@ -1,0 +1,70 @@
+"""What keeps the reflections on turns: those that are due, and what came of each.
+
+Level-triggered: a reflection is asked for in the transaction that opens its turn, or by hand, and stays due until it is
+kept. A turn may be reflected on more than once: `n` counts them.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from cuebook.records.audit import Record
+from cuebook.records.conversation import Conversation
+from cuebook.records.memory import Scope
+from cuebook.records.mind import Reflection
+from cuebook.records.turn import TurnOn
+
+
+class Call(Struct, frozen=True, array_like=True):
+    """What a reflection is to do: a metaprompt by its id, and why; `event:NAME`, `interval:N`, `manual` or `llm`."""
+
+    metaprompt: str
+    trigger: str
+
+
+class DueReflection(Struct, frozen=True, kw_only=True):
+    """A reflection that is to be made."""
+
+    tenant: str
+    conversation: str
+    turn: int
+    n: int
+
+
+class Reflecting(Struct, frozen=True, kw_only=True):
+    """What a reflection is made from."""
+
+    conversation: Conversation
+    turn: TurnOn
+    n: int
+    calls: tuple[Call, ...]
+    before: Reflection | None  # the newest on the turn's path
+    epoch: int  # how often something in the conversation was erased
+
+
+class ReflectionStore(Protocol):
+    """Keeps reflections."""
+
+    async def due(self, *, limit: int = 100) -> list[DueReflection]:
+        """Name the oldest due reflection of each conversation whose turn has ended."""
+        ...
+
+    async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
+        """Read what a reflection is made from; None where it is no longer due."""
+        ...
+
+    async def save(self, scope: Scope, read: Reflecting, made: Reflection, *, audit: Sequence[Record] = ()) -> bool:
+        """Keep a reflection; False, and nothing is kept, where it was made or its conversation changed meanwhile."""
+        ...
+
+    async def ask(self, scope: Scope, conversation: str, calls: Sequence[Call]) -> int:
+        """Ask for a reflection on the newest turn of the head's path. Answers with the turn's number.
+
+        Raises NotFound, and InvalidInput where no turn is there.
+        """
+        ...
+
+    async def of(self, scope: Scope, conversation: str, *, limit: int = 50) -> list[Reflection]:
+        """Give a conversation's reflections on all branches, the newest first. Raises NotFound."""
+        ...

@@ -1,0 +1,97 @@
+"""The contract of reflections: asked for with a turn or by hand, due when it has ended, kept once, read by its path."""
+
+import pytest
+from msgspec.structs import replace
+
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.reflections import Call, Reflecting
+from cuebook.ports.store import Look, Store
+from cuebook.records.mind import Mind, Reflection
+from cuebook.testing.contract_posts import OWNER, say
+from cuebook.testing.contract_turns import answer, begin, end
+from cuebook.testing.makers import draft, drafts
+
+CALLS = (Call("gmi_frustration_recovery", "event:user_frustrated"),)
+SAD = Reflection(turn=1, at=1.0, mind=Mind(mood="empathetic"))
+
+
+async def _asked(store: Store, n: int = 1) -> None:
+    lease = await begin(store, draft(f"q{n}", f"ask {n}"), calls=CALLS)
+    await end(store, lease, answer(f"a{n}"))
+
+
+async def _read(store: Store) -> Reflecting | None:
+    due = await store.reflections.due()
+    return await store.reflections.read(OWNER, due[0]) if due else None
+
+
+class ReflectionContract:
+    """What `Store.reflections` holds."""
+
+    async def test_it_is_due_when_its_turn_has_ended(self, store: Store) -> None:
+        lease = await begin(store, draft("q1", "ask"), calls=CALLS)
+        assert await store.reflections.due() == []
+        await end(store, lease, answer("a1"))
+        read = await _read(store)
+        assert read is not None
+        assert (read.turn.n, read.n, read.calls, read.before) == (1, 1, CALLS, None)
+
+    async def test_a_turn_that_asks_for_none_leaves_none(self, store: Store) -> None:
+        await end(store, await begin(store, draft("q1", "ask")), answer("a1"))
+        assert await store.reflections.due() == []
+
+    async def test_it_is_kept_once_and_read_by_the_next_turn(self, store: Store) -> None:
+        await _asked(store)
+        read = await _read(store)
+        assert read is not None
+        assert await store.reflections.save(OWNER, read, SAD)
+        assert not await store.reflections.save(OWNER, read, replace(SAD, mind=Mind(mood="playful")))
+        assert (await store.scene(OWNER, Look(conversation="c"))).reflection == SAD
+        assert await store.reflections.of(OWNER, "c") == [SAD]
+        assert await store.reflections.due() == []
+
+    async def test_the_oldest_of_a_conversation_comes_first(self, store: Store) -> None:
+        await _asked(store, 1)
+        await _asked(store, 2)
+        assert [each.turn for each in await store.reflections.due()] == [1]
+        read = await _read(store)
+        assert read is not None
+        await store.reflections.save(OWNER, read, SAD)
+        read = await _read(store)
+        assert read is not None
+        assert (read.turn.n, read.before) == (2, SAD)
+
+    async def test_a_branch_does_not_know_of_another_s(self, store: Store) -> None:
+        await _asked(store, 1)
+        await _asked(store, 2)
+        for n in (1, 2):
+            read = await _read(store)
+            assert read is not None
+            await store.reflections.save(OWNER, read, replace(SAD, turn=n))
+        minds = [(await store.scene(OWNER, Look(conversation="c", parent=seq))).reflection for seq in (4, 2, 0)]
+        assert [each and each.turn for each in minds] == [2, 1, None]
+
+    async def test_by_hand_it_is_asked_for_the_newest_turn_of_the_path(self, store: Store) -> None:
+        await _asked(store)
+        read = await _read(store)
+        assert read is not None
+        await store.reflections.save(OWNER, read, SAD)
+        assert await store.reflections.ask(OWNER, "c", [Call("own", "manual")]) == 1
+        read = await _read(store)
+        assert read is not None
+        assert (read.n, read.calls, read.before) == (2, (Call("own", "manual"),), SAD)
+
+    async def test_by_hand_where_nothing_was_asked_is_refused(self, store: Store) -> None:
+        await say(store, "c", *drafts("one", "two"))
+        with pytest.raises(InvalidInput, match="no turn to reflect on"):
+            await store.reflections.ask(OWNER, "c", CALLS)
+        with pytest.raises(NotFound):
+            await store.reflections.ask(OWNER, "nobody's", CALLS)
+
+    async def test_it_goes_with_its_conversation(self, store: Store) -> None:
+        await _asked(store)
+        read = await _read(store)
+        assert read is not None
+        await store.delete(OWNER, "c")
+        assert await store.reflections.due() == []
+        assert not await store.reflections.save(OWNER, read, SAD)
