@@ -19,7 +19,7 @@ from cuebook.app.conversations import Conversations
 from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.given import check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.keys import Keys
-from cuebook.app.load import check_instructions, files_of, load_config, load_presets, with_own
+from cuebook.app.load import check_instructions, load_config, load_presets
 from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
 from cuebook.app.optimizer import Optimizer
@@ -29,6 +29,7 @@ from cuebook.app.prompts import Prompts
 from cuebook.app.tenants import desk_of
 from cuebook.app.turns import Turns
 from cuebook.app.vault import Vault
+from cuebook.app.watch import Watch, known_prompts
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config, build
 from cuebook.engine import relay as relaying
@@ -131,10 +132,16 @@ class Cuebook:
         desk, self._upstream = await loop.run_in_executor(None, lambda: compose(self.config, **self._given))  # type: ignore[arg-type]
         self._desk = desk
         self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
+        watch = Watch(
+            self.config,
+            lambda: (desk, *self._tenants.values()),
+            lambda: known_prompts(self.prompts, self.config),
+        )
         try:
             if pushes_by_itself(self.config):
                 await push_by_itself(self.prompt_files)
-            known = await self._known_prompts()
+            await watch.begin()
+            known = await known_prompts(self.prompts, self.config)
             desk.presets = load_presets(self.config, known)
             check_instructions(self.config, desk.compaction, known | desk.builtin.keys())
         except BaseException:
@@ -142,22 +149,13 @@ class Cuebook:
             raise
         mirror = Mirror(None if database_of(self.config) == MEMORY else Path(self.config.folder) / AUDIT)
         self._mirror = mirror
+        desk.catch_up = watch.look
         desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
         desk.chores += chores_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
         if self._works:
             self._worker.start()
         return self
-
-    async def _known_prompts(self) -> set[str]:
-        """Give the ids an add-on may name: prompts in the book, and files that are pushed into it."""
-        known, after = set(files_of(self.config)), ""
-        while True:
-            page = await self.prompts.page(limit=200, after=after)
-            known.update(family.slug for family in page.items)
-            if page.next is None:
-                return with_own(self.config, known)
-            after = page.next
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -341,6 +339,7 @@ class Cuebook:
     async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
         check_call(call)
+        await self.desk.catch_up()
         pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call))
         async with aclosing(pieces):
             async for piece in pieces:

@@ -57,19 +57,26 @@ def folder_of(config: Config) -> Path:
 
 def files_in(folder: Path) -> Iterator[Path]:
     """Give the files of a folder that mean a persona, by name; none where there is no folder. Raises OSError."""
-    if not folder.exists():
-        return
-    for file in sorted(folder.iterdir()):
-        if file.suffix.lower() in ENDINGS and not file.name.startswith("."):
-            yield file
+    if folder.exists():
+        yield from (file for file in sorted(folder.iterdir()) if means_persona(file.name))
+
+
+def means_persona(name: str) -> bool:
+    """Whether a file is to be read, by its name; what editors keep beside their files is not."""
+    return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
 def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> PersonaFile:
     """Read a persona's file and all that is wrong in it; `name` is what errors call it. Raises nothing."""
     try:
-        document = document_of(file, name)
+        document = document_of(bytes_of(file, name), name)
     except InvalidInput as error:
         return PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
+    return persona_of(document, name=name, profiles=profiles, methods=methods)
+
+
+def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> PersonaFile:
+    """Read a definition and all that is wrong in it."""
     persona, found = look_at_persona(document)
     if persona is None or not isinstance(document, Mapping):
         return PersonaFile(name=name, faults=tuple(map(str, found)))
@@ -93,10 +100,10 @@ def _keys(persona: Persona) -> list[Fault]:
     return faults
 
 
-def document_of(file: Path, name: str) -> Any:
-    """Read a definition as plain values. Raises InvalidInput naming the file and what is wrong."""
-    text = _text_of(file, name)
-    if file.suffix.lower() in YAML:
+def document_of(data: bytes, name: str) -> Any:
+    """Read a definition as plain values, by its file's ending. Raises InvalidInput naming file and fault."""
+    text = _text_of(data, name)
+    if name.lower().endswith(YAML):
         nodes = yaml_subset.load(text, where=name, what="the file")
         return {key: _value(key, node) for key, node in nodes.items()}
     try:
@@ -106,7 +113,8 @@ def document_of(file: Path, name: str) -> Any:
         raise InvalidInput(said, where=error.where) from error
 
 
-def _text_of(file: Path, name: str) -> str:
+def bytes_of(file: Path, name: str) -> bytes:
+    """Read a file. Raises InvalidInput where it cannot be read, or is too large for a persona's."""
     try:
         status = file.stat()
         if not S_ISREG(status.st_mode):
@@ -120,6 +128,10 @@ def _text_of(file: Path, name: str) -> str:
     if len(data) > MOST_BYTES:
         msg = f"{name}: has more than {MOST_BYTES:,} bytes; a long text belongs into prompts/, as persona/ID.md"
         raise TooLarge(msg, where=name)
+    return data
+
+
+def _text_of(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

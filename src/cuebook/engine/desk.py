@@ -85,6 +85,10 @@ async def nothing_mirrored() -> bool:
     return True
 
 
+async def nothing_changed() -> None:
+    """Look at no file: a book without a project has none."""
+
+
 class Desk(Struct, kw_only=True):
     """Everything a turn needs. Built once by `app`."""
 
@@ -137,6 +141,7 @@ class Desk(Struct, kw_only=True):
     sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
     sided: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # conversations told of once
     epoch: int = 0  # how often something was forgotten, as far as is known here
+    catch_up: Callable[[], Awaitable[None]] = nothing_changed  # takes over persona and presets files that changed
     erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
 
     def persona(self, name: str | None) -> Persona:

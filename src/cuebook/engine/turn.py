@@ -41,6 +41,7 @@ class Chunk(Struct, frozen=True, kw_only=True):
 async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = b"") -> AsyncGenerator[Chunk, None]:
     """Answer a caller, piece by piece. The query is durable before the model is asked, the answer at the end."""
     key = (ask.idempotency_key, request_digest) if ask.idempotency_key else None
+    await desk.catch_up()
     async with desk.lines.hold(scope.tenant, ask.conversation):
         came_before = key and await desk.answered(scope, key)
         opened = None if came_before else await open_step(desk, scope, asking(desk, ask, key))
@@ -61,6 +62,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask, *, reveal: bool = False) 
 
     With `reveal` its messages hold what the vault keeps of the conversation, as they go to the book's own model.
     """
+    await desk.catch_up()
     intent = await asking(desk, ask, None, post="query")()
     ask = intent.ask
     scene, planned, front, turn = await decide(desk, scope, intent)

@@ -1,0 +1,239 @@
+"""A book takes over what changed in its personas and presets files when the next turn begins."""
+
+import json
+import logging
+import os
+
+import pytest
+from stage import Client, book_on, user
+
+from cuebook import Ask
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.signals.profiles import tracking_of
+from cuebook.testing.upstream import ScriptedUpstream, completion
+
+PRESETS = {"sentimentTracking": {"defaultProfileByMode": {"tutor": "tutor"}}}
+
+
+@pytest.fixture
+def place(tmp_path):
+    write(tmp_path, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Ada."})
+    write(tmp_path, "bob.yaml", "id: bob\nversion: 1.10\nbaseSystemPrompt: |\n  You are Bob.\n")
+    return tmp_path
+
+
+def write(place, name, text):
+    (place / "personas").mkdir(exist_ok=True)
+    (place / "personas" / name).write_text(text if isinstance(text, str) else json.dumps(text), "utf-8")
+
+
+def write_presets(place, document):
+    (place / "config").mkdir(exist_ok=True)
+    (place / "config/metaprompt-presets.json").write_text(json.dumps(document), "utf-8")
+
+
+async def said(book, persona, conversation="c"):
+    """Give what a persona's prompt begins with."""
+    window = await book.assemble(Ask("Hi", conversation, persona=persona))
+    return "\n".join(block.text for block in window.blocks if block.role == "system").strip()
+
+
+async def test_json_and_yaml_are_read_alike(place):
+    async with book_on(place) as book:
+        assert book.personas == ["ada", "assistant", "bob"]
+        assert (await said(book, "ada"), await said(book, "bob")) == ("You are Ada.", "You are Bob.")
+        assert book.desk.personas["bob"].version == "1.10"  # no number of YAML's
+
+
+async def test_the_next_turn_has_what_a_file_says_by_then(place):
+    async with book_on(place) as book:
+        before = (await book.ask(Ask("Hi", "c", persona="ada"))).window
+        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
+        after = (await book.ask(Ask("Hi again", "c", persona="ada"))).window
+        assert [window.blocks[0].text for window in (before, after)] == ["You are Ada.", "You are Eva."]
+
+
+async def test_an_edit_of_the_same_size_right_after_another_is_seen(place):
+    async with book_on(place) as book:
+        for name in ("Eva", "Eve", "Ida", "Ivy"):
+            write(place, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
+            assert await said(book, "ada") == f"You are {name}."
+
+
+async def test_an_old_file_put_in_place_is_seen(place):
+    aside = place / "other.json"
+    aside.write_text(json.dumps({"id": "ada", "baseSystemPrompt": "You are Old."}))
+    os.utime(aside, (1_000_000_000, 1_000_000_000))
+    async with book_on(place) as book:
+        aside.replace(place / "personas/ada.json")
+        assert await said(book, "ada") == "You are Old."
+
+
+async def test_a_new_file_is_a_new_persona_and_a_deleted_one_is_none(place):
+    async with book_on(place) as book:
+        write(place, "eve.yml", "id: eve\nbaseSystemPrompt: You are Eve.\n")
+        assert await said(book, "eve") == "You are Eve."
+        (place / "personas/bob.yaml").unlink()
+        with pytest.raises(NotFound, match="no persona 'bob'; there are ada, assistant, eve"):
+            await book.ask(Ask("Hi", "c", persona="bob"))
+        (place / "personas/eve.yml").rename(place / "personas/eva.yml")
+        assert await said(book, "eve") == "You are Eve."
+
+
+async def test_a_broken_edit_keeps_what_was_good_and_says_so_once(place, caplog):
+    caplog.set_level(logging.INFO, "cuebook.files")
+    async with book_on(place) as book:
+        for broken in ('{"id": "ada", "baseSys', '{"id": "ada", "sentimentTracking": {"historyWindow": 0}}'):
+            caplog.clear()
+            write(place, "ada.json", broken)
+            for _ in range(3):
+                assert await said(book, "ada") == "You are Ada."
+            [told] = caplog.messages
+            assert told.startswith("personas/ada.json: ")
+            assert told.endswith("; what it said before holds")
+        caplog.clear()
+        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are well."})
+        assert await said(book, "ada") == "You are well."
+        assert "personas/ada.json is well again" in caplog.messages
+
+
+async def test_the_default_persona_stays_when_its_file_goes(place, caplog):
+    async with book_on(place, persona__default="ada") as book:
+        (place / "personas/ada.json").unlink()
+        for _ in range(2):
+            assert await said(book, None) == "You are Ada."
+        assert caplog.messages == ["personas/ada.json: is gone, and 'ada' is the default persona; it stays as it was"]
+        write(place, "new.json", {"id": "ada", "baseSystemPrompt": "You are anew."})
+        assert await said(book, None) == "You are anew."
+
+
+async def test_a_folder_that_goes_takes_nobody_with_it(place, caplog):
+    async with book_on(place) as book:
+        (place / "personas").rename(place / "elsewhere")
+        for _ in range(2):
+            assert await said(book, "bob") == "You are Bob."
+        [told] = caplog.messages
+        assert "cannot be read (No such file or directory); the personas stay as they were" in told
+        caplog.set_level(logging.INFO, "cuebook.files")
+        (place / "elsewhere").rename(place / "personas")
+        assert await said(book, "bob") == "You are Bob."
+        assert caplog.messages[-1].endswith("personas is well again")
+
+
+async def test_a_file_that_takes_an_id_does_not_get_it(place, caplog):
+    async with book_on(place) as book:
+        write(place, "aaa.json", {"id": "ada", "baseSystemPrompt": "You are a thief."})
+        assert await said(book, "ada") == "You are Ada."
+        assert caplog.messages == [
+            "personas/aaa.json: id: 'ada' is taken by personas/ada.json; give each persona its own; it is left out"
+        ]
+    with pytest.raises(InvalidInput, match=r"personas/ada.json: id: 'ada' is taken by personas/aaa.json"):
+        async with book_on(place):
+            pass
+
+
+async def test_what_two_tenants_see_changes_for_both(place):
+    async with book_on(place) as book:
+        other = book.of("other")
+        assert await said(other, "ada") == "You are Ada."
+        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
+        assert await said(other, "ada") == "You are Eva."
+        assert await said(book, "ada") == "You are Eva."
+        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Ida."})
+        assert await said(book, "ada") == "You are Ida."
+        assert await said(other, "ada") == "You are Ida."
+
+
+async def test_the_wire_speaks_as_a_persona_says_by_then(place):
+    upstream = ScriptedUpstream(completion("Hello."))
+    async with book_on(place, upstream=upstream, upstream__url="http://127.0.0.1:9/v1", model__name="m") as book:
+        client = Client(book, upstream)
+        write(place, "new.json", {"id": "new", "model": "small", "baseSystemPrompt": "You are new."})
+        await client.send([user("Hi")], model="new")
+        sent = json.loads(upstream.requests[-1].body)
+        assert (sent["model"], sent["messages"][0]["content"]) == ("small", "You are new.")
+
+
+async def test_presets_change_while_the_book_is_open(place, caplog):
+    write_presets(place, {})
+    async with book_on(place) as book:
+        ada = book.desk.personas["ada"]
+        assert not tracking_of(ada, "tutor", book.desk.profiles).enabled
+        write_presets(place, PRESETS)
+        await said(book, "ada")
+        assert tracking_of(ada, "tutor", book.desk.profiles).consecutive_turns == 1
+        write_presets(place, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}]})
+        await said(book, "ada")
+        await said(book, "ada")
+        [told] = caplog.messages
+        assert told.startswith("config/metaprompt-presets.json: presets[0].addonPromptKeys[0]: ")
+        assert tracking_of(ada, "tutor", book.desk.profiles).enabled
+        await book.prompts.save("_meta/none", {"body": "Be brief."})
+        write_presets(place, PRESETS | {"presets": [{"id": "x", "addonPromptKeys": ["_meta/none"]}],
+                                        "routing": {"defaultPresetId": "x"}})  # fmt: skip
+        assert await said(book, "ada") == "You are Ada.\nBe brief."
+
+
+async def test_a_persona_may_name_a_profile_that_comes_with_it(place):
+    async with book_on(place) as book:
+        write_presets(place, {"sentimentTracking": {"profiles": {"gentle": {"cooldownTurns": 7}}}})
+        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva.", "sentimentTracking": "gentle"})
+        assert await said(book, "ada") == "You are Eva."
+        assert tracking_of(book.desk.personas["ada"], None, book.desk.profiles).cooldown_turns == 7
+
+
+ODD = [
+    ("a.yaml", "id: a\nid: b\n", "personas/a.yaml: line 2: 'id' is given twice, first in line 1; keep one"),
+    ("a.json", '{"id": "a", "id": "b"}', "personas/a.json: id: given twice"),
+    ("a.yaml", "id: a\nx: &x [1]\ny: *x\n", "personas/a.yaml: line 2: x: anchors and aliases are not read"),
+    ("a.yaml", "id: a\n\tname: b\n", "personas/a.yaml: line 2: found character '\\t' that cannot start any token"),
+    ("a.yaml", "id: a\nsentimentTracking:\n  enabled: no\n", "enabled: expected true or false, got 'no'"),
+    ("a.yaml", "- id: a\n", "personas/a.yaml: line 1: expected `key: value` lines"),
+    ("a.yaml", "", "personas/a.yaml: id: missing; give the persona an id"),
+    ("a.yaml", f"id: a\nname: {'x' * 70_000}\n", "the file has 70013 characters; at most 65536 are read"),
+    ("a.json", "[]", "personas/a.json: $: expected an object with id, name, version and baseSystemPrompt, got a list"),
+    ("a.json", '{"id": "a", "x": NaN}', "personas/a.json"),
+    ("a.json", b'{"id": "a",\n"name": "\xff"}', "a.json: line 2: is no UTF-8 (byte 0xff); save the file as UTF-8"),
+    ("a.json", b" " * (1 << 20) + b"{}", "personas/a.json: has more than 1,048,576 bytes; a long text belongs into"),
+    ("a.json", '{"id": "a", "prompts": {"init": "Up/Case"}}', "prompts.init: 'Up/Case' is no id: write 'U'"),
+    ("a.json", '{"id": "a", "sentimentTracking": "tuter"}', "sentimentTracking: no profile 'tuter'; did you"),
+    ("a.json", None, "personas/a.json: is no file one can read; remove it, or give it another ending"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "said"), ODD)
+async def test_a_file_that_is_none_is_told_with_its_place(tmp_path, name, text, said):
+    (tmp_path / "personas").mkdir()
+    file = tmp_path / "personas" / name
+    if text is None:
+        file.mkdir()
+    else:
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(InvalidInput) as error:
+        async with book_on(tmp_path):
+            pass
+    assert said in str(error.value)
+
+
+async def test_texts_and_numbers_of_yaml_are_what_their_fields_say(tmp_path):
+    text = (
+        "\ufeffid: 2024-01-31\nname: no\nversion: 1.0\nrole: off\nsentimentTracking:\n  enabled: true\n"
+        "  frustrationThreshold: -.50\n  historyWindow: 5\n  method: lexicon_based\nmetaPrompts:\n"
+        "  - id: 007\n    temperature: 1\n    trigger: {type: turn_interval, intervalTurns: 3}\n"
+        "    promptTemplate: >\n      How is\n      {{current_mood}}?\n"
+    )
+    write(tmp_path, "a.yaml", text)
+    async with book_on(tmp_path) as book:
+        persona = book.desk.personas["2024-01-31"]
+        assert (persona.name, persona.version, persona.role) == ("no", "1.0", "off")
+        assert (persona.tracking.frustration_threshold, persona.tracking.history_window) == (-0.5, 5)
+        [found] = persona.metaprompts
+        assert (found.id, found.temperature, found.trigger.interval_turns) == ("007", 1.0, 3)
+        assert found.template.strip() == "How is {{current_mood}}?"
+
+
+async def test_files_of_editors_and_others_are_no_personas(place):
+    for name in (".ada.json", "ada.json~", "#ada.json#", "notes.txt", "ada.json.bak"):
+        write(place, name, "no persona")
+    async with book_on(place) as book:
+        assert book.personas == ["ada", "assistant", "bob"]
