@@ -17,9 +17,8 @@ WHOLE = {
     "sealed_counts", "sealed_families", "sealed_of_tenant_delete", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # what is due: each row that is there is work
-    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "receipts_pending",
-    "reflections_due",
-    "tuning_changed", "turns_left",
+    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
+    "receipts_pending", "reflections_due", "tuning_changed", "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
 

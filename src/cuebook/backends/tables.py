@@ -273,7 +273,9 @@ Table(
     needed("user_id", Text),
     needed("counted", Float),
     needed("body", LargeBinary),
+    Column("revised", Integer, nullable=False, server_default=text("0")),
     Index("prompt_observation_of", "tenant", "slug", "branch", "number", "no"),
+    Index("prompt_observation_revised", "tenant", "slug", "branch", "revised", sqlite_where=text("revised > 0")),
     sqlite_autoincrement=True,
 )
 

@@ -263,3 +263,18 @@ Table(
     Index("reflection_due", "tenant", "conversation", sqlite_where=text("due = 1")),
     sqlite_with_rowid=False,
 )
+
+Table(
+    "outcome",
+    METADATA,
+    key("tenant", Text),
+    key("conversation", Integer),
+    key("turn", Integer),
+    needed("due", Integer),
+    needed("revision", Integer),
+    needed("user_id", Text),
+    needed("body", LargeBinary),
+    needed("taught", LargeBinary),
+    Index("outcome_due", "tenant", "conversation", "turn", sqlite_where=text("due = 1")),
+    sqlite_with_rowid=False,
+)

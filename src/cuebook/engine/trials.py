@@ -14,7 +14,7 @@ Where no turn drew a lot, because a program shows the versions of a prompt itsel
 for a gross fall only (`rollback.UNAIDED`).
 
 Each observation is read once in a process's life (`prompts.docket`): a turn and a judgement cost what has come since
-the last one. The first one reads the newest 50,000 of the two versions.
+the last one. The first one reads the newest 50,000 of the two versions, and so does the one after a correction.
 """
 
 import asyncio
@@ -99,14 +99,19 @@ async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int,
         known = desk.dockets.get(place)
         if known is None or known.name != name:
             fresh = Docket(name, new, control, since, settings=GUARD)
-            seen, mark = await desk.prompts.heard(Scope(), *place, (new, control), after=0, limit=OBSERVATIONS)
+            seen, mark, revised = await desk.prompts.heard(Scope(), *place, (new, control), after=0, limit=OBSERVATIONS)
+            fresh.revised = revised
             cut = len(seen) == OBSERVATIONS
             await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # they may be many
             desk.dockets[place] = fresh
             return fresh
         before = known.mark
-        seen, mark = await desk.prompts.heard(Scope(), *place, (new, control), after=before, limit=OBSERVATIONS)
-        if known.mark == before:  # nobody else was faster
+        seen, mark, revised = await desk.prompts.heard(
+            Scope(), *place, (new, control), after=before, limit=OBSERVATIONS
+        )
+        if known.revised != revised:  # something that was read is no longer so
+            desk.dockets.pop(place, None)
+        elif known.mark == before:  # nobody else was faster
             known.add(seen, mark, desk.clock.now())
             return known
 

@@ -153,9 +153,10 @@ class PromptStore(Protocol):
 
     async def heard(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
-    ) -> tuple[list[Observation], int]:
+    ) -> tuple[list[Observation], int, int]:
         """Give observations of two versions behind a mark, 0 for the beginning: in the order they came, the newest
-        `limit` of them. Answers with the mark now, too.
+        `limit` of them. Answers with the mark now, too, and with a number that grows where one that lies before it
+        was corrected: who has read them reads them anew.
         """
         ...
 

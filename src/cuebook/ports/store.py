@@ -14,6 +14,7 @@ from cuebook.ports.audit import AuditStore
 from cuebook.ports.erasure import ErasureStore
 from cuebook.ports.keys import KeyStore, OrganizationStore
 from cuebook.ports.memories import Known, MemoryLook, MemoryStore
+from cuebook.ports.outcomes import OutcomeStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.ports.reflections import Call, ReflectionStore
 from cuebook.ports.tuning import TuningStore
@@ -23,6 +24,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
 from cuebook.records.memory import Correction, Dense, Found, Item, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
+from cuebook.records.outcome import Outcome
 from cuebook.records.tuning import Tuning
 from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
 
@@ -153,6 +155,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
     calls: tuple[Call, ...] = ()  # what the reflection on the turn is to do; none = none is asked for
+    outcome: tuple[int, Outcome] | None = None  # what the caller's message says of a turn before it, by its number
     epoch: int | None = None  # of the scene: something may have been forgotten since; None does not ask
 
 
@@ -288,6 +291,8 @@ class Store(Protocol):
 
     @property
     def prompts(self) -> PromptStore: ...
+    @property
+    def outcomes(self) -> OutcomeStore: ...
     @property
     def audit(self) -> AuditStore: ...
     @property

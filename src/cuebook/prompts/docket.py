@@ -47,6 +47,7 @@ class Docket:
         self.control = control
         self.since = since
         self.mark = 0
+        self.revised = 0  # how often observations had been corrected when it was begun
         #: Conversations that have ended: the control's of before, the new version's since.
         self.before: deque[Unit] = deque(maxlen=KEPT)
         self.now: deque[Unit] = deque(maxlen=KEPT)

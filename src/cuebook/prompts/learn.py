@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cuebook.errors import InvalidInput
 from cuebook.records.prompt import TaskOutcome
@@ -62,6 +62,21 @@ def score(
     return heard + 0.2 * SUCCESS[outcome]
 
 
+def known_score(sentiment: float | None, corrections: int | None = None, outcome: TaskOutcome | None = None) -> float:
+    """Score a round by what is known of it, in [0, 1]: the document's terms with its weights, those left out of which
+    nothing was said. 0.5 where nothing was said at all. Raises InvalidInput by name.
+    """
+    if sentiment is not None and corrections is not None:
+        return score(sentiment, corrections, outcome, missing="renormalise")
+    score(sentiment or 0.0, corrections or 0, outcome)  # raises
+    terms = [(0.5, sentiment)] if sentiment is not None else []
+    if corrections is not None:
+        terms.append((0.3, 1.0 - min(corrections, 10) * 0.1))
+    if outcome not in (None, "unknown"):
+        terms.append((0.2, SUCCESS[outcome]))
+    return sum(weight * value for weight, value in terms) / sum(weight for weight, _ in terms) if terms else 0.5
+
+
 def ema(weight: float, scored: float) -> float:
     """Move an edge weight by one observation: 0.9 weight + 0.1 score (B). Both in [0, 1], and so is the answer."""
     for value, name in ((weight, "weight"), (scored, "score")):
@@ -90,6 +105,28 @@ def update(posterior: Posterior, x: Sequence[float], y: float) -> Posterior:
         b=tuple((old + y * new) * keep for old, new in zip(posterior.b, x, strict=True)),
         n=n,
     )
+
+
+def ema_revised(weight: float, change: float, later: int) -> float:
+    """Give the weight there would be had an observation's score been so much more; `later` came behind it.
+
+    Exact up to rounding, without the others: what one score adds to a weight shrinks by a tenth with each that follows.
+    """
+    return min(max(weight + 0.1 * change * 0.9**later, 0.0), 1.0)
+
+
+def update_revised(posterior: Posterior, x: Sequence[float], change: float, later: int) -> Posterior:
+    """Give the evidence there would be had an observation's score been so much more; `later` came behind it. O(d).
+
+    `x` is as for `update`; what was folded since is folded of the change, too. Raises InvalidInput for another length.
+    """
+    if len(x) != len(posterior.b):
+        msg = f"x: {len(x)} features for {len(posterior.b)}; align the posterior first"
+        raise InvalidInput(msg, where="x")
+    own = max(posterior.n - later, 1)
+    folds = posterior.n // FOLD_EVERY - (own - 1) // FOLD_EVERY
+    moved = change * FOLD**folds
+    return structs.replace(posterior, b=tuple(old + moved * new for old, new in zip(posterior.b, x, strict=True)))
 
 
 def aligned(posterior: Posterior, signals: Sequence[str]) -> Posterior:

@@ -119,4 +119,5 @@ class Observation(Struct, frozen=True, kw_only=True):
     share: float = 0.0  # of its branch's conversations, drawn by lot beside another version; 0: `propensity` is it
     conversation: str = ""
     user: str = ""
+    turn: int = 0  # of the conversation; 0 where it was not read from one
     at: float = 0.0

@@ -19,6 +19,7 @@ from cuebook.ports.store import Store
 from cuebook.testing.contract_keys import KeysContract
 from cuebook.testing.contract_leases import LeasesContract
 from cuebook.testing.contract_memory import MemoryContract
+from cuebook.testing.contract_outcomes import OutcomeContract
 from cuebook.testing.contract_places import PlacesContract
 from cuebook.testing.contract_posts import PostsContract
 from cuebook.testing.contract_prompts import PromptContract
@@ -40,6 +41,7 @@ class StoreContract(
     ReadingContract,
     ScopesContract,
     PromptContract,
+    OutcomeContract,
     KeysContract,
     VectorsContract,
     PlacesContract,

@@ -14,6 +14,7 @@ from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, epochs, holds
 from cuebook.backends.sqlite.base import Run, one, rows, run
 from cuebook.backends.sqlite.correction_store import conversation_of, forgotten
+from cuebook.backends.sqlite.prompts import nameless
 from cuebook.backends.sqlite.redact import Redacted, redact, stop
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import SPEAKERS
@@ -365,6 +366,8 @@ def _rename(connection: sqlite3.Connection, tenant: str, salt: bytes, *, user: s
         if own:
             body = _encode(replace(observation, **own))
             changed = own.get("user", row["user_id"])
+            if conversation and row["user_id"] == nameless(conversation):
+                changed = nameless(own["conversation"])
             renamed += run(connection, "observation_rename", no=row["no"], user=changed, body=body).rowcount
     return renamed
 

@@ -16,6 +16,7 @@ FILES = (
     "corrections.sql",
     "reflections.sql",
     "vault.sql",
+    "outcomes.sql",
 )
 
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)

@@ -13,7 +13,7 @@ from cuebook.backends.sqlite.once import bound, retold
 from cuebook.errors import Conflict, NotFound
 from cuebook.ports.prompts import DEPTH, Event, EventKind, Family, FamilyPage, Once, Write
 from cuebook.prompts.digest import digest_of
-from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, update
+from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import features, known
 from cuebook.records.audit import Record
@@ -122,7 +122,8 @@ class SqlitePrompts:
         """Keep an observation and fold it in."""
 
         def write(connection: sqlite3.Connection) -> Branch:
-            branch = _observe(connection, scope.tenant, observation)
+            observed(connection, scope.tenant, observation)
+            branch = _standing(connection, scope.tenant, observation.slug, observation.branch)
             chained(connection, scope.tenant, [audit] if audit else [])
             return branch
 
@@ -151,14 +152,16 @@ class SqlitePrompts:
 
     async def heard(
         self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
-    ) -> tuple[list[Observation], int]:
+    ) -> tuple[list[Observation], int, int]:
         """Give observations behind a mark."""
-        one, other = numbers
-        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "one": one, "other": other}
+        first, other = numbers
+        place = {"tenant": scope.tenant, "slug": slug, "branch": branch}
+        span = {"one": first, "other": other, "after": after, "limit": limit}
 
-        def read(connection: sqlite3.Connection) -> tuple[list[Observation], int]:
-            found = run(connection, "prompt_observations_behind", **values, after=after, limit=limit).fetchall()
-            return [_observation(body) for _, body in reversed(found)], found[0][0] if found else after
+        def read(connection: sqlite3.Connection) -> tuple[list[Observation], int, int]:
+            found = run(connection, "prompt_observations_behind", **place, **span).fetchall()
+            corrected = run(connection, "prompt_observations_revised", **place).fetchone()[0] or 0
+            return [_observation(body) for _, body in reversed(found)], found[0][0] if found else after, corrected
 
         return await self._read(read)
 
@@ -326,16 +329,51 @@ def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: st
     return _branch(row)
 
 
-def _observe(connection: sqlite3.Connection, tenant: str, seen: Observation) -> Branch:
+def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> tuple[int, bool]:
+    """Keep an observation and fold it into its version; answers with its number, and whether it counted.
+
+    Of one that was read from a turn whose user is not named the conversation stands for the user.
+    """
     place = {"tenant": tenant, "slug": seen.slug, "branch": seen.branch, "number": seen.number}
     row = _need(connection, tenant, seen.slug, seen.branch, seen.number)
+    who = seen.user or (nameless(seen.conversation) if seen.turn else "")
     lately = run(connection, "prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
-    counted = capped([(user, weight) for user, weight in reversed(lately)], seen.user) if seen.user else 1.0
-    run(connection, "prompt_observation_insert", **place, user=seen.user, counted=counted, body=_encode(seen))
+    counted = capped([(user, weight) for user, weight in reversed(lately)], who) if who else 1.0
+    cursor = run(connection, "prompt_observation_insert", **place, user=who, counted=counted, body=_encode(seen))
     weight, evidence = row["weight"], row["evidence"]
     if counted:
         before = aligned(_posterior(evidence) if evidence else Posterior(), known(seen.signals))
         evidence = _encode(update(before, features(before.signals, seen.signals), seen.score))
         weight = ema(weight, seen.score)
     run(connection, "prompt_version_learn", **place, weight=weight, evidence=evidence)
-    return _standing(connection, tenant, seen.slug, seen.branch)
+    return cursor.lastrowid or 0, counted > 0
+
+
+def nameless(conversation: str) -> str:
+    """Give who is counted as the user of a conversation that has none; no user's id begins so."""
+    return f"\x1f{conversation}"
+
+
+def revised(connection: sqlite3.Connection, tenant: str, no: int, seen: Observation) -> bool:
+    """Put other words in the place of an observation's; what its version has learnt is as if they had come at first.
+
+    False where it is not there.
+    """
+    row = one(connection, "prompt_observation_get", tenant=tenant, no=no)
+    if row is None:
+        return False
+    before = _observation(row["body"])
+    after = msgspec.structs.replace(
+        before, score=seen.score, sentiment=seen.sentiment, corrections=seen.corrections, outcome=seen.outcome
+    )
+    run(connection, "prompt_observation_revise", no=no, tenant=tenant, slug=row["slug"], branch=row["branch"],
+        body=_encode(after))  # fmt: skip
+    if row["counted"]:
+        place = {"tenant": tenant, "slug": row["slug"], "branch": row["branch"], "number": row["number"]}
+        version = _need(connection, tenant, row["slug"], row["branch"], row["number"])
+        later = run(connection, "prompt_observations_later", **place, no=no).fetchone()[0]
+        change, stands = after.score - before.score, _posterior(version["evidence"])
+        evidence = update_revised(stands, features(stands.signals, before.signals), change, later)
+        weight = ema_revised(version["weight"], change, later)
+        run(connection, "prompt_version_relearn", **place, weight=weight, evidence=_encode(evidence))
+    return True

@@ -54,6 +54,11 @@ UPDATE prompt_version SET rolled_back = :rolled_back WHERE tenant = :tenant AND 
 UPDATE prompt_version SET weight = :weight, observations = observations + 1, evidence = :evidence
 WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number;
 
+-- name: prompt_version_relearn
+-- Correct what a version has learnt.
+UPDATE prompt_version SET weight = :weight, evidence = :evidence
+WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number;
+
 -- name: prompt_event_insert
 -- Note what was done to a prompt.
 INSERT INTO prompt_event (tenant, slug, body, branch, kind) VALUES (:tenant, :slug, :body, :branch, :kind);
@@ -70,6 +75,26 @@ SELECT body FROM prompt_event WHERE tenant = :tenant AND slug = :slug AND branch
 -- Keep an observation and how much it counted.
 INSERT INTO prompt_observation (tenant, slug, branch, number, user_id, counted, body)
 VALUES (:tenant, :slug, :branch, :number, :user, :counted, :body);
+
+-- name: prompt_observation_get
+-- One observation.
+SELECT * FROM prompt_observation WHERE no = :no AND tenant = :tenant;
+
+-- name: prompt_observation_revise
+-- Correct an observation; whoever has read those of its branch reads them anew.
+UPDATE prompt_observation SET body = :body, revised = 1 + (
+    SELECT coalesce(max(r.revised), 0) FROM prompt_observation r
+    WHERE r.tenant = :tenant AND r.slug = :slug AND r.branch = :branch AND r.revised > 0)
+WHERE no = :no AND tenant = :tenant;
+
+-- name: prompt_observations_later
+-- How many observations of a version counted that came behind one.
+SELECT count(*) FROM prompt_observation
+WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND number = :number AND no > :no AND counted > 0;
+
+-- name: prompt_observations_revised
+-- How often observations of a branch were corrected.
+SELECT max(revised) FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND branch = :branch AND revised > 0;
 
 -- name: prompt_observed_lately
 -- Who said something about a version lately, and how much it counted, the newest first.

@@ -75,6 +75,8 @@ def redact(
         counts = dict(Counter(counts) + taken.counts)
         running = taken.running
         deliver_anew(connection, tenant, no)
+    said = run(connection, "outcomes_of_user", tenant=tenant, no=no, user=user).rowcount
+    counts = dict(Counter(counts) + Counter(outcomes=said))
     _settle(connection, row, user, anew=bool(own))
     raised(connection, tenant, "conversation", str(no))
     answered = run(connection, "turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(rounds)))

@@ -221,9 +221,11 @@ CREATE TABLE prompt_observation (
     number INTEGER NOT NULL,
     user_id TEXT NOT NULL,
     counted FLOAT NOT NULL,
-    body BLOB NOT NULL
+    body BLOB NOT NULL,
+    revised INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX prompt_observation_of ON prompt_observation (tenant, slug, branch, number, no);
+CREATE INDEX prompt_observation_revised ON prompt_observation (tenant, slug, branch, revised) WHERE revised > 0;
 
 CREATE TABLE audit_record (
     tenant TEXT NOT NULL,
@@ -451,3 +453,16 @@ CREATE TABLE reflection (
     PRIMARY KEY (tenant, conversation, turn, n)
 ) WITHOUT ROWID;
 CREATE INDEX reflection_due ON reflection (tenant, conversation) WHERE due = 1;
+
+CREATE TABLE outcome (
+    tenant TEXT NOT NULL,
+    conversation INTEGER NOT NULL,
+    turn INTEGER NOT NULL,
+    due INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    user_id TEXT NOT NULL,
+    body BLOB NOT NULL,
+    taught BLOB NOT NULL,
+    PRIMARY KEY (tenant, conversation, turn)
+) WITHOUT ROWID;
+CREATE INDEX outcome_due ON outcome (tenant, conversation, turn) WHERE due = 1;

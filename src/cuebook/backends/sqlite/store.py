@@ -20,6 +20,7 @@ from cuebook.backends.sqlite.forget import SqliteErasure
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
 from cuebook.backends.sqlite.memory_store import SqliteMemories
+from cuebook.backends.sqlite.outcomes import SqliteOutcomes
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import SqlitePrompts
 from cuebook.backends.sqlite.reflections import SqliteReflections
@@ -91,6 +92,7 @@ class SqliteStore:
         self._watch = overdue.Watch()
         self.paths = Paths() if self.path != MEMORY else None
         self.prompts = SqlitePrompts(self._read, self._write)
+        self.outcomes = SqliteOutcomes(self._read, self._write, self._failpoints)
         self.audit = SqliteAudit(self._read, self._write)
         self.vectors = SqliteVectors(self._read, self._write)
         self.tuning = SqliteTuning(self._read, self._write)

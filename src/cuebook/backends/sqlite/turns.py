@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs, memories, reflections, vault
+from cuebook.backends.sqlite import base, epochs, memories, outcomes, reflections, vault
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
@@ -54,6 +54,9 @@ def open_turn(
     if opening.idempotency:
         step = str(lease.step).encode()
         bind(connection, scope, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
+    if opening.outcome is not None:
+        turn, outcome = opening.outcome
+        outcomes.note(connection, row, replace(outcome, next_turn=lease.turn), turn=turn)
     chained(connection, row["tenant"], [replace(each, turn=lease.turn) for each in opening.audit])
     failpoints("open.stored")
     return lease

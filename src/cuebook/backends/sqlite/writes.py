@@ -252,6 +252,7 @@ def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
         "embedded",
         "participants",
         "sealed",
+        "outcomes",
     ):
         counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
     counts["conversation"] = run(connection, "delete_conversation", tenant=tenant, no=no).rowcount

@@ -1,0 +1,115 @@
+"""What came of turns, in SQLite: one word on each, and what prompts learnt of it, noted where they learn it."""
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite.audit import chained
+from cuebook.backends.sqlite.base import Run, one, rows, run
+from cuebook.backends.sqlite.once import bound
+from cuebook.backends.sqlite.prompts import observed, revised
+from cuebook.backends.sqlite.rows import Row
+from cuebook.errors import Conflict, NotFound
+from cuebook.ports.outcomes import DueOutcome, Lesson
+from cuebook.ports.prompts import Once
+from cuebook.records.memory import Scope
+from cuebook.records.outcome import Known, Outcome, Taught
+
+_outcome = msgspec.json.Decoder(Outcome).decode
+_taught = msgspec.json.Decoder(tuple[Taught, ...]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SqliteOutcomes:
+    """The outcomes of a SQLite store."""
+
+    def __init__(self, read: Run, write: Run, failpoints: Failpoints) -> None:
+        self._read = read
+        self._write = write
+        self._failpoints = failpoints
+
+    async def get(self, scope: Scope, conversation: str, turn: int) -> Known | None:
+        """Give a turn's outcome."""
+
+        def read(connection: sqlite3.Connection) -> Known | None:
+            row = base.need(connection, scope, conversation)
+            return _known(connection, row["tenant"], row["no"], turn)
+
+        return await self._read(read)
+
+    async def give(self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None) -> Known:
+        """Put an outcome in the place of what stands."""
+        return await self._write(
+            lambda c: bound(c, scope, once, lambda: _give(c, base.need(c, scope, conversation), turn, outcome))
+        )
+
+    async def due(self, *, limit: int) -> list[DueOutcome]:
+        """Give turns whose outcome is due."""
+        return await self._read(lambda c: [DueOutcome(**row) for row in rows(c, "outcomes_due", limit=limit)])
+
+    async def fold(self, due: DueOutcome, known: Known, lessons: Sequence[Lesson]) -> Known | None:
+        """Fold an outcome in, once."""
+        return await self._write(lambda c: _fold(c, due, known, lessons, self._failpoints))
+
+
+def note(connection: sqlite3.Connection, row: Row, outcome: Outcome, *, turn: int) -> None:
+    """Keep what came of a turn, unless something is kept of it: of two messages behind it the first one counts."""
+    values = {"tenant": row["tenant"], "no": row["no"], "turn": turn, "user": outcome.user, "body": _encode(outcome)}
+    run(connection, "outcome_note", **values)
+
+
+def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> Known | None:
+    row = one(connection, "outcome_get", tenant=tenant, no=no, turn=turn)
+    if row is None:
+        return None
+    return Known(
+        outcome=_outcome(row["body"]),
+        due=bool(row["due"]),
+        revision=row["revision"],
+        taught=_taught(row["taught"]) if row["taught"] else (),
+    )
+
+
+def _give(connection: sqlite3.Connection, row: Row, turn: int, outcome: Outcome) -> Known:
+    place = {"tenant": row["tenant"], "no": row["no"]}
+    found = one(connection, "turn_get", **place, n=turn)
+    if found is None:
+        msg = f"no turn {turn} in conversation {row['id']!r}; it has {row['turns']}"
+        raise NotFound(msg)
+    if found["state"] == "running":
+        msg = f"turn {turn} of conversation {row['id']!r} is being answered; say how it was when it has ended"
+        raise Conflict(msg)
+    run(connection, "outcome_give", **place, turn=turn, user=outcome.user, body=_encode(outcome))
+    known = _known(connection, row["tenant"], row["no"], turn)
+    if known is None:
+        raise base.moved(row["id"])
+    return known
+
+
+def _fold(
+    connection: sqlite3.Connection, due: DueOutcome, known: Known, lessons: Sequence[Lesson], failpoints: Failpoints
+) -> Known | None:
+    stands = _known(connection, due.tenant, due.no, due.turn)
+    if stands is None or not stands.due or stands.revision != known.revision:
+        return None
+    before = {(each.slug, each.branch, each.number): each for each in stands.taught}
+    taught: list[Taught] = []
+    for lesson in lessons:
+        seen = lesson.observation
+        place = (seen.slug, seen.branch, seen.number)
+        had = before.get(place)
+        if had is not None and revised(connection, due.tenant, had.observation, seen):
+            taught.append(had)
+        else:
+            number, counted = observed(connection, due.tenant, seen)
+            taught.append(
+                Taught(slug=seen.slug, branch=seen.branch, number=seen.number, observation=number, counted=counted)
+            )
+        chained(connection, due.tenant, [lesson.audit] if lesson.audit else [])
+    failpoints("outcome.folded")
+    values = {"tenant": due.tenant, "no": due.no, "turn": due.turn, "revision": stands.revision}
+    run(connection, "outcome_taught", **values, taught=_encode(taught))
+    return msgspec.structs.replace(stands, due=False, taught=tuple(taught))

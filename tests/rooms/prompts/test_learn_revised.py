@@ -1,0 +1,63 @@
+"""A score that is corrected afterwards leaves what it would have left at first; what nobody said is left out."""
+
+import random
+
+import pytest
+
+from cuebook.errors import InvalidInput
+from cuebook.prompts.learn import Posterior, ema, ema_revised, known_score, update, update_revised
+
+
+def folded(scores, xs):
+    weight, evidence = 0.5, Posterior(signals=("energy_high", "task_coding"), A=(0.0,) * 9, b=(0.0,) * 3)
+    for score, x in zip(scores, xs, strict=True):
+        weight, evidence = ema(weight, score), update(evidence, x, score)
+    return weight, evidence
+
+
+@pytest.mark.parametrize("at", [0, 1, 48, 49, 50, 99, 119])
+def test_correcting_is_as_good_as_folding_anew(at):
+    dice = random.Random(at)
+    xs = [(1.0, dice.random(), dice.random()) for _ in range(120)]
+    scores = [dice.random() for _ in xs]
+    weight, evidence = folded(scores, xs)
+    changed = [*scores[:at], 1.0 - scores[at], *scores[at + 1 :]]
+    wanted_weight, wanted = folded(changed, xs)
+    change, later = changed[at] - scores[at], len(xs) - at - 1
+    assert ema_revised(weight, change, later) == pytest.approx(wanted_weight)
+    found = update_revised(evidence, xs[at], change, later)
+    assert found.b == pytest.approx(wanted.b)
+    assert (found.A, found.n, found.signals) == (wanted.A, wanted.n, wanted.signals)
+
+
+def test_a_weight_stays_within_its_bounds():
+    assert ema_revised(0.01, -1.0, 0) == 0.0
+    assert ema_revised(0.99, 1.0, 0) == 1.0
+
+
+def test_features_of_another_length_are_refused():
+    with pytest.raises(InvalidInput, match="align"):
+        update_revised(Posterior(), (1.0, 0.5), 0.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "score"),
+    [
+        ((1.0, 0, "success"), 1.0),
+        ((0.0, 10, "failure"), 0.0),
+        ((0.5, 0, "unknown"), (0.25 + 0.3) / 0.8),
+        ((0.5, 1, None), (0.25 + 0.27) / 0.8),
+        ((0.7, None, None), 0.7),
+        ((1.0, None, "failure"), 0.5 / 0.7),
+        ((None, None, "partial"), 0.5),
+        ((None, None, None), 0.5),
+    ],
+)
+def test_what_nobody_said_is_left_out_of_the_score(said, score):
+    assert known_score(*said) == pytest.approx(score)
+
+
+@pytest.mark.parametrize("said", [(1.5, 0, None), (0.5, -1, None), (None, -1, None), (float("nan"), None, None)])
+def test_what_is_out_of_range_is_refused_by_name(said):
+    with pytest.raises(InvalidInput, match=r"sentiment|corrections"):
+        known_score(*said)
