@@ -188,3 +188,14 @@ def rewritten(connection: sqlite3.Connection) -> bool:
             return False
         raise
     return True
+
+
+def truncated(connection: sqlite3.Connection) -> bool:
+    """Empty the write-ahead log; False where another process still reads it."""
+    try:
+        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return False
+        raise
+    return not busy

@@ -15,7 +15,7 @@ import msgspec
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import base, derived, forget, overdue, pages, reads, search, turns, vault, writes
 from cuebook.backends.sqlite.audit import SqliteAudit
-from cuebook.backends.sqlite.connect import MEMORY, connect, is_large, prepare, rewritten
+from cuebook.backends.sqlite.connect import MEMORY, connect, is_large, prepare, rewritten, truncated
 from cuebook.backends.sqlite.forget import SqliteErasure
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.keys import SqliteKeys, SqliteOrganizations
@@ -306,10 +306,10 @@ class SqliteStore:
             with closing(connect(self.path)) as connection:
                 connection.execute("PRAGMA busy_timeout = 0")  # SQLite does not wait for who is at the same
                 if not large and is_large(self.path):
-                    _truncated(connection)
+                    truncated(connection)
                     return False
                 clean = False
-                while not (clean := clean or rewritten(connection)) or not _truncated(connection):
+                while not (clean := clean or rewritten(connection)) or not truncated(connection):
                     if time.monotonic() >= end:
                         return False
                     time.sleep(PAUSE_S)
@@ -390,13 +390,3 @@ class SqliteStore:
         self._readers.shutdown(wait=True)
         for connection in self._connections:
             connection.close()
-
-
-def _truncated(connection: sqlite3.Connection) -> bool:
-    try:
-        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return False
-        raise
-    return not busy
