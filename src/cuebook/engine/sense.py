@@ -24,15 +24,35 @@ _BYTES = 4  # of a float32
 
 async def sense(desk: Desk, text: str) -> Dense | None:
     """Give a query's vector; None without an embedder, in a language it does not know, or where it takes too long."""
-    embedder, query = desk.embedder, text[:QUERY].strip()
-    if embedder is None or not query or not speaks(embedder.languages, query):
+    found = await sense_all(desk, [text])
+    return found[0] if found else None
+
+
+async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
+    """Give the vectors of some texts, asked for at once; None as `sense`, where one of them has none."""
+    embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
+    if embedder is None or not all(query and speaks(embedder.languages, query) for query in queries):
         return None
-    if (known := desk.sensed.get(query)) is not None:
-        desk.sensed.move_to_end(query)
-        return known
+    found: dict[str, Dense] = {}
+    for query in queries:
+        if (known := desk.sensed.get(query)) is not None:
+            desk.sensed.move_to_end(query)
+            found[query] = known
+    if missing := [query for query in dict.fromkeys(queries) if query not in found]:
+        vectors = await _asked(desk, embedder, missing)
+        if vectors is None:
+            return None
+        for query, vector in zip(missing, vectors, strict=True):
+            found[query] = desk.sensed[query] = Dense(space_of(embedder), vector, embedder.akin)
+        while len(desk.sensed) > REMEMBERED:
+            desk.sensed.popitem(last=False)
+    return [found[query] for query in queries]
+
+
+async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
     try:
         async with asyncio.timeout(desk.embed_s):
-            vectors = await embedder.embed([query])
+            vectors = await embedder.embed(queries)
         check_size(embedder, vectors)
     except TimeoutError:
         log.warning("%s took longer than %g s for a query; full text alone answers", embedder.name, desk.embed_s)
@@ -40,10 +60,7 @@ async def sense(desk: Desk, text: str) -> Dense | None:
     except BackendError as error:
         log.warning("full text alone answers: %s", desk.writer.clean(str(error)))
         return None
-    found = desk.sensed[query] = Dense(space_of(embedder), vectors[0], embedder.akin)
-    while len(desk.sensed) > REMEMBERED:
-        desk.sensed.popitem(last=False)
-    return found
+    return vectors
 
 
 def space_of(embedder: Embedder) -> str:

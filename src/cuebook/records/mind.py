@@ -33,17 +33,23 @@ class Event(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Counters(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Counters(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What the messages of a path leave behind for the next: consecutive messages of a kind, and when events fired."""
 
     frustration: int = 0
     confusion: int = 0
     satisfaction: int = 0
     neutral: int = 0
+    idle: int = 0  # of the neutral ones, the newest that neither ask nor order anything
     scores: tuple[float, ...] = ()  # of the newest messages that could be read, oldest first, `history_window` at most
     lengths: tuple[int, ...] = ()  # characters of the newest five messages
-    fired: Mapping[str, tuple[int, float]] = {}  # by event: turn and Unix time of its last firing
+    corrected: tuple[int, ...] = ()  # corrections in each of the newest four messages
+    trace: tuple[bool, ...] = ()  # whether each of the newest ten results and replies failed, oldest first
+    task: str = ""  # the newest task that stood out, and
+    task_age: int = 0  # how many messages ago
+    fired: Mapping[str, tuple[int, float]] = {}  # by event: `turns` and Unix time of its last firing
     turns: int = 0  # turns of the path so far that were heard
+    at: float = 0.0  # Unix time of the newest message
 
 
 class Heard(Struct, frozen=True, kw_only=True):
