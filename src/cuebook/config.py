@@ -109,6 +109,21 @@ class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     default: str = ""
 
 
+class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Handwritten advice that stands in a prompt where it fits the query."""
+
+    folder: str = "experience"  # handcrafted_exp_*.yaml
+    selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by [work] model where there is one
+    timeout_s: float = 4.0  # for a model's choice; then words and meaning decide
+    most: int = 3  # that stand in one prompt
+
+
+class LogsConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is written to files for people to read."""
+
+    prompts: str = ""  # a folder that gets each prompt as it was sent; "" = none is written
+
+
 class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The prompt book: where its files lie, and how a variant is chosen."""
 
@@ -159,6 +174,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     optimizer: OptimizerConfig = OptimizerConfig()
     persona: PersonaConfig = PersonaConfig()
     prompts: PromptsConfig = PromptsConfig()
+    experience: ExperienceConfig = ExperienceConfig()
+    logs: LogsConfig = LogsConfig()
     server: ServerConfig = ServerConfig()
     secrets: SecretsConfig = SecretsConfig()
     retention: RetentionConfig = RetentionConfig()
@@ -196,6 +213,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     "budget.trigger": (0, 1),
     "budget.memory": (0, 1_000_000_000),
     "memory.recall_hits": (0, 200),
+    "experience.timeout_s": (0, 600),
+    "experience.most": (1, 20),
     "optimizer.interval_ms": (1, 31 * 86_400_000),
     "retention.conversations_days": (0, 36_500),
     "retention.memories_days": (0, 36_500),

@@ -566,7 +566,7 @@ def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     (project / ".gitignore").write_text("mine\nlogs/\n")
     assert f"'{project}/cuebook.toml' is there already" in here("init", str(project), code=1)
     assert (project / "cuebook.toml").read_text() == "[model]\n"
-    assert len(here.json("init", str(project), "--force")["files"]) == 13
+    assert len(here.json("init", str(project), "--force")["files"]) == 23
     assert "helper" in (project / "cuebook.toml").read_text()
     assert (project / ".gitignore").read_text().splitlines()[:2] == ["mine", "logs/"]
     assert (project / ".gitignore").read_text().count("logs/") == 1

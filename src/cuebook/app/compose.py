@@ -1,10 +1,14 @@
 """How a book is put together from its configuration."""
 
+import asyncio
 import os
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from cuebook.app.builtin import builtin_prompts
+from cuebook.app.experience_files import ExperienceFiles
 from cuebook.app.load import load_compaction, load_personas, load_profiles
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
@@ -18,7 +22,7 @@ from cuebook.backends.recalled import RecalledModel
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import SystemClock, SystemDice, book_key
-from cuebook.config import BudgetConfig, Config, languages_of
+from cuebook.config import BudgetConfig, Config, MemoryConfig, WorkConfig, languages_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
@@ -30,6 +34,7 @@ from cuebook.ports.dice import Dice
 from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, Upstream
 from cuebook.prompts.names import check_project
+from cuebook.records.experience import Experience
 from cuebook.records.redact import Redactor
 
 #: Holds the vault's key, 64 hexadecimal digits.
@@ -51,11 +56,14 @@ def compose(
     settings = config.settings
     personas, default = load_personas(config)
     compaction = load_compaction(config)
-    project = check_project(settings.prompts.project, where="prompts.project")
-    failpoints = Failpoints.from_environment()
+    project, failpoints = (
+        check_project(settings.prompts.project, where="prompts.project"),
+        Failpoints.from_environment(),
+    )
     key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
     upstream, model = upstream or _upstream(config), model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
+    advised = _advised(config, model, work_model)
     embedder = embedder or embedder_of(config)
     check_numpy(embedder)
     # last: what is refused above leaves no file open
@@ -80,15 +88,10 @@ def compose(
         compaction=compaction,
         lines=Lines(settings.server.line),
         tunes=settings.optimizer.enabled,
-        lease_s=settings.work.lease_s,
-        checkpoint_s=settings.work.checkpoint_s,
-        wait_s=settings.work.wait_s,
+        **_pace(settings.work),
         memory_policy=_policy(config),
         keyed_policy=_policy(config, unset=True),
-        zone=read_zone(settings.memory.time_zone, "memory.time_zone"),
-        review_every=settings.memory.review_every,
-        recall=settings.memory.recall,
-        recall_hits=settings.memory.recall_hits,
+        **_recall(settings.memory),
         cache_rule=cache_rule,
         breakpoints=settings.upstream.breakpoints,
         strategy=settings.prompts.strategy,
@@ -96,8 +99,51 @@ def compose(
         project=project,
         builtin=builtin_prompts(),
         failpoint=failpoints,
+        **advised,
     )
     return desk, upstream
+
+
+def experience_files(config: Config) -> ExperienceFiles:
+    """Give the project's experiences; nothing is read."""
+    folder = config.settings.experience.folder
+    return ExperienceFiles(Path(config.folder) / folder, shown=folder)
+
+
+def _advised(config: Config, model: Model, work_model: Model | None) -> dict[str, Any]:
+    """Give what a desk needs to choose among experiences. Raises InvalidInput."""
+    settings = config.settings.experience
+    return {
+        "experiences": _experiences(config),
+        "experience_model": _experience_model(config, model, work_model),
+        "experience_s": settings.timeout_s,
+        "experience_most": settings.most,
+    }
+
+
+def _experiences(config: Config) -> Callable[[], Awaitable[Sequence[Experience]]] | None:
+    if config.settings.experience.selection == "off":
+        return None
+    files = experience_files(config)
+
+    async def read() -> Sequence[Experience]:
+        shelf = await asyncio.to_thread(files.read)
+        return [each.experience for each in shelf.kept]
+
+    return read
+
+
+def _experience_model(config: Config, model: Model, work_model: Model | None) -> Model | None:
+    """Give what chooses among experiences, None where words and meaning do. Raises InvalidInput."""
+    selection = config.settings.experience.selection
+    if selection in ("off", "similarity"):
+        return None
+    if selection == "auto":
+        return work_model
+    if work_model is None and isinstance(model, RecalledModel):
+        msg = 'experience.selection is "model", and there is none; set model.provider, or experience.selection = "auto"'
+        raise InvalidInput(msg, where="experience.selection")
+    return work_model or model
 
 
 def _policy(config: Config, *, unset: bool = False) -> Policy:
@@ -108,6 +154,19 @@ def _policy(config: Config, *, unset: bool = False) -> Policy:
         return bool(getattr(memory, scope)) or (unset and not config.sets(f"memory.{scope}"))
 
     return Policy(user=on("user"), persona=on("persona"), organization=on("organization"))
+
+
+def _pace(work: WorkConfig) -> dict[str, Any]:
+    return {"lease_s": work.lease_s, "checkpoint_s": work.checkpoint_s, "wait_s": work.wait_s}
+
+
+def _recall(memory: MemoryConfig) -> dict[str, Any]:
+    return {
+        "zone": read_zone(memory.time_zone, "memory.time_zone"),
+        "review_every": memory.review_every,
+        "recall": memory.recall,
+        "recall_hits": memory.recall_hits,
+    }
 
 
 def _limits(budget: BudgetConfig) -> Limits:

@@ -8,6 +8,9 @@ from cuebook.errors import BackendError, Conflict
 FILES = {
     "cuebook.toml": "cuebook.toml",
     "config/metaprompt-presets.json": "config/metaprompt-presets.json",
+    "experience/handcrafted_exp_corrections.yaml": "experience/handcrafted_exp_corrections.yaml",
+    "experience/handcrafted_exp_decisions.yaml": "experience/handcrafted_exp_decisions.yaml",
+    "experience/handcrafted_exp_plans.yaml": "experience/handcrafted_exp_plans.yaml",
     "personas/helper.json": "personas/helper.json",
     "prompts/_meta/concise.md": "prompts/_meta/concise.md",
     "prompts/_meta/deep_dive.md": "prompts/_meta/deep_dive.md",
@@ -23,6 +26,7 @@ FILES = {
     "prompts/system/gmi_frustration_recovery.md": "prompts/system/gmi_frustration_recovery.md",
     "prompts/system/gmi_satisfaction_reinforcement.md": "prompts/system/gmi_satisfaction_reinforcement.md",
     "prompts/system/gmi_self_trait_adjustment.md": "prompts/system/gmi_self_trait_adjustment.md",
+    "prompts/system/experience_selection.md": "prompts/system/experience_selection.md",
     "prompts/system/memory_compactor_v2_json.md": "prompts/system/memory_compactor_v2_json.md",
     ".gitignore": "gitignore",
 }

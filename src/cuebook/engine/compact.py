@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.assembly.tokens import Counter, cut
+from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import unlearned
 from cuebook.engine.instruct import Instruction, Work, instruct, told
 from cuebook.engine.promote import promoted
-from cuebook.engine.speak import closing
 from cuebook.engine.zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch

@@ -28,6 +28,7 @@ from cuebook.prompts.docket import Docket
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.records.digest import digest_of, keyed_digest
+from cuebook.records.experience import Experience
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import Version
@@ -64,6 +65,16 @@ class Looked(Struct, frozen=True, kw_only=True):
     key: tuple[int, int, tuple[int, ...]]
     at: float
     trial: OnTrial | None
+
+
+class Selected(Struct, frozen=True, kw_only=True):
+    """What a model chose among experiences: their ids, or why it did not; and what it was told, for the logs."""
+
+    ids: tuple[str, ...] | None
+    by: str
+    failed: str = ""
+    at: float = 0.0
+    messages: tuple[bytes, ...] = ()
 
 
 class Chore(Struct, frozen=True, kw_only=True):
@@ -131,6 +142,12 @@ class Desk(Struct, kw_only=True):
     recall_hits: int = 12
     embedder: Embedder | None = None
     embed_s: float = 2.0  # for a query's vector; then full text alone answers
+    experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # as their files say now; None = off
+    experience_model: Model | None = None  # chooses among them; None = words and meaning do
+    experience_s: float = 4.0  # for its choice
+    experience_most: int = 3  # that stand in one prompt
+    selected: OrderedDict[bytes, Selected] = field(default_factory=OrderedDict)  # what models chose last
+    meant: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # by space and text: its vector
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None

@@ -40,7 +40,7 @@ GENERAL = "general"
 #: The block each link of a chain is shown as.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
 #: What a round's later steps tell of the choice as its first one did.
-_TOLD = ("promptProject", "promptProfile", "promptVariants", "promptVariant")
+_TOLD = ("promptProject", "promptProfile", "promptVariants", "promptVariant", "experienceSelection")
 
 
 class Front(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from cuebook.engine.answer import Head
-from cuebook.engine.speak import closing
+from cuebook.engine.closing import closing
 from cuebook.engine.step import Step
 from cuebook.engine.wire import Heard, hear, message_of, take
 from cuebook.errors import InvalidInput, UpstreamError

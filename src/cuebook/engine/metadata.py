@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from cuebook.engine.advice import experiences_in
 from cuebook.engine.desk import Desk
 from cuebook.engine.front import Front
 from cuebook.engine.plan import Planned, window_metadata
@@ -42,6 +43,7 @@ def metadata_of(
         "rollingSummary": rolling_summary(scene, planned, profile),
         **({"longTermMemoryPolicy": policy_to_wire(scene.known.policy)} if scene.known else {}),
         "longTermMemoryRetrieval": retrieval,
+        "experiences": experiences_in(planned.sheet.volatile),
         "window": window_metadata(planned, cache),
     }
 

@@ -13,6 +13,7 @@ from cuebook.assembly.partition import reach
 from cuebook.engine.compare import compare
 from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Desk, Key
+from cuebook.engine.experiences import advise
 from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish
@@ -62,6 +63,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     moves_head: bool = True
     goes_on: Turn | None = None  # the waiting turn whose next step this is
     idempotency: Key | None = None
+    relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
+    asks_model: bool = True  # a model may be asked before it opens
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -132,6 +135,10 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)
     if turn is None:
         wish = _with_memories(desk, scene, wish, number)
+        if front.texts or not intent.relayed:
+            advice = await advise(desk, scope, scene, intent.ask, asks_model=intent.asks_model)
+            wish = msgspec.structs.replace(wish, advice=advice.texts)
+            front = msgspec.structs.replace(front, metadata={**front.metadata, **advice.metadata})
     wish = await with_opened(desk, scope, scene, wish)
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 

@@ -22,6 +22,7 @@ from cuebook.assembly.window import (
     weigh_front,
     weigh_text,
 )
+from cuebook.engine.advice import fit_advice
 from cuebook.engine.found import rank_found, shown_of
 from cuebook.engine.opened import heavier, live_posts, live_text, weigh_most, with_values
 from cuebook.engine.retrieve import Retrieved, line_of
@@ -61,6 +62,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
     query_seq: int | None = None  # the open round's query; None = the newest user post
     memories: Retrieved = Retrieved()  # what other conversations tell
+    advice: tuple[Text, ...] = ()  # experiences chosen for the query, the best first
     opened: Opened = Opened()  # what the vault keeps of the conversation
     zone: tzinfo = UTC  # whose days are said
 
@@ -276,12 +278,13 @@ def _volatile(
         return _frozen(wish.frozen, room, tokens)
     left = tokens - volatile_overhead(count)
     texts: list[Text] = []
+    advice, unfit, left = fit_advice(wish.advice, left, count)
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
         source, told = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Text(kind="memory", source=source, text=told, role="user"))
         left -= count(told) + 1
     used: list[Hit] = []
-    dropped: list[Dropped] = []
+    dropped: list[Dropped] = [*unfit]
     left = _say_memories(wish, left, count, (texts, used, dropped))
     shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
     for hit in _hits(scene, wish, {*shown, query}):
@@ -298,9 +301,9 @@ def _volatile(
         left -= size
         texts.append(text)
         used.append(hit)
-    weighed = weigh_most(texts, room.fence, count, wish.opened)
+    weighed = weigh_most([*texts, *advice], room.fence, count, wish.opened)
     while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
-        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens))
+        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens, weighed[-1].kind))
         used = [hit for hit in used if hit.memory_id != weighed[-1].source]
         weighed = weigh_most(weighed[:-1], room.fence, count, wish.opened)
     return tuple(used), weighed, dropped
@@ -335,12 +338,12 @@ def _frozen(
     weighed = weigh_most(texts, room.fence, room.count, room.wish.opened)
     if sum(text.tokens for text in weighed) <= tokens:
         return (), weighed, []
-    return (), (), [_no_room(text.source, text.tokens, tokens) for text in weighed]
+    return (), (), [_no_room(text.source, text.tokens, tokens, text.kind) for text in weighed]
 
 
-def _no_room(source: str, tokens: int, most: int) -> Dropped:
+def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropped:
     reason = f"recalled memories take {most} tokens of this window at the most"
-    return Dropped(kind="memory", source=source, tokens=tokens, reason=reason)
+    return Dropped(kind=kind, source=source, tokens=tokens, reason=reason)
 
 
 # ---- as sent, and as told -------------------------------------------------------------------------------------------

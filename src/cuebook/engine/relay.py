@@ -135,6 +135,7 @@ def meaning(
             moves_head=not place.side,
             goes_on=turn,
             idempotency=key,
+            relayed=True,
         )
 
     return intend

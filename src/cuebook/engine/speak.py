@@ -1,15 +1,12 @@
 """How the book's own model answers in an open step: each piece is kept before it is given on."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncGenerator
 
+from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
 from cuebook.engine.opening import Opened
 from cuebook.engine.step import BrokenOffError, Step
 from cuebook.ports.model import ModelRequest
-
-T = TypeVar("T")
 
 
 async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
@@ -31,13 +28,3 @@ async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, N
         msg = f"the answer of {desk.model.name} broke off; what had come is kept"
         raise BrokenOffError(msg, retryable=True)
     await step.finish(usage=usage)
-
-
-@asynccontextmanager
-async def closing(pieces: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T], None]:
-    """Close what gives pieces however reading it ends, so that its connection is free at once."""
-    try:
-        yield pieces
-    finally:
-        if isinstance(pieces, AsyncGenerator):
-            await pieces.aclose()

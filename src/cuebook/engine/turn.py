@@ -63,7 +63,7 @@ async def assemble(desk: Desk, scope: Scope, ask: Ask, *, reveal: bool = False) 
     With `reveal` its messages hold what the vault keeps of the conversation, as they go to the book's own model.
     """
     await desk.catch_up()
-    intent = await asking(desk, ask, None, post="query")()
+    intent = msgspec.structs.replace(await asking(desk, ask, None, post="query")(), asks_model=False)
     ask = intent.ask
     scene, planned, front, turn = await decide(desk, scope, intent)
     window, cache, _ = await compare(desk, scope, scene, planned, ask.conversation)

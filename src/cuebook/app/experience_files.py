@@ -1,0 +1,184 @@
+"""A project's handwritten experiences on disk, read again when a file changed.
+
+| what | rule |
+| --- | --- |
+| an experience | `handcrafted_exp_*.yaml` (or `.yml`) in the folder itself, in the order of the names |
+| two of one id | the first file's holds; both are named |
+| changed | another time, size or inode; looked for whenever a turn asks |
+| broken by an edit | what it said last holds while the process runs; told once in the log, and by `experience list` |
+"""
+
+import logging
+import os
+import stat
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput, TooLarge
+from cuebook.memory.experience import read_experience
+from cuebook.prompts import yaml_subset
+from cuebook.records.experience import Experience
+
+log = logging.getLogger("cuebook.experience")
+
+BEGINNING: Final = "handcrafted_exp_"
+ENDINGS: Final = (".yaml", ".yml")
+#: Bytes of a file; a character of `yaml_subset.MAX_CHARS` has at most four.
+MAX_BYTES: Final = 4 * yaml_subset.MAX_CHARS
+#: Files of a folder that are read: a model can be shown no more, and each is looked at in every turn.
+MOST: Final = 1_000
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """An experience and the file it stands in."""
+
+    experience: Experience
+    file: str
+
+
+class Shelf(Struct, frozen=True, kw_only=True):
+    """All experiences of a folder in the order of their files, and what is wrong or odd with any of them."""
+
+    kept: tuple[Kept, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class _File(Struct, kw_only=True):
+    """A file as it was last read. `said` is what it said last when it could be read."""
+
+    mark: tuple[int, int, int]
+    said: Experience | None
+    fault: str = ""
+    unknown: tuple[str, ...] = ()
+
+
+class ExperienceFiles:
+    """The files of one folder. Any thread may read."""
+
+    def __init__(self, folder: Path, *, shown: str) -> None:
+        """`shown` is how the folder is called in what is said about it."""
+        self._folder = folder
+        self._shown = shown
+        self._files: dict[str, _File] = {}
+        self._shelf = Shelf()
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def read(self) -> Shelf:
+        """Give what the files say now. Costs a look at each file; only a changed one is read."""
+        with self._lock:
+            found, fault = self._look()
+            changed = [name for name, mark in found if name not in self._files or self._files[name].mark != mark]
+            gone = self._files.keys() - {name for name, _ in found}
+            if changed or gone or fault or self._shelf.problems[:1] == (fault,):
+                for name in gone:
+                    del self._files[name]
+                marks = dict(found)
+                for name in changed:
+                    self._files[name] = self._read(name, marks[name])
+                self._shelf = self._gathered(fault)
+            for problem in self._shelf.problems:
+                if problem not in self._told:
+                    log.warning("%s", problem)
+            self._told = set(self._shelf.problems)
+            return self._shelf
+
+    def _look(self) -> tuple[list[tuple[str, tuple[int, int, int]]], str]:
+        """List the files with what tells whether they changed, and why the folder cannot be read."""
+        try:
+            with os.scandir(self._folder) as entries:
+                found = [
+                    (entry.name, _mark(entry))
+                    for entry in entries
+                    if entry.name.startswith(BEGINNING) and entry.name.endswith(ENDINGS)
+                ]
+        except FileNotFoundError:
+            return [], ""
+        except OSError as error:
+            return [], f"{self._shown}: cannot be read ({error.strerror}); it holds the experiences"
+        found.sort()
+        if len(found) > MOST:
+            return found[:MOST], f"{self._shown}: {len(found):,} experiences; the first {MOST:,} are read"
+        return found, ""
+
+    def _read(self, name: str, mark: tuple[int, int, int]) -> _File:
+        before = self._files.get(name)
+        try:
+            said, unknown = self._experience(name)
+        except InvalidInput as error:
+            kept = before.said if before else None
+            holds = "; what it said before holds" if kept else "; it is left out"
+            return _File(mark=mark, said=kept, fault=f"{error}{holds}")
+        return _File(mark=mark, said=said, unknown=unknown)
+
+    def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
+        file, shown = self._folder / name, f"{self._shown}/{name}"
+        try:
+            status = file.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise InvalidInput(f"{shown}: is no file", where=shown)
+            if status.st_size > MAX_BYTES:
+                msg = f"{shown}: {status.st_size:,} bytes are over the limit of {MAX_BYTES:,}; shorten it"
+                raise TooLarge(msg, where=shown)
+            text = file.read_bytes().decode("utf-8-sig")
+        except OSError as error:
+            msg = f"{shown}: cannot be read ({error.strerror}); check its permissions"
+            raise InvalidInput(msg, where=shown) from error
+        except UnicodeDecodeError as error:
+            msg = f"{shown}: is no UTF-8 text ({error.reason} at byte {error.start}); convert it"
+            raise InvalidInput(msg, where=shown) from error
+        nodes = yaml_subset.load(text, where=shown)
+        document = {key: _value(node) for key, node in nodes.items()}
+        return read_experience(document, file=shown)
+
+    def _gathered(self, fault: str) -> Shelf:
+        kept: dict[str, Kept] = {}
+        problems = [fault] if fault else []
+        for name in sorted(self._files):
+            file, shown = self._files[name], f"{self._shown}/{name}"
+            if file.fault:
+                problems.append(file.fault)
+            if file.unknown:
+                keys = ", ".join(file.unknown[:5])
+                problems.append(f"{shown}: {keys}: not read; an experience has exp_id, who, when and what")
+            if file.said is None:
+                continue
+            first = kept.get(file.said.exp_id)
+            if first is not None:
+                problems.append(f"{shown}: exp_id {file.said.exp_id!r} is taken by {first.file}; give it another")
+                continue
+            kept[file.said.exp_id] = Kept(experience=file.said, file=shown)
+        return Shelf(kept=tuple(kept.values()), problems=tuple(problems))
+
+
+def _mark(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
+    """Give what changes with a file; the same for one that cannot be looked at, which is told when it is read."""
+    try:
+        status = entry.stat()
+    except OSError:
+        return (0, -1, 0)
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _value(node: yaml_subset.Node) -> object:
+    """Give a value with every scalar as the text that stands there: an id 007 is none 7."""
+    if isinstance(node.value, list):
+        return [_value(child) for child in node.value]
+    if isinstance(node.value, dict):
+        return {key: _value(child) for key, child in node.value.items()}
+    return None if node.empty else node.value
+
+
+def strangers(shelf: Shelf, names: Sequence[str]) -> list[str]:
+    """Name whom experiences are for and who is no persona's id and no role."""
+    known = {name.casefold() for name in names}
+    return [
+        f"{each.file}: who: no persona or role {name!r}; there are {', '.join(sorted(set(names)))}"
+        for each in shelf.kept
+        for name in each.experience.who
+        if name.casefold() not in known
+    ]

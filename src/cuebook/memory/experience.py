@@ -1,0 +1,222 @@
+"""Which handwritten advice fits a query, without a model: its `when` against the query by words, and by meaning.
+
+A `when` is read clause by clause, without the words it is framed in ("Use when the user asks for …"), and its best
+clause counts: how much of what it says the query holds, each word weighed by how few of the offered have it and by
+how much it tells in everyday English; and how close both are in meaning, where an embedder knows. A threshold decides
+whether anything fits at all, a margin to the best one what else does. `what` is never looked at. The numbers are set on
+`tests/rooms/memory/experience_pairs.py` and measured in docs/design/014.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.memory.experience_words import share_of
+from cuebook.memory.words import words
+from cuebook.records.experience import Experience
+
+__all__ = ["Scored", "choose", "clauses", "offered", "read_experience", "score"]
+
+#: Of a clause's weight the query must hold, where there are words alone, and the share of the best one's for others.
+#: Precise before complete: advice that does not fit is worse than none (docs/design/014).
+BY_WORDS: Final = 0.32
+BESIDE_WORDS: Final = 0.6
+#: Of cosine and WORDS of what the words say, where there is an embedder.
+BY_MEANING: Final = 0.33
+BESIDE_MEANING: Final = 0.7
+WORDS: Final = 0.2
+#: The cosine from which on texts are about the same thing by the embedder the thresholds are set for.
+AKIN: Final = 0.5
+#: Texts words are counted among at the least: of one `when` alone every word would be in all of them.
+FEWEST: Final = 4
+#: The weight a clause has at the least: one of everyday words alone tells little, however many of them are held.
+SLIGHT: Final = 0.5
+#: The share of a word's weight that stays where all of the offered have it: they may all be about one thing.
+COMMON: Final = 0.5
+#: Characters of a query and of a `when` that are read.
+READ: Final = 4_000
+#: Clauses of a `when` that are compared.
+MOST_CLAUSES: Final = 12
+
+LONGEST_ID: Final = 120
+LONGEST_WHEN: Final = 4_000
+LONGEST_WHAT: Final = 20_000
+_KEYS: Final = frozenset({"exp_id", "who", "when", "what", "experience_text"})
+
+_SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
+_CLAUSE: Final = re.compile(r", or |; ")
+#: How advice says when it is for: what is left without it is what it is about.
+_FRAME: Final = re.compile(
+    r"(?:(?:please )?(?:use|apply|choose|select|pick)(?: this| it| me)?\b[ ,:]*)?(?:only )?"
+    r"(?:when(?:ever)?|if|for|in case|after|before|while|once)?\b[ ,:]*"
+    r"(?:(?:the |a |an |your |some)?"
+    r"(?:users?|customers?|clients?|persons?|people|someone|somebody|they|he|she|it|you)\b(?:'s)? ?)?"
+    r"(?:(?:is|are|has|have|had|asks?|asked|wants?|wanted|needs?|needed|requests?|requested|asking|requires?|mentions?|"
+    r"talks?|speaks?)\b ?)*(?:(?:for|to|about|of|that|you)\b)? ?",
+    re.IGNORECASE,
+)
+
+
+class Scored(Struct, frozen=True, kw_only=True):
+    """An offered experience as it was weighed: `score` decides, `by_words` and `by_meaning` are its parts."""
+
+    exp_id: str
+    score: float
+    by_words: float  # 0..1
+    by_meaning: float | None = None  # a cosine; None = no embedder knows
+    chosen: bool = False
+    reason: str = ""
+
+
+# ---- what a file says -----------------------------------------------------------------------------------------------
+
+
+def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[str, ...]]:
+    """Read an experience, and the keys that are none of its own. Legacy `experience_text` is `when` and `what`.
+
+    Raises InvalidInput naming the file and the key in it.
+    """
+    if not isinstance(document, Mapping):
+        msg = f"{file}: expected an experience: exp_id, who, when, what; got {type(document).__name__}"
+        raise InvalidInput(msg, where=file)
+    legacy = _text(document, "experience_text", LONGEST_WHEN, file)
+    when = _text(document, "when", LONGEST_WHEN, file) or legacy
+    what = _text(document, "what", LONGEST_WHAT, file) or legacy
+    for key, text in (("when", when), ("what", what)):
+        if not text:
+            says = "when it helps" if key == "when" else "what it tells"
+            msg = f"{file}: {key}: missing; say {says}"
+            raise InvalidInput(msg, where=f"{file}:{key}")
+    unknown = tuple(str(key) for key in document if key not in _KEYS)
+    experience = Experience(exp_id=_id(document, file), who=_who(document.get("who"), file), when=when, what=what)
+    return experience, unknown
+
+
+def _text(document: Mapping[Any, Any], key: str, most: int, file: str) -> str:
+    value = document.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        msg = f"{file}: {key}: expected a text, got {type(value).__name__}"
+        raise InvalidInput(msg, where=f"{file}:{key}")
+    if len(value) > most:
+        msg = f"{file}: {key}: {len(value):,} characters are over the limit of {most:,}; shorten it, or make two of it"
+        raise InvalidInput(msg, where=f"{file}:{key}")
+    return value.strip()
+
+
+def _id(document: Mapping[Any, Any], file: str) -> str:
+    given = document.get("exp_id")
+    name = str(given) if isinstance(given, str | int | float) and not isinstance(given, bool) else ""
+    if not name.strip():
+        msg = f"{file}: exp_id: missing; give the experience an id of its own"
+        raise InvalidInput(msg, where=f"{file}:exp_id")
+    if not name.isprintable() or name != name.strip() or len(name) > LONGEST_ID:
+        msg = f"{file}: exp_id: {name[:40]!r}: an id is at most {LONGEST_ID} characters on one line, none hidden"
+        raise InvalidInput(msg, where=f"{file}:exp_id")
+    return name
+
+
+def _who(given: object, file: str) -> tuple[str, ...]:
+    if given is None or given == "":
+        return ()
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, list) or any(not isinstance(name, str) or not name.strip() for name in names):
+        msg = f"{file}: who: expected a persona's id or role, or a list of them; leave it out for all"
+        raise InvalidInput(msg, where=f"{file}:who")
+    return tuple(dict.fromkeys(name.strip() for name in names))
+
+
+def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[Experience, ...]:
+    """Give those that are for somebody of these names (a persona's id and role), letter case aside."""
+    own = {name.casefold() for name in names}
+    return tuple(each for each in experiences if not each.who or own & {name.casefold() for name in each.who})
+
+
+# ---- what fits a query ----------------------------------------------------------------------------------------------
+
+
+def clauses(when: str) -> list[str]:
+    """Give what a `when` is about: its sentences and their alternatives, each without what frames it."""
+    found: list[str] = []
+    for sentence in map(str.strip, _SENTENCE.split(when[:READ])):
+        parts = _CLAUSE.split(sentence)
+        found += [_unframed(part) for part in ([sentence, *parts] if len(parts) > 1 else parts) if part.strip()]
+    return list(dict.fromkeys(found))[:MOST_CLAUSES]
+
+
+def _unframed(text: str) -> str:
+    frame = _FRAME.match(text)
+    return (text[frame.end() :].strip() if frame else "") or text.strip()
+
+
+def score(
+    query: str, experiences: Sequence[Experience], closeness: Mapping[str, float] | None = None, *, akin: float = AKIN
+) -> list[Scored]:
+    """Weigh the offered against a query, best first. `closeness` is each one's best cosine by id, None without any;
+    `akin` is from which cosine on its embedder takes two texts to be about the same thing.
+    """
+    asked = set(words(query[:READ]))
+    read = [[set(words(clause)) for clause in clauses(each.when)] for each in experiences]
+    weights = _weights(read)
+    found = []
+    for each, texts in zip(experiences, read, strict=True):
+        by_words = max((_held(asked, text, weights) for text in texts), default=0.0)
+        cosine = None if closeness is None else closeness.get(each.exp_id, 0.0) * AKIN / (akin or AKIN)
+        total = by_words if cosine is None else cosine + WORDS * by_words
+        found.append(
+            Scored(
+                exp_id=each.exp_id,
+                score=round(total, 4),
+                by_words=round(by_words, 4),
+                by_meaning=None if cosine is None else round(cosine, 4),
+            )
+        )
+    return sorted(found, key=lambda one: (-one.score, one.exp_id))
+
+
+def _weights(read: Sequence[Sequence[set[str]]]) -> Mapping[str, float]:
+    """Weigh each word by BM25's idf among the offered, as a share of what a word of one alone has, and by the list."""
+    counts = Counter(word for texts in read for word in set[str]().union(*texts))
+    total = max(len(read), FEWEST)
+    most = math.log(1 + (total - 0.5) / 1.5)
+    return {
+        word: (COMMON + (1 - COMMON) * math.log(1 + (total - n + 0.5) / (n + 0.5)) / most) * share_of(word)
+        for word, n in ((word, min(n, total)) for word, n in counts.items())
+    }
+
+
+def _held(asked: set[str], text: set[str], weights: Mapping[str, float]) -> float:
+    whole = max(SLIGHT, sum(weights[word] for word in text))
+    return sum(weights[word] for word in text & asked) / whole
+
+
+def choose(scored: Sequence[Scored], *, most: int) -> list[Scored]:
+    """Decide which fit, and say why of each; `scored` is best first."""
+    best = scored[0].score if scored else 0.0
+    meaning = any(each.by_meaning is not None for each in scored)
+    least = BY_MEANING if meaning else BY_WORDS
+    beside = round(best * (BESIDE_MEANING if meaning else BESIDE_WORDS), 4)
+    chosen = 0
+    found = []
+    for each in scored:
+        if each.score < least:
+            fits, why = False, f"{each.score:.2f} is below {least:g}, from which on it fits"
+        elif each.score < beside:
+            fits, why = False, f"{each.score:.2f} is far behind the best, {best:.2f}"
+        elif chosen == most:
+            fits, why = False, f"fits, but {most} are chosen at the most"
+        else:
+            fits, why, chosen = True, f"{each.score:.2f} is {least:g} or more", chosen + 1
+        found.append(
+            Scored(
+                exp_id=each.exp_id, score=each.score, by_words=each.by_words, by_meaning=each.by_meaning,
+                chosen=fits, reason=why,
+            )
+        )  # fmt: skip
+    return found
