@@ -11,6 +11,7 @@ import pytest
 
 from cuebook import Ask, BlockingCuebook, Cuebook, InvalidInput, Posted
 from cuebook.records.conversation import Part
+from cuebook.records.mind import Sentiment
 
 HELLO = {"role": "user", "content": "Hello"}
 
@@ -119,3 +120,32 @@ def test_arguments_and_parts_are_looked_at() -> None:
     assert "config: expected a Config (Cuebook.open(path) reads one), got int 5" in refused(
         lambda: BlockingCuebook(wrong)
     )
+
+
+class Mocking:
+    """A method of sentiment of somebody's own."""
+
+    name = "mocking"
+
+    def read(self, text: str) -> Sentiment:
+        return Sentiment(score=float("!" in text), method=self.name, polarity="neutral")
+
+
+async def test_methods_of_sentiment_are_given_by_name() -> None:
+    async with Cuebook.open(analyzers=[Mocking()], worker=False) as book:
+        methods = book.desk.analyzers
+        assert methods["mocking"].read("Hi!").score == 1.0
+        assert methods["lexicon_based"].read("this is great").polarity == "positive"
+
+
+@pytest.mark.parametrize(
+    ("analyzers", "said"),
+    [
+        ("mocking", "analyzers: expected a list of analyzers, got str 'mocking'"),
+        (Mocking(), "analyzers: expected a list of analyzers, got Mocking"),
+        (["mocking"], "analyzers[0]: str 'mocking' is no analyzer; give an object with a name and `read(text)"),
+        ([Mocking(), Mocking()], "analyzers[1]: the name 'mocking' is the name of two; give it a name of its own"),
+    ],
+)
+def test_what_is_no_method_of_sentiment(analyzers: Any, said: str) -> None:
+    assert said in refused(lambda: Cuebook.open(analyzers=analyzers))

@@ -21,6 +21,7 @@ from cuebook.app.book import Cuebook, Reply
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
 from cuebook.engine.turn import Chunk
+from cuebook.ports.analyzer import Analyzer
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.embedder import Embedder
@@ -43,10 +44,11 @@ class BlockingCuebook:
         upstream: Upstream | None = None,
         embedder: Embedder | None = None,
         sinks: Sequence[Sink] = (),
+        analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> None:
         given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        book = Cuebook(config, **given, embedder=embedder, sinks=sinks, worker=worker)
+        book = Cuebook(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
         self._host = Host(book)
 
     @classmethod
@@ -61,12 +63,13 @@ class BlockingCuebook:
         upstream: Upstream | None = None,
         embedder: Embedder | None = None,
         sinks: Sequence[Sink] = (),
+        analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> "BlockingCuebook":
         """Name a book, as `Cuebook.open` does; `with` opens it. Raises InvalidInput."""
         config = Cuebook.open(where, arguments=arguments).config
         given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **given, embedder=embedder, sinks=sinks, worker=worker)
+        return cls(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
 
     def __enter__(self) -> Self:
         self._host.open()

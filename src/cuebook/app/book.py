@@ -4,6 +4,7 @@ import asyncio
 import copy
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +18,7 @@ from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
 from cuebook.app.forgetting import Holds, Receipts
-from cuebook.app.given import check_ask, check_call, check_parts_of, check_settle, check_where
+from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.keys import Keys
 from cuebook.app.load import check_instructions, load_config, load_presets
 from cuebook.app.memories import Memories
@@ -42,6 +43,7 @@ from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
+from cuebook.ports.analyzer import Analyzer
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.embedder import Embedder
@@ -81,11 +83,13 @@ class Cuebook:
         upstream: Upstream | None = None,
         embedder: Embedder | None = None,
         sinks: Sequence[Sink] = (),
+        analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> None:
-        check_parts_of(config, model=model, clock=clock, dice=dice, upstream=upstream, embedder=embedder)
+        given: Any = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
+        check_parts_of(config, **given)
         self.config = config
-        self._given = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
+        self._given = given | {"analyzers": check_analyzers(analyzers)}
         self._sinks = sinks_of(config, sinks)
         self._works = worker
         self._desk: Desk | None = None
@@ -107,12 +111,13 @@ class Cuebook:
         upstream: Upstream | None = None,
         embedder: Embedder | None = None,
         sinks: Sequence[Sink] = (),
+        analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> "Cuebook":
         """Name a book: a cuebook.toml or its folder, a Config, or nothing for one in memory, gone when it closes.
 
         `model` and `embedder` (any objects of these protocols) do the work of the configured ones; each of `sinks` gets
-        every finished pass of rolling memory, once. Raises InvalidInput.
+        every finished pass of rolling memory, once; `analyzers` read how messages sound. Raises InvalidInput.
         """
         check_where(where, arguments)
         if where is None:
@@ -122,28 +127,24 @@ class Cuebook:
         else:
             config = load_config(where, arguments=arguments)
         given: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **given, embedder=embedder, sinks=sinks, worker=worker)
+        return cls(config, **given, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
 
     async def __aenter__(self) -> Self:
         if self._desk is not None:
             msg = "the book is open already; open another with Cuebook.open(...)"
             raise CuebookError(msg)
-        loop = asyncio.get_running_loop()
-        desk, self._upstream = await loop.run_in_executor(None, lambda: compose(self.config, **self._given))  # type: ignore[arg-type]
+        desk, self._upstream = await asyncio.to_thread(compose, self.config, **self._given)
         self._desk = desk
         self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
-        watch = Watch(
-            self.config,
-            lambda: (desk, *self._tenants.values()),
-            lambda: known_prompts(self.prompts, self.config),
-        )
+        known = partial(known_prompts, self.prompts, self.config)
+        watch = Watch(self.config, lambda: (desk, *self._tenants.values()), known)
         try:
             if pushes_by_itself(self.config):
                 await push_by_itself(self.prompt_files)
             await watch.begin()
-            known = await known_prompts(self.prompts, self.config)
-            desk.presets = load_presets(self.config, known)
-            check_instructions(self.config, desk.compaction, known | desk.builtin.keys())
+            ids = await known()
+            desk.presets = load_presets(self.config, ids)
+            check_instructions(self.config, desk.compaction, ids | desk.builtin.keys())
         except BaseException:
             await self.aclose()
             raise

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from cuebook.engine.lines import Lines
 from cuebook.engine.zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import Policy
+from cuebook.ports.analyzer import Analyzer
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
 from cuebook.ports.embedder import Embedder
@@ -36,6 +37,7 @@ from cuebook.ports.model import Model, Upstream
 from cuebook.prompts.names import check_project
 from cuebook.records.experience import Experience
 from cuebook.records.redact import Redactor
+from cuebook.signals.sentiment import analyzers_of, methods_of
 
 #: Holds the vault's key, 64 hexadecimal digits.
 VAULT_KEY = "CUEBOOK_VAULT_KEY"
@@ -51,23 +53,20 @@ def compose(
     dice: Dice | None = None,
     upstream: Upstream | None = None,
     embedder: Embedder | None = None,
+    analyzers: Mapping[str, Analyzer] | None = None,
 ) -> tuple[Desk, Upstream | None]:
     """Open the store and build what the engine works with. It blocks: call it in a thread where a loop runs."""
     settings = config.settings
-    personas, default = load_personas(config)
-    compaction = load_compaction(config)
-    project, failpoints = (
-        check_project(settings.prompts.project, where="prompts.project"),
-        Failpoints.from_environment(),
-    )
+    methods = analyzers_of() | dict(analyzers or {})
+    personas, default = load_personas(config, methods_of(methods))
+    compaction, project = load_compaction(config), check_project(settings.prompts.project, where="prompts.project")
     key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
     upstream, model = upstream or _upstream(config), model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
     advised = _advised(config, model, work_model)
-    embedder = embedder or embedder_of(config)
-    check_numpy(embedder)
-    # last: what is refused above leaves no file open
-    store = _store(config, failpoints)
+    embedder = check_numpy(embedder or embedder_of(config))
+    failpoints = Failpoints.from_environment()
+    store = _store(config, failpoints)  # last: what is refused above leaves no file open
     desk = Desk(
         store=store,
         prompts=store.prompts,
@@ -75,6 +74,7 @@ def compose(
         model=model,
         work_model=work_model,
         embedder=embedder,
+        analyzers=methods,
         embed_s=settings.embedder.timeout_s,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
@@ -279,11 +279,12 @@ def _model(config: Config) -> Model:
     return OpenAIModel(settings.name, upstream)
 
 
-def check_numpy(embedder: Embedder | None) -> None:
-    """Refuse vectors where nothing compares them. Raises InvalidInput."""
+def check_numpy(embedder: Embedder | None) -> Embedder | None:
+    """Give an embedder back where something compares its vectors. Raises InvalidInput."""
     if embedder is not None and find_spec("numpy") is None:
         msg = "embedder.provider: numpy compares vectors and is not installed; pip install 'cuebook[embeddings]'"
         raise InvalidInput(msg, where="embedder.provider")
+    return embedder
 
 
 def embedder_of(config: Config) -> Embedder | None:

@@ -10,9 +10,11 @@ from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.request import Call
 from cuebook.engine.zones import read_zone
 from cuebook.errors import InvalidInput
+from cuebook.ports.analyzer import Analyzer
 from cuebook.prompts.names import check_project
 from cuebook.records.conversation import Part, Role
 from cuebook.records.turn import Ask
+from cuebook.signals.judged import NAME as BY_MODEL
 
 _TEXTS = ("text", "conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
 _NEEDED = ("text", "conversation")
@@ -171,6 +173,26 @@ _PARTS = {
     "clock": ("now",),
     "dice": ("new_id",),
 }
+
+
+def check_analyzers(analyzers: object) -> dict[str, Analyzer]:
+    """Give the methods of sentiment given to a book by name; one may stand for a built-in one. Raises InvalidInput."""
+    if isinstance(analyzers, str | bytes | Mapping) or not isinstance(analyzers, Sequence):
+        msg = f"analyzers: expected a list of analyzers, got {_shown(analyzers)}; put a single one into a list"
+        raise InvalidInput(msg, where="analyzers")
+    found: dict[str, Analyzer] = {}
+    for number, each in enumerate(analyzers):
+        at = f"analyzers[{number}]"
+        name = getattr(each, "name", None)
+        if not isinstance(name, str) or not callable(getattr(each, "read", None)):
+            msg = f"{at}: {_shown(each)} is no analyzer; give an object with a name and `read(text) -> Sentiment`"
+            raise InvalidInput(msg, where=at)
+        if not name or name in found or name == BY_MODEL:
+            reason = "is empty" if not name else "is the name of two" if name in found else "is what asks a model"
+            msg = f"{at}: the name {name!r} {reason}; give it a name of its own"
+            raise InvalidInput(msg, where=at)
+        found[name] = each
+    return found
 
 
 def _expect(value: Any, kind: type, place: str, wanted: str, *, optional: bool = False) -> None:

@@ -30,8 +30,8 @@ from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.records.persona import Persona
-from cuebook.records.tracking import METHODS
 from cuebook.signals.profiles import Profiles
+from cuebook.signals.sentiment import methods_of
 
 #: A file changed so shortly before it was read may change again without its time telling: it is read again.
 _UNSURE_NS = 2_000_000_000
@@ -64,13 +64,10 @@ class Watch:
         config: Config,
         desks: Callable[[], Iterable[Desk]],
         known: Callable[[], Awaitable[set[str]]],
-        *,
-        methods: tuple[str, ...] = METHODS,
     ) -> None:
         self._config = config
         self._desks = desks
         self._known = known
-        self._methods = methods
         self._turn = asyncio.Lock()
         self._kept: dict[str, _Kept] = {}
         self._presets_file = Path(config.folder) / config.settings.memory.presets
@@ -155,6 +152,9 @@ class Watch:
         found.setdefault(PLAIN.id, PLAIN)
         return presets, found, told
 
+    def _methods(self) -> tuple[str, ...]:
+        return methods_of(name for desk in self._desks() for name in desk.analyzers)
+
     def _read(self, file: Path, sign: Sign | None, name: str, before: _Kept | None, profiles: Profiles) -> _Kept:
         """Read a file, if it is not the one read before."""
         now = time.time_ns()
@@ -166,7 +166,7 @@ class Watch:
             digest = blake2b(data).digest()
             if before and digest == before.digest:
                 return _Kept(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
-            read = persona_of(document_of(data, name), name=name, profiles=profiles, methods=self._methods)
+            read = persona_of(document_of(data, name), name=name, profiles=profiles, methods=self._methods())
         except InvalidInput as error:
             digest, read = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
         return _Kept(sign=sign, read_ns=now, digest=digest, read=read, good=read.whole or good)

@@ -17,6 +17,7 @@ from cuebook.engine.lines import Lines
 from cuebook.errors import NotFound
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
+from cuebook.ports.analyzer import Analyzer
 from cuebook.ports.audit import AuditStore
 from cuebook.ports.clock import Clock
 from cuebook.ports.dice import Dice
@@ -35,6 +36,7 @@ from cuebook.records.prompt import Version
 from cuebook.records.turn import Window
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
+from cuebook.signals.sentiment import analyzers_of
 
 #: Windows remembered to compare the next with; of other conversations the last one is rendered again.
 REMEMBERED = 64
@@ -140,6 +142,7 @@ class Desk(Struct, kw_only=True):
     review_every: int = 6  # turns after which durable memories are chosen anew
     recall: bool = True
     recall_hits: int = 12
+    analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)  # by name: methods of sentiment but `llm`
     embedder: Embedder | None = None
     embed_s: float = 2.0  # for a query's vector; then full text alone answers
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # as their files say now; None = off

@@ -1,0 +1,71 @@
+"""What of a message its user says: without code, quoted lines, logs, stack traces, addresses and paths.
+
+What a machine printed or somebody else wrote is not the user's mood, however many errors it names.
+"""
+
+from typing import Final
+
+from cuebook.records.expression import Expression
+
+#: Characters of a message that are read: so many of its beginning, and as many of its end.
+READ: Final = 4_000
+
+_FENCE: Final = ("```", "~~~")
+_INLINE: Final = Expression(r"`[^`\n]{1,400}`")
+_ADDRESS: Final = Expression(
+    r"(?:https?|ftp|file|s3|git|ssh)://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"
+)
+_PATH: Final = Expression(
+    r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|\b[\w-]+(?:/[\w.-]+)+\.\w{1,5}\b"
+    r"|\b[\w-]+\.(?:py|js|ts|tsx|jsx"
+    r"|java|go|rs|c|h|cpp|cs|rb|php|sh|sql|md|txt|log|json|ya?ml|toml|ini|cfg|csv|html|css|xml)\b(?::\d+)*"
+)
+#: Names that are written as programs write them: snake_case, camelCase, a.call(), --options.
+_NAME: Final = Expression(
+    r"\b\w+_\w+\b(?:\(\))?|\b[a-z]+[A-Z]\w*\b(?:\(\))?|\b[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Error|Exception|Warning)\b"
+    r"|\b\w+(?:\.\w+)*\(\)|(?<!\S)--?[a-z][\w-]*(?:=\S*)?"
+)
+#: A line that a machine printed: a frame or head of a stack trace, a line of a log, a prompt of a shell.
+_PRINTED: Final = Expression(
+    r"Traceback \(most recent|File \"[^\"]*\", line \d|at [\w.$<>]+ ?\(|[\w.]*(?:Error|Exception|Warning): "
+    r"|Caused by: "
+    r"|\[?(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)[T ,\]]|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL"
+    r"|CRITICAL)\]?[: ]\s?\S"
+    r"|\w+ ERR! |error(?:\[\w+\]|\s?TS\d+)?: |\$ \S|>>> |[~^]+$|fatal: |make(?:\[\d+\])?: |thread '\w+' panicked"
+    r"|\+\d+ |@@ "
+)
+
+
+def spoken(text: str) -> str:
+    """Give what the user says of a message, its words in their order; the middle of a very long one is left out."""
+    if len(text) > 2 * READ:
+        text = f"{text[:READ]}\n{text[-READ:]}"
+    text = "\n".join(_lines(text))
+    if "`" in text:
+        text = _INLINE.sub(" it ", text)
+    if "://" in text or "@" in text or "www." in text:
+        text = _ADDRESS.sub(" ", text)
+    if "/" in text or "\\" in text or "." in text:
+        text = _PATH.sub(" it ", text)
+    return _NAME.sub(" it ", text)
+
+
+def _lines(text: str) -> list[str]:
+    """Leave out blocks of code, quoted lines, and lines that a machine printed."""
+    kept: list[str] = []
+    fence = ""
+    indented = False  # after a head of a stack trace: its frames
+    for line in text.split("\n"):
+        bare = line.strip()
+        if fence:
+            fence = "" if bare.startswith(fence) else fence
+        elif bare.startswith(_FENCE):
+            fence = bare[:3]
+        elif bare.startswith(">") and not bare.startswith((">:", ">.<", ">_<", ">>>")):
+            indented = False
+        elif _PRINTED.match(bare) or (indented and line.startswith(("  ", "\t"))):
+            indented = True
+        else:
+            indented = False
+            kept.append(line)
+    return kept

@@ -1,0 +1,156 @@
+"""How a message sounds, by words and rules; and what a model may say of it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput
+from cuebook.records.mind import Sentiment
+from cuebook.signals.judged import SCHEMA, asked, parse_reply
+from cuebook.signals.sentiment import analyzers_of
+from cuebook.signals.spoken import spoken
+
+HERE = Path(__file__).parent
+lexicon = analyzers_of()["lexicon_based"]
+
+
+def labelled(file: str) -> list[tuple[str, str]]:
+    rows = (line.split("\t") for line in (HERE / file).read_text("utf-8").splitlines())
+    return [(label, text) for label, text in rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "polarity"),
+    [
+        ("This is bad", "negative"),
+        ("It is not good", "negative"),
+        ("not bad at all", "positive"),
+        ("WTF", "negative"),
+        ("I give up", "negative"),
+        ("ok", "neutral"),
+        ("yes", "neutral"),
+        ("no, the other file", "neutral"),
+        ("no no no NO", "negative"),
+        ("why does it keep crashing??", "negative"),
+        ("great, another bug…", "negative"),
+        ("Great, it passes all tests now", "positive"),
+        ("Great, can you fix the bug in the parser?", "positive"),
+        ("The upload died and my draft is gone. Great job.", "negative"),
+        ("that fixed it", "positive"),
+        ("no problems so far", "positive"),
+        ("Kill the process and abort the transaction.", "neutral"),
+        ("How do I add error handling here?", "neutral"),
+        ("The garbage collector pauses for a second.", "neutral"),
+        ("Is there dead code in a critical section?", "neutral"),
+        ("It says connection refused, permission denied.", "neutral"),
+        ("👍", "positive"),
+        ("😡", "negative"),
+        ("", "neutral"),
+        ("123 + 4", "neutral"),
+    ],
+)
+def test_what_is_said_is_read_as_it_is_meant(text: str, polarity: str) -> None:
+    assert lexicon.read(text).polarity == polarity
+
+
+def test_an_acknowledgment_is_mild_and_thanks_are_not() -> None:
+    assert 0 < lexicon.read("ok thanks").score < 0.3 < lexicon.read("thank you so much!").score
+
+
+def test_what_is_meant_strongly_is_intense() -> None:
+    calm, loud = lexicon.read("This is bad"), lexicon.read("WTF")
+    assert calm.intensity < 0.6 < loud.intensity
+    assert lexicon.read("I HATE THIS").intensity > lexicon.read("I hate this").intensity
+    assert lexicon.read("what?? why??").intensity > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\nraise FatalError('horrible, terrible, awful')\n```",
+        "> you are an idiot and I hate you",
+        'Traceback (most recent call last):\n  File "bad.py", line 3\n    hate()\nValueError: terrible failure',
+        "2026-01-02 10:00:01 ERROR horrible failure",
+        "see https://example.org/hate/awful",
+        "src/awful/terrible_hate.py",
+        "`I hate this`",
+    ],
+)
+def test_what_others_wrote_is_not_the_mood_of_the_user(text: str) -> None:
+    found = lexicon.read(text)
+    assert (found.score, found.negatives) == (0, 0)
+    assert lexicon.read(f"I love this!\n{text}").polarity == "positive"
+
+
+def test_words_that_sound_bad_are_counted() -> None:
+    assert lexicon.read("wrong, broken and useless").negatives == 3
+    assert lexicon.read("not wrong").negatives == 0
+    assert lexicon.read("I give up").negatives == 1
+
+
+def test_a_long_message_is_the_mean_of_its_passages() -> None:
+    rant, calm = "I hate this. " * 5, "The table has four columns and each of them holds a date. " * 40
+    assert lexicon.read(rant).score < lexicon.read(calm + rant).score < 0
+
+
+@given(st.text(max_size=300))
+def test_every_text_is_read_or_said_to_be_unknown(text: str) -> None:
+    for method in analyzers_of().values():
+        found = method.read(text)
+        assert isinstance(found, Sentiment)
+        assert -1 <= found.score <= 1
+        assert 0 <= found.intensity <= 1
+        assert found.method == method.name
+        assert found.polarity != "unknown" or (found.score, found.intensity, found.negatives) == (0, 0, 0)
+
+
+def test_a_language_that_is_not_read_is_unknown() -> None:
+    rows = labelled("languages.tsv")
+    wrong = [text for language, text in rows if (lexicon.read(text).polarity == "unknown") == (language == "en")]
+    assert len(wrong) <= len(rows) // 50, wrong
+
+
+def test_support_sentences_are_told_apart() -> None:
+    for file, least in (("support_tuned.tsv", 0.90), ("support_held_out.tsv", 0.75)):
+        rows = labelled(file)
+        right = sum(lexicon.read(text).polarity == label for label, text in rows)
+        assert right >= least * len(rows)
+
+
+def test_the_user_is_told_from_what_is_pasted() -> None:
+    assert spoken("look:\n```\ncode\n```\nit broke").split() == ["look:", "it", "broke"]
+    assert len(spoken("word " * 10_000)) < 10_000
+
+
+def test_a_model_answers_in_the_form_it_is_told() -> None:
+    assert parse_reply(' {"score": -0.5, "intensity": 1} ') == Sentiment(
+        score=-0.5, intensity=1.0, polarity="negative", method="llm"
+    )
+    assert SCHEMA["required"] == ["score", "intensity"]
+    assert asked('say "hi"\n```\ncode\n```') == 'MESSAGE: "say \\"hi\\""'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "negative",
+        "[]",
+        '{"score": -1.5, "intensity": 0}',
+        '{"score": 0, "intensity": 2}',
+        '{"score": "0.5", "intensity": 0.1}',
+        '{"score": true, "intensity": 0.1}',
+        '{"score": null, "intensity": 0.1}',
+        '{"score": NaN, "intensity": 0.1}',
+        '{"score": 0.5}',
+        '{"score": 0.5, "intensity": 0.1, "mood": "happy"}',
+        '{"score": 0.5, "intensity": 0.1} and more',
+        '{"score": 0.5, "intensity": 0.1',
+        "[" * 100_000,
+    ],
+)
+def test_any_other_answer_is_refused(answer: str) -> None:
+    with pytest.raises(InvalidInput, match="the model answered"):
+        parse_reply(answer)
