@@ -22,6 +22,7 @@ from commands import CUEBOOK, Here, cuebook, environment, write_messages
 from inline_snapshot import snapshot
 from upstream import Upstream
 
+from cuebook.app.init import FILES
 from cuebook.cli import main as cli
 from cuebook.cli.screen import fit, harmless, json_text, line_of
 
@@ -75,6 +76,7 @@ Commands:
   turn          Show what a prompt held and why, and replay it.
   memory        Search, list and show what is remembered.
   hold          Keep what must not be forgotten yet.
+  persona       List, show, check and make personas.
   prompt        Write, compare, render, choose and roll back prompts.
   audit         Show what models were told, and that nobody changed it.
   key           Make, list and revoke the keys of the server.
@@ -566,7 +568,7 @@ def test_init_overwrites_nothing_unasked(project: Path, here: Here) -> None:
     (project / ".gitignore").write_text("mine\nlogs/\n")
     assert f"'{project}/cuebook.toml' is there already" in here("init", str(project), code=1)
     assert (project / "cuebook.toml").read_text() == "[model]\n"
-    assert len(here.json("init", str(project), "--force")["files"]) == 23
+    assert len(here.json("init", str(project), "--force")["files"]) == len(FILES)
     assert "helper" in (project / "cuebook.toml").read_text()
     assert (project / ".gitignore").read_text().splitlines()[:2] == ["mine", "logs/"]
     assert (project / ".gitignore").read_text().count("logs/") == 1

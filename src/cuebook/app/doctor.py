@@ -15,6 +15,7 @@ from msgspec import Struct
 from cuebook.app.compose import box_of, check_numpy, database_of, embedder_of, environment_key, key_file_of, models_of
 from cuebook.app.doctor_prompts import look_at_prompts
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
+from cuebook.app.personas import look_at_personas
 from cuebook.backends.minilm.embedder import missing, runs_on
 from cuebook.backends.openai import HttpUpstream
 from cuebook.backends.sqlite.connect import MEMORY, REVISION
@@ -112,7 +113,12 @@ def _personas(config: Config) -> Check:
     try:
         personas, default = load_personas(config)
     except InvalidInput as error:
-        return Check(name="personas", state="fail", found=str(error))
+        advice = "a book that is open goes on with what the file said before"
+        return Check(name="personas", state="fail", found=str(error), advice=advice)
+    odd = [f"{file.name}: {each}" for file in look_at_personas(config).files for each in file.odd]
+    if odd:
+        more = f" and {len(odd) - 1} more" * (len(odd) > 1)
+        return Check(name="personas", state="warn", found=odd[0] + more, advice="`cuebook persona check` lists all")
     return Check(name="personas", state="ok", found=f"{', '.join(sorted(personas))}; default {default}")
 
 

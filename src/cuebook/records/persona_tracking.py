@@ -16,7 +16,7 @@ from cuebook.records.tracking import (
     METHODS,
     OUTPUT_TOKENS,
     PRESETS,
-    SELF_ADJUSTMENT,
+    SHIPPED_TRIGGERS,
     TEMPERATURE,
     TRIGGERS,
     UNTRACKED,
@@ -46,8 +46,6 @@ _METAPROMPT: Final = (
 )  # fmt: skip
 #: Fields of the original that change nothing here: whoever asks is the book's, and answers are held to our schema.
 UNUSED: Final = ("providerId", "outputSchema")
-#: What the document gives the look back as an interval, in turns.
-_EVERY = 5
 _MONTH_MS = 31 * 86_400_000
 #: Characters of a template; a metaprompt that ships has some 1,500.
 _MOST_TEMPLATE = 32_768
@@ -86,6 +84,11 @@ def read_tracking(parent: Fields, key: str, *, profiles: bool, base: Tracking = 
     if not found.profile:  # with one, the whole is looked at when the profile is known
         check_thresholds(found, fields.path, parent.faults)
     return found
+
+
+def shown_tracking(tracking: Tracking) -> dict[str, Any]:
+    """Give tracking in the form of a file."""
+    return {name: structs.asdict(tracking)[field] for name, field in _TRACKING.items()}
 
 
 def check_thresholds(tracking: Tracking, path: str, faults: list[Fault]) -> None:
@@ -131,11 +134,8 @@ def _metaprompt(fields: Fields) -> Metaprompt:
     template, key = _template(fields), fields.text("promptKey", most=160)
     if template and key:
         fields.fault("promptKey", "stands beside promptTemplate; write one of them")
-    if not template and not key and "promptTemplate" not in fields:
-        if name == SELF_ADJUSTMENT:
-            key = name
-        else:
-            fields.fault("promptTemplate", "missing; write the question, or name a prompt of the book as promptKey")
+    if not template and not key and "promptTemplate" not in fields and name not in SHIPPED_TRIGGERS:
+        fields.fault("promptTemplate", "missing; write the question, or name a prompt of the book as promptKey")
     return Metaprompt(
         id=name,
         description=fields.text("description"),
@@ -165,14 +165,12 @@ def _question(fields: Fields, key: str) -> str:
 
 
 def _trigger(fields: Fields, name: str) -> Trigger:
-    default = (
-        Trigger(type="turn_interval", interval_turns=_EVERY) if name == SELF_ADJUSTMENT else Trigger(type="manual")
-    )
+    default = SHIPPED_TRIGGERS.get(name, Trigger(type="manual"))
     trigger = fields.object(
         "trigger", ("type", "intervalTurns", "eventName"), what='an object such as {"type": "manual"}'
     )
     if trigger is None:
-        if "trigger" not in fields and name != SELF_ADJUSTMENT:
+        if "trigger" not in fields and name not in SHIPPED_TRIGGERS:
             fields.fault("trigger", 'missing; write {"type": "turn_interval", "intervalTurns": 5}, or another')
         return default
     kind = trigger.name("type", what=f"write one of {', '.join(TRIGGERS)}")

@@ -1,5 +1,6 @@
 """What a persona asks of the mind: whether and how sentiment is tracked, and the metaprompts run behind replies (A)."""
 
+from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 from msgspec import Struct
@@ -18,8 +19,6 @@ PRESETS: Final = (
     "frustration_recovery", "confusion_clarification", "satisfaction_reinforcement", "error_recovery",
     "engagement_boost", "all",
 )  # fmt: skip
-#: The metaprompt for a look back every few turns. It ships with a text and an interval, and needs no sentiment.
-SELF_ADJUSTMENT: Final = "gmi_self_trait_adjustment"
 #: Of a metaprompt that says neither (seed 000's own presets).
 TEMPERATURE: Final = 0.3
 OUTPUT_TOKENS: Final = 512
@@ -73,3 +72,15 @@ class Metaprompt(Struct, frozen=True, kw_only=True):
     model_id: str = ""
     temperature: float = TEMPERATURE
     max_output_tokens: int = OUTPUT_TOKENS
+
+
+#: The metaprompts that ship with a text, by id, and when each runs where a definition does not say. The last one looks
+#: back every few turns and needs no sentiment (A, "Turn-interval self-reflection").
+SHIPPED_TRIGGERS: Final[Mapping[str, Trigger]] = {
+    "gmi_frustration_recovery": Trigger(type="event_based", event="user_frustrated"),
+    "gmi_confusion_clarification": Trigger(type="event_based", event="user_confused"),
+    "gmi_satisfaction_reinforcement": Trigger(type="event_based", event="user_satisfied"),
+    "gmi_error_recovery": Trigger(type="event_based", event="error_threshold_exceeded"),
+    "gmi_engagement_boost": Trigger(type="event_based", event="low_engagement"),
+    "gmi_self_trait_adjustment": Trigger(type="turn_interval", interval_turns=5),
+}

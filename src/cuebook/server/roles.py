@@ -30,6 +30,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         ),
         "GET /api/receipts/{receipt}",
         "POST /api/memories/search", "GET /api/memories", f"GET {_MEMORY}", "GET /api/memories/export",
+        "GET /api/personas", "GET /api/personas/{persona}",
         "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
         "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
         "GET /learning/optimizer/status", "GET /learning/optimizer/history",

@@ -134,6 +134,7 @@ def _begin(head: Head) -> Start:
 async def models(request: AnyRequest) -> Response[bytes]:
     """List the personas, and the upstream's models when it can be reached."""
     book = book_of(request)
+    await book.desk.catch_up()
     listed: list[Any] = [_model(persona) for persona in book.personas]
     if book.upstream_url:
         listed += await _upstream_models(book, _headers(request.scope["headers"]), known=set(book.personas))
@@ -143,6 +144,7 @@ async def models(request: AnyRequest) -> Response[bytes]:
 @get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
 async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
     """Give a persona, or ask the upstream for a model of its own."""
+    await book_of(request).desk.catch_up()
     if name_in(model) in book_of(request).personas:
         return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
     return await _pass_through(request)

@@ -16,6 +16,8 @@ from cuebook.records.persona_tracking import check_method, check_thresholds, rea
 from cuebook.records.tracking import METHODS, UNTRACKED, Tracking
 
 SECTION: Final = "sentimentTracking"
+#: What holds where nothing else does.
+OFF: Final = "off"
 #: The original's file calls its profile `tutor` one of all presets and lists three; its document says three. Three.
 _TUTOR: Final = ("frustration_recovery", "confusion_clarification", "satisfaction_reinforcement")
 
@@ -30,7 +32,7 @@ class Profiles(Struct, frozen=True, kw_only=True):
 #: What holds without a file (seed 000, "Quick-start profiles"; notes on its file: windows and thresholds).
 SHIPPED: Final = Profiles(
     profiles={
-        "off": UNTRACKED,
+        OFF: UNTRACKED,
         "basic": Tracking(enabled=True, presets=("frustration_recovery", "confusion_clarification")),
         "standard": Tracking(enabled=True, presets=("all",)),
         "advanced": Tracking(
@@ -54,9 +56,14 @@ def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> Track
     if own.profile:
         base = profiles.profiles.get(own.profile, UNTRACKED)
         return structs.replace(base, **{field: getattr(own, field) for field in own.given})
-    if own != UNTRACKED:
-        return own
-    return profiles.profiles.get(_by_mode(profiles.by_mode, _fold(mode or "")), UNTRACKED)
+    return own if own != UNTRACKED else profiles.profiles.get(profile_of(persona, mode, profiles), UNTRACKED)
+
+
+def profile_of(persona: Persona, mode: str | None, profiles: Profiles) -> str:
+    """Name the profile that a persona's tracking in a mode comes from; "" where it says all itself."""
+    if persona.tracking != UNTRACKED:
+        return persona.tracking.profile
+    return _by_mode(profiles.by_mode, _fold(mode or "")) or OFF
 
 
 def _by_mode(by_mode: Mapping[str, str], mode: str) -> str:

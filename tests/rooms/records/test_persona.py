@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cuebook.records.persona import FIELDS, Persona, look_at_persona
 from cuebook.records.persona_tracking import odd_metaprompts
-from cuebook.records.tracking import EVENTS, UNTRACKED, Metaprompt, Tracking, Trigger
+from cuebook.records.tracking import EVENTS, SHIPPED_TRIGGERS, UNTRACKED, Metaprompt, Tracking, Trigger
 
 #: The document's own two definitions.
 TUTOR = {
@@ -110,10 +110,16 @@ def test_a_text_names_a_profile() -> None:
     assert read({"id": "p", "sentimentTracking": "tutor"}).tracking == Tracking(profile="tutor")
 
 
-def test_the_look_back_brings_its_text_and_interval_along() -> None:
-    [found] = read({"id": "p", "metaPrompts": [{"id": "gmi_self_trait_adjustment"}]}).metaprompts
-    assert found.key == "gmi_self_trait_adjustment"
-    assert found.trigger == Trigger(type="turn_interval", interval_turns=5)
+@pytest.mark.parametrize(("name", "trigger"), SHIPPED_TRIGGERS.items())
+def test_a_metaprompt_that_ships_brings_text_and_trigger_along(name: str, trigger: Trigger) -> None:
+    [found] = read({"id": "p", "metaPrompts": [{"id": name}]}).metaprompts
+    assert (found.template, found.key, found.trigger) == ("", "", trigger)
+    manual = {"id": name, "trigger": {"type": "manual"}}
+    assert read({"id": "p", "metaPrompts": [manual]}).metaprompts[0].trigger == Trigger(type="manual")
+
+
+def test_the_look_back_runs_every_five_turns() -> None:
+    assert SHIPPED_TRIGGERS["gmi_self_trait_adjustment"] == Trigger(type="turn_interval", interval_turns=5)
 
 
 def test_the_original_s_template_objects_are_read() -> None:

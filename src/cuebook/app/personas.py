@@ -1,0 +1,212 @@
+"""The personas of a book as the doors show them, their files looked at, and a new one made from the gallery."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.files import write_whole
+from cuebook.app.load import PLAIN, load_profiles
+from cuebook.app.persona_files import ENDINGS, PersonaFile, folder_of, means_persona, read_file, read_folder, settle_ids
+from cuebook.config import Config
+from cuebook.engine.desk import Desk
+from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.records.persona import Persona
+from cuebook.records.persona_tracking import shown_tracking
+from cuebook.records.tracking import Metaprompt
+from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
+
+_GALLERY: Final = Path(__file__).with_name("project") / "personas"
+#: What the name of a persona's file is made of.
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+
+
+class TriggerShown(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """When a metaprompt runs."""
+
+    type: str
+    interval_turns: int = 0
+    event_name: str = ""
+
+
+class MetapromptShown(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A metaprompt of a persona's own. `promptKey` is "" where its text stands in the definition."""
+
+    id: str
+    description: str
+    trigger: TriggerShown
+    prompt_key: str
+
+
+class PersonaShown(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A persona. `sentimentTracking` is what holds in the mode asked for, `profile` the one it comes from, if any."""
+
+    id: str
+    name: str
+    version: str
+    role: str
+    description: str
+    default: bool
+    prompts: dict[str, str]
+    sentiment_tracking: dict[str, Any]
+    profile: str
+    meta_prompts: list[MetapromptShown]
+
+
+class PersonaWhole(PersonaShown, frozen=True, kw_only=True, rename="camel"):
+    """A persona with the text its prompts begin with, where the prompt book has none of it."""
+
+    base_system_prompt: str
+
+
+class PersonaList(Struct, frozen=True, kw_only=True):
+    """The personas of a book, by id."""
+
+    items: list[PersonaShown]
+
+
+_Shown = TypeVar("_Shown", bound=PersonaShown)
+
+# ---- of an open book ------------------------------------------------------------------------------------------------
+
+
+async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
+    """Give all personas as their files are now."""
+    await desk.catch_up()
+    found = [each for _, each in sorted(desk.personas.items())]
+    return PersonaList(items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in found])
+
+
+async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
+    """Give a persona as its file is now. Raises NotFound."""
+    await desk.catch_up()
+    persona = desk.persona(name)
+    return whole(persona, default=desk.default_persona, profiles=desk.profiles, mode=mode)
+
+
+def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
+    """Give a persona as the doors show it."""
+    text = persona.base_system_prompt
+    return _shown(persona, default, profiles, mode, PersonaWhole, base_system_prompt=text)
+
+
+def _shown(
+    persona: Persona, default: str, profiles: Profiles, mode: str | None, kind: type[_Shown], **more: Any
+) -> _Shown:
+    return kind(
+        id=persona.id,
+        name=persona.name,
+        version=persona.version,
+        role=persona.role,
+        description=str(persona.other.get("description") or ""),
+        default=persona.id == default,
+        prompts=dict(persona.chain),
+        sentiment_tracking=shown_tracking(tracking_of(persona, mode, profiles)),
+        profile=profile_of(persona, mode, profiles),
+        meta_prompts=[_metaprompt(each) for each in persona.metaprompts],
+        **more,
+    )
+
+
+def _metaprompt(given: Metaprompt) -> MetapromptShown:
+    when = given.trigger
+    return MetapromptShown(
+        id=given.id,
+        description=given.description,
+        trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns, event_name=when.event),
+        prompt_key=given.key,
+    )
+
+
+# ---- of a project's files -------------------------------------------------------------------------------------------
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """A project's persona files, and what holds beside them."""
+
+    files: Sequence[PersonaFile]
+    profiles: Profiles
+    default: str
+
+    def find(self, name: str) -> tuple[Persona, str]:
+        """Give a persona and its file, "" for none. Raises NotFound, and InvalidInput where its file is at fault."""
+        for file in self.files:
+            if file.persona is not None and file.persona.id == name:
+                if file.whole is None:
+                    msg = f"{file.name}: {file.faults[0]}"
+                    raise InvalidInput(msg, where=file.name)
+                return file.persona, file.name
+        if name == PLAIN.id:
+            return PLAIN, ""
+        known = ", ".join(sorted({PLAIN.id, *(each.persona.id for each in self.files if each.persona)}))
+        msg = f"no persona {name!r}; there are {known}"
+        raise NotFound(msg)
+
+
+def look_at_personas(config: Config, files: Sequence[Path] = ()) -> Looked:
+    """Read a project's persona files, or those named, and all that is wrong in them. Raises InvalidInput."""
+    profiles, default = load_profiles(config), config.settings.persona.default or PLAIN.id
+    if not files:
+        return Looked(files=read_folder(config, profiles), profiles=profiles, default=default)
+    for file in files:
+        if not file.exists():
+            msg = f"there is no {str(file)!r}; name a file, such as {config.settings.persona.folder}/helper.json"
+            raise InvalidInput(msg, where=str(file))
+        if not means_persona(file.name):
+            msg = f"{str(file)!r} is no persona's file; its name ends with {', '.join(ENDINGS)}"
+            raise InvalidInput(msg, where=str(file))
+    read = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
+    return Looked(files=read, profiles=profiles, default=default)
+
+
+# ---- the gallery ----------------------------------------------------------------------------------------------------
+
+
+def gallery() -> dict[str, PersonaFile]:
+    """Give the personas that ship, by id."""
+    files = sorted(file for file in _GALLERY.iterdir() if means_persona(file.name))
+    read = [read_file(file, name=file.name, profiles=SHIPPED) for file in files]
+    return {each.persona.id: each for each in read if each.persona is not None}
+
+
+def new_persona(config: Config, name: str, *, like: str) -> Path:
+    """Write the file of a new persona, made from one of the gallery; answers with the file.
+
+    Raises InvalidInput for what is no name of a file, NotFound for an unknown `like`, Conflict where the id is taken.
+    """
+    if not _FILE_NAME.fullmatch(name):
+        msg = f"{name!r} is no id for a new file; give letters, digits, '-', '_' and '.', 80 at most"
+        raise InvalidInput(msg, where="id")
+    models = gallery()
+    if like not in models:
+        msg = f"no persona {like!r} in the gallery; there are {', '.join(models)}"
+        raise NotFound(msg)
+    model = _GALLERY / models[like].name
+    folder, ending = folder_of(config), model.suffix
+    for each in look_at_personas(config).files:
+        if (each.persona and each.persona.id == name) or Path(each.name).stem.lower() == name.lower():
+            msg = f"persona {name!r} is there already, in {each.name}; give another id"
+            raise Conflict(msg)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}{ending}"
+    write_whole(file, [_renamed(model.read_text("utf-8"), name)])
+    return file
+
+
+def _renamed(text: str, name: str) -> str:
+    """Give a definition of the gallery another id and a name like it; the rest stays byte by byte, comments too."""
+    title = json.dumps(re.sub(r"[-_.]+", " ", name).strip().title() or name)
+    for field, value in (("id", json.dumps(name)), ("name", title)):
+        line = re.compile(rf'(?m)^( *"?{field}"?: )[^,\n]*')
+        text = line.sub(rf"\g<1>{value}", text, count=1)
+    return text
+
+
+def to_wire(value: Struct) -> dict[str, Any]:
+    """Give what is shown as JSON does."""
+    shown: dict[str, Any] = msgspec.to_builtins(value)
+    return shown

@@ -1,0 +1,29 @@
+"""`/api/personas`: who may speak, and what each asks of the mind."""
+
+from typing import Annotated
+
+from litestar import Response, get
+from litestar.params import FromPath, QueryParameter
+
+from cuebook.app.personas import PersonaList, PersonaWhole, get_persona, list_personas
+from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.guard import name_in
+from cuebook.server.lists import json_of
+from cuebook.server.wire import answers
+
+Mode = Annotated[str | None, QueryParameter(name="mode", description="In conversations of this mode")]
+
+
+@get("/api/personas", responses=answers(PersonaList))
+async def list_all(request: AnyRequest, mode: Mode = None) -> Response[bytes]:
+    """List the personas as their files are now, without their texts."""
+    return json_of(await list_personas(book_of(request).desk, mode=mode))
+
+
+@get("/api/personas/{persona:str}", responses=answers(PersonaWhole))
+async def get_one(request: AnyRequest, persona: FromPath[str], mode: Mode = None) -> Response[bytes]:
+    """Give a persona: its own text, its prompts, what of sentiment is tracked, and its metaprompts."""
+    return json_of(await get_persona(book_of(request).desk, name_in(persona), mode=mode))
+
+
+ROUTES = [list_all, get_one]
