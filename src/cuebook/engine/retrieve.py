@@ -6,8 +6,9 @@ from datetime import UTC, tzinfo
 from msgspec import Struct
 
 from cuebook.assembly.tokens import Counter
+from cuebook.memory.asked import memory_key, said_of
 from cuebook.memory.knowledge import KNOWLEDGE, standing
-from cuebook.memory.recall import Candidate, Corpus, Query, key_text, rank
+from cuebook.memory.recall import Candidate, Corpus, Query, rank
 from cuebook.memory.subject import normal
 from cuebook.memory.words import day_of
 from cuebook.ports.memories import Matched
@@ -83,7 +84,7 @@ def once(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memo
     known = list(memories)
     best: dict[str, Memory] = {}
     for each in sorted(known, key=lambda each: (each.id not in said, _breadth(each.place), each.no)):
-        best.setdefault(normal(_said(each)), each)
+        best.setdefault(normal(said_of(each)), each)
     kept = {(each.place, each.id) for each in best.values()}
     return [each for each in known if (each.place, each.id) in kept]
 
@@ -126,7 +127,7 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
             each.no,
             "",
             each.valid_from,
-            keys.get(each.no) or key_text("", each.valid_from, _said(each), zone=query.zone),
+            keys.get(each.no) or memory_key(each, zone=query.zone),
             conversation=each.no,
             cosine=matched.cosines.get(each.no),
         )
@@ -142,12 +143,8 @@ def _why(why: str) -> str:
     return why.replace("; session, ", "; ").removesuffix("; session")
 
 
-def _said(memory: Memory) -> str:
-    return f"{memory.name}: {memory.text}" if memory.name and memory.name not in memory.text else memory.text
-
-
 def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
-    text = _said(memory)
+    text = said_of(memory)
     conversations = {each.conversation for each in memory.sources if memory.place.kind != "organization"}
     return Hit(
         memory_id=f"memory:{memory.id}",

@@ -46,7 +46,8 @@ OVER: Final = Expression(
     r"left (?:my|our)|leaving (?:my|our)|sold(?= (?:the|my|our|his|her|their)\b| (?-i:[A-Z]))|stopp(?:ed|ing)|gave up|"
     r"given up|giving up|done with|(?:finished|out of|through with|over with|finished off|pulled out of|"
     r"backed out of|dropped out of)(?= (?:with )?(?:the|my|our)\b)(?: with)?|broke up with|away from|"
-    r"no more|traded(?: in)?|(?:got|getting) rid of|gave away|given away|from(?= (?:\S+ ){1,4}to\b)|"
+    r"no more|traded(?: in)?|(?:got|getting) rid of|(?:gave|given) (?:away|back)|handed back|"
+    r"from(?= (?:\S+ ){1,4}to\b)|"
     r"not(?= (?:\S+ ){1,4}(?:but|any ?more|anymore)\b)|"
     r"don't(?= (?:\S+ ){1,5}any ?more\b))"
     r"\s+((?:[^\s.,;:!?—–-]+[ -]?){1,5})",

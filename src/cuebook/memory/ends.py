@@ -31,6 +31,15 @@ class Said(NamedTuple):
     holds: bool
 
 
+#: What is denied in so many words or fewer is that alone.
+FEW: Final = 3
+#: Who it is that says so of the speaker: "the doctor says I'm not allergic".
+_TOLD: Final = Expression(
+    r"^(?:(?:the|my|our) )?[\w-]+(?: [\w-]+)? (?:says|said|told (?:me|us)|confirmed|tells (?:me|us)) (?:that )?"
+    r"(?=(?:i|we|my|our)\b)",
+    re.IGNORECASE,
+)
+_NO_LONGER: Final = Expression(r"\b(?:i|we)(?:['’](?:m|re))?(?: am| are)? no longer\b")
 _ADVERB: Final = r"(?:(?:now|just|really|actually|also|finally|recently|already|officially|sadly|never|always|since) )*"
 #: Words that turn what a clause says into its opposite; two of them leave it as it is ("I will never stop playing").
 _TURNS: Final = Expression(
@@ -58,7 +67,8 @@ _GRANTED: Final = Expression(
 )
 #: What follows tells why or until when, not what.
 _WHY: Final = Expression(
-    r"\b(?:since|because|after|when|while|until|due to|thanks to|as of|for good\b|from now|(?:for|on) "
+    r"\b(?:since|because|after(?! (?:noon|midnight|lunch|dinner|work|\d))|"
+    r"when|while|until|due to|thanks to|as of|for good\b|from now|(?:for|on) "
     r"(?:\w+ )?(?:reasons?|grounds)|last|this|next|yesterday|today|in (?:january|february|march|april|may|june|july|"
     r"august|september|october|november|december|\d{4})|(?:on|last) (?:mon|tues|wednes|thurs|fri|satur|sun)day$)\b.*$"
 )
@@ -71,7 +81,11 @@ _LEFT: Final = Expression(
     r"not (?:with|at|in|part of|a member of)(?= .*\b(?:any ?more|any longer)\b)|(?:lost|quit|left|resigned) "
     r"(?:my|our|the|a) (?:job|position|post|place|seat|role|work)(?: (?:at|with|for|in|as))?|"
     r"(?:unsubscribed|checked out|signed out|withdr[ae]wn?) (?:from|of))"
-    r") (?P<what>[^,.;:!?]+)",
+    r") (?P<what>[^,.;:!?]+)"
+    r"|\b(?:hand(?:ed|ing)|gave|given|giving) in (?:my|our) (?:notice|resignation) (?:at|to|with) (?P<what2>[^,.;:!?]+)"
+    r"|(?:^|\b(?:and|but|so|then) )(?P<what3>(?:[\w'’&-]+ ){1,4}?)(?:has |have |just |had )*(?:(?:let|laid) "
+    r"(?:me|us) (?:go|off)|(?:fired|sacked|dismissed|evicted|expelled) (?:me|us)|made (?:me|us) redundant|"
+    r"kicked (?:me|us) out)\b",
 )
 #: An hour, an errand or a thing left behind: who left it comes back.
 _BRIEFLY: Final = Expression(
@@ -92,13 +106,18 @@ _BELONGS: Final = frozenset(
         "lease stay based flat room studio apartment house bass drum violin guitar goalkeeper".split(),
     )
 ) | {"work", "live"}
+#: What somebody is somewhere: a barista at a café.
+_POST: Final = Expression(r"\b(?:i['’]m|i am|we['’]re|we are) (?:an?|the) (?:[\w-]+ ){1,3}(?:at|for|with|of)\b")
 #: Two who were a couple are none.
 _PARTED: Final = Expression(
     r"\b(?:broke(?:n)? up|split up|splitted up|separated|divorced|got (?:a )?divorce[d]?|getting (?:a )?divorced?|"
-    r"called off (?:the|our) engagement|(?:are|['’]re) no longer (?:together|a couple|married|engaged|dating)|"
+    r"(?:called|broke) off (?:the|our) engagement|(?:are|['’]re) no longer "
+    r"(?:together|a couple|married|engaged|dating)|"
     r"(?:are|['’]re) not (?:together|a couple) any ?(?:more|longer)|(?:are|['’]re)n['’]t (?:together|a couple|married) "
     r"any ?(?:more|longer)|(?:left|dumped|divorced) me|ended (?:it|things|our relationship))\b"
 )
+#: Somebody named who did with the speaker what the next clause says: "Emma and I broke up".
+_ALONE: Final = Expression(r"(?:\w+ )?[A-ZÀ-Þ][\w-]+$")
 _COUPLE: Final = Expression(
     r"\b(?:i|we)\b(?!['’]?d\b)|\band i\b|\bme and\b|\b(?:left|dumped|divorced) me\b",
 )
@@ -109,6 +128,7 @@ _PARTNER: Final = Expression(
     r"going out with|together with|living together)\b"
 )
 _PARTNERS: Final = frozenset("girlfriend boyfriend wife husband partner spouse married engaged dating".split())
+_PARTNER_STEMS: Final = frozenset(map(stem, _PARTNERS))
 _NO_NAME: Final = frozenset(
     "i me my we our and so then sadly yesterday today last night week month unfortunately the finally well".split()
 )
@@ -154,12 +174,12 @@ _ALIKE: Final = {
 #: Verbs that elsewhere are about nothing and here are what is denied.
 _KEPT: Final = frozenset(
     "like likes liked use uses used using take takes took taking have has own go goes going went make "
-    "makes making keep "
-    "keeps want wants need needs get gets give gives put see say long longer".split()
+    "makes making keep keeps want wants need needs get gets give gives put see say long longer night noon midnight "
+    "morning afternoon evening".split()
 )
 _FILLERS: Final = frozenset(
     "anymore longer again come grown got actually turn turns turned out started need want allowed free feel may might "
-    "never stop stopped quit quitting stopping give gave given up any more".split()
+    "together never stop stopped quit quitting stopping give gave given up any more".split()
 )
 _AUXILIARY: Final = Expression(
     r"\b(?:have|has|had)(?= (?:\w+ ){0,2}?(?:to\b|been|come|never|not|no|stopped|quit|given|lost|left|grown|started|"
@@ -172,7 +192,9 @@ _PAST: Final = Expression(r"\b(?:i|we) (?:worked|lived|studied|played|sang|rente
 def ends(text: str) -> tuple[End, ...]:
     """Give what a statement says is so no more, or is so from now on after it was not."""
     found: list[End] = []
+    before = ""
     for clause in _clauses(text):
+        last, before = before, clause
         lower = lowered(clause)
         who = whose(clause)
         if _BACK.search(lower):
@@ -180,7 +202,7 @@ def ends(text: str) -> tuple[End, ...]:
             continue
         if _UNSURE.search(lower) and not _GRANTED.search(lower) and not _TURNS.search(lower):
             continue
-        found.extend(_of_clause(clause, lower, who))
+        found.extend(_of_clause(clause, lower, who, with_whom=last if _ALONE.match(last) else ""))
     return tuple(end for end in found if end.words or end.kind == "parted")
 
 
@@ -222,6 +244,19 @@ def said(clause: str) -> Said | None:
     return Said(who, _words(plain), turns % 2 == 0)
 
 
+def beside(new: str, old: str) -> bool:
+    """Tell whether a clause denies, in few words, more than an older one says: "I no longer take the bike to work"."""
+    denied = said(new) if _NO_LONGER.search(lowered(new)) else None
+    return denied is not None and len(denied.words) <= FEW and not denied.words <= _words(old)
+
+
+def parted(new: Iterable[End], news: Iterable[Said]) -> bool:
+    """Tell whether somebody is no longer who they were to the speaker: two parted, or "Karin is no longer my wife"."""
+    return any(end.kind == "parted" for end in new) or any(
+        not each.holds and each.words & _PARTNER_STEMS for each in news
+    )
+
+
 def anew(new: Iterable[End], old: str) -> bool:
     """Tell whether what a statement ends or says again is no mere repeat of an older one that ends nothing."""
     return bool(new) and not ends(old)
@@ -250,18 +285,24 @@ _FORMS: Final = {
 }
 
 
-def _of_clause(clause: str, lower: str, who: frozenset[str]) -> Iterable[End]:
+def _of_clause(clause: str, lower: str, who: frozenset[str], *, with_whom: str) -> Iterable[End]:
     unsure = _UNSURE.search(lower)
     if _AGAIN.search(lower) or _GRANTED.search(lower):
         yield End("again", who, _words(lower))
     if not unsure:
         for match in _LEFT.finditer(lower):
-            what = match["what"]
-            negated = re.search(r"(?:\bnot|\bnever|n['’]t) $", lower[: match.start("what")].rsplit(" ", 2)[0] + " ")
+            what = match["what"] or match["what2"] or match["what3"]
+            negated = re.search(
+                r"(?:\bnot|\bnever|n['’]t) $", lower[: match.start(match.lastgroup or 0)].rsplit(" ", 2)[0] + " "
+            )
             if not negated and not _BRIEFLY.search(what):
                 yield End("left", who, _words(_AUXILIARY.sub(" ", _WHY.sub("", what))))
         if _PARTED.search(lower) and _COUPLE.search(lower):
-            named = {stem(word) for word in re.findall(r"\b[A-ZÀ-Þ][\w-]+", clause) if word.lower() not in _NO_NAME}
+            named = {
+                stem(word)
+                for word in re.findall(r"\b[A-ZÀ-Þ][\w-]+", f"{with_whom} {clause}")
+                if word.lower() not in _NO_NAME
+            }
             yield End("parted", frozenset(), frozenset(named))
         for match in _DIED.finditer(clause):
             yield End("died", _owner(match["who"]), frozenset(_dead(match["who"])))
@@ -277,7 +318,7 @@ def _ended(end: End, clause: str, lower: str, who: frozenset[str], mine: frozens
         return _of_the_dead(end, clause)
     if end.kind == "taken back":
         return bool(_WISH.search(lower)) and end.words <= mine
-    belongs = mine & _BELONGS
+    belongs = mine & _BELONGS or _POST.search(lower)
     return end.kind == "left" and bool(belongs) and not who and not end.who and end.words - {"work"} <= mine
 
 
@@ -291,7 +332,7 @@ def _opposite(new: Said, old: Said) -> bool:
 
 
 def _clauses(text: str) -> list[str]:
-    return [part.strip() for part in CLAUSES.split(text) if part and part.strip()]
+    return [_TOLD.sub("", part.strip()) for part in CLAUSES.split(text) if part and part.strip()]
 
 
 def _words(text: str) -> frozenset[str]:

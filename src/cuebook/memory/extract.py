@@ -5,7 +5,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from cuebook.memory import patterns
-from cuebook.memory.patterns import ASKS, ASKS_TO_KEEP, CATEGORY_ORDER, FAULTS, NEWS, NEWS_THRESHOLD, THRESHOLD
+from cuebook.memory.patterns import (
+    ASKS,
+    ASKS_TO_KEEP,
+    CATEGORY_ORDER,
+    FAULTS,
+    NEWS,
+    NEWS_THRESHOLD,
+    STANDING,
+    THRESHOLD,
+)
 from cuebook.memory.personal import PERSONAL, filed
 from cuebook.memory.plain import PLAIN, asks_plainly, spelled
 from cuebook.memory.plans import PLANS, fact_of
@@ -13,7 +22,7 @@ from cuebook.memory.sentences import clauses, clean, paragraphs, quoted_share, s
 from cuebook.memory.signs import SIGNS, shown
 from cuebook.memory.slots import WORD, names, stem, topic, values
 from cuebook.memory.subject import item_id, subject_of
-from cuebook.memory.vocabulary import FOREIGN, STOP
+from cuebook.memory.vocabulary import FOREIGN, GENERIC, STOP
 from cuebook.records.expression import lowered
 from cuebook.records.memory import Category, Item, Line, Trust
 
@@ -27,6 +36,8 @@ ENGLISH: Final = 0.1
 SHORT: Final = 7
 #: Fewer words than this say nothing about their language.
 BRIEF: Final = 6
+#: So many words of them are English, where others hold letters that English lacks: "My fiancé is Pieter".
+OURS: Final = 2
 #: A post of so many words or fewer is chat.
 CHAT: Final = 30
 #: So many signs of a fact need no more of them from the tables of hasty chat.
@@ -78,7 +89,7 @@ def score(text: str, *, chat: bool = True) -> Score:
     if chat and len(signs) < ENOUGH:
         signs |= shown(PLAIN, plain, lower)
     faults = shown(FAULTS, plain, lower)
-    if "explicit" in signs:
+    if "explicit" in signs or STANDING.search(lower):
         faults.pop("request", None)
     if "bound" in signs:  # an allergy is none the less one for the thanks before it
         for fault in ("small talk", "praise", "pointing", "second person"):
@@ -104,7 +115,9 @@ def english(text: str) -> bool:
     """Tell whether the English tables may judge a text; of a very short one its letters decide."""
     found = [word.lower().replace("’", "'") for word in WORD.findall(text)]
     if len(found) < BRIEF:
-        return bool(found) and "".join(found).isascii() and not any(word in FOREIGN for word in found)
+        ascii_only = "".join(found).isascii()  # an accent is a name's, or of a word taken over, where the rest is ours
+        plain = ascii_only or sum(word in STOP or stem(word) in GENERIC for word in found) >= OURS
+        return bool(found) and plain and not any(word in FOREIGN for word in found)
     ours, theirs = (sum(word in known for word in found) for known in (STOP, FOREIGN))
     return ours / len(found) >= ENGLISH and ours > theirs
 

@@ -13,12 +13,12 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.change import Claim, as_held, claim_of
-from cuebook.memory.ends import anew, ends, sayings, search_words
+from cuebook.memory.ends import anew, ends, parted, sayings, search_words
 from cuebook.memory.patterns import KEPT_NEWS
 from cuebook.memory.reasons import Judge
 from cuebook.memory.relations import clues, relations
 from cuebook.memory.remainder import remainder
-from cuebook.memory.slots import WORD, clash
+from cuebook.memory.slots import WORD, clash, stem
 from cuebook.memory.subject import item_id, normal
 from cuebook.memory.terms import lapses
 from cuebook.records.expression import Expression
@@ -44,6 +44,9 @@ FEW: Final = 4
 MANY: Final = 160
 #: How a tool says that what it tells replaces what it told before.
 UPDATED: Final = Expression(r"\b(?:updated|changed|moved|rescheduled|replaced|renamed|edited)\b", re.IGNORECASE)
+
+#: Forms of so many characters or fewer may have a stem shorter than a key: "tins", "fishes".
+SHORT_FORM: Final = 6
 
 _NOWHERE: Final[frozenset[int]] = frozenset()
 
@@ -193,7 +196,7 @@ class _Board:
         if over:
             item = msgspec.structs.replace(item, supersedes=self._items[over[0][0]].id)
         for place, clause in over:
-            rest = remainder(self._items[place], clause)
+            rest = remainder(self._items[place], clause, parted=claim is not None and parted(claim.ends, claim.said))
             self._by[self._items[place].id] = item.id
             self._end(place, item.valid_from)
             if rest is not None and normal(rest.text) not in self._by_text:
@@ -346,8 +349,11 @@ def _heaviest(
 
 
 def _keys(text: str) -> Iterable[str]:
-    """Return the index keys of a text: its longer words cut to the first characters that all their forms share."""
-    return {_key(word.lower()) for word in WORD.findall(text) if len(word) > 2 or not word.isascii()}
+    """Return the index keys of a text: its longer words cut to the first characters that all their forms share, and
+    those of their stems, which are shorter where the word is: "tins" and "tin".
+    """
+    found = {word.lower() for word in WORD.findall(text) if len(word) > 2 or not word.isascii()}
+    return {*map(_key, found), *(_key(stem(word)) for word in found if len(word) <= SHORT_FORM)}
 
 
 def _key(word: str) -> str:

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from cuebook.memory.slots import WORD, stem
-from cuebook.records.expression import Expression
+from cuebook.records.expression import Expression, lowered
 
 #: What somebody did, had or paid, on its own day: another day's is another.
 _ONCE: Final = Expression(
@@ -21,6 +21,16 @@ _LABEL: Final = Expression(
     r"(?P<thing>[a-z]{2,}),? (?:nr\.? ?|no\.? ?|number |#)?(?P<mark>[A-Za-z]{0,12}\d[\w-]*)\b(?! ?(?:%|[ap]\.?m\b))",
     re.IGNORECASE,
 )
+#: One day of something that comes again, and how it is said that it does.
+_ONE_DAY: Final = Expression(
+    r"\b(?:(?:this|next|last) (?:week|weekend|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|today|tonight|tomorrow|"
+    r"this (?:morning|afternoon|evening|time))\b"
+)
+_OFF: Final = Expression(r"\b(?:cancel\w*|called off|off|dropped|skipped|skipping)\b")
+_HABIT: Final = Expression(
+    r"\b(?:every|each|weekly|daily|usually|always|(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:week|"
+    r"evening|morning)s)\b"
+)
 _NO_THING: Final = frozenset(
     "is are was were costs cost at by from to until till before after about around for in on of only and "
     "or than paid has "
@@ -31,6 +41,14 @@ _NO_THING: Final = frozenset(
 def once(clause: str) -> bool:
     """Tell whether a clause tells what somebody did on one occasion."""
     return bool(_ONCE.search(clause))
+
+
+def one_of_many(new: str, old: str) -> bool:
+    """Tell whether a clause calls off a single day of what an older one tells of every week: this Saturday's game."""
+    lower = lowered(new)
+    return bool(
+        _OFF.search(lower) and _ONE_DAY.search(lower) and _HABIT.search(lowered(old)) and not _HABIT.search(lower)
+    )
 
 
 def other_label(new: str, old: str) -> bool:

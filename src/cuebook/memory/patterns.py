@@ -31,6 +31,9 @@ ESTEEM: Final = (
     r"motivating|humbling|freeing|liberating|therapeutic|nothing better)"
 )
 
+#: What is asked for good is no mere request.
+STANDING: Final = Expression(r"\b(?:from (?:now|here) on|in future|going forward|until i say otherwise)\b")
+
 FAULTS: Final[tuple[Sign, ...]] = (
     Sign(
         "hypothetical",
@@ -275,7 +278,8 @@ SUBJECTS: Final[tuple[tuple[str, Expression], ...]] = tuple(
             "home",
             (
                 r"\b(?:i|we)(?:'m|'re|’m|’re| am| are|'ve|’ve| have)?(?: just| now| finally| both| currently|"
-                r" actually| recently| still| all)* (?:lived?|living|moved|moving|moving house|relocat\w+|based|"
+                r" actually| recently| still| all)* (?:lived?|living|"
+                r"mov(?:ed|ing)(?! (?:on|the|an?|my|our|this|it|them|him|her)\b)|moving house|relocat\w+|based|"
                 r"settled|staying)(?: \w+){0,3}? (?:in|to|at|near|back to|into|from)\b(?! (?:a|an|"
                 r"the) (?:new )?(?:job|role|team|company|project)\b)"
             ),

@@ -6,8 +6,8 @@ from typing import Final
 
 from cuebook.memory.change import Claim, Frame, done_verbs, object_stems, purpose, role_of
 from cuebook.memory.cues import OWN, OWNER
-from cuebook.memory.ends import over
-from cuebook.memory.occasions import once, other_label
+from cuebook.memory.ends import beside, over
+from cuebook.memory.occasions import once, one_of_many, other_label
 from cuebook.memory.relations import codes, gone, relations, role, stays, to_reach
 from cuebook.memory.routine import per_unit, prices
 from cuebook.memory.sentences import sentences
@@ -218,7 +218,7 @@ class Judge:
                 named = things & frame.stems
                 if named and any(named <= places(text) and phrase - places(text) for text in said):
                     continue
-                if all(apart(text, frame.text) or elsewhere(text, frame.text) for text in said):
+                if all(_elsewhere(text, frame.text, old.text) for text in said):
                     continue
                 common = things & (frame.stems | codes(frame.text))
                 if common and self._mass(common) >= 0.6 * self._mass(things) and not (frame.negative and new.negative):
@@ -277,6 +277,11 @@ class Judge:
 
     def _mass(self, stems: frozenset[str]) -> float:
         return fsum(map(self._rarity, stems))  # the same sum in whatever order a set gives them
+
+
+def _elsewhere(new: str, clause: str, old: str) -> bool:
+    """Tell whether a new clause is of other people, of another place, or of another side of a thing than an old one."""
+    return apart(new, clause) or elsewhere(new, clause) or beside(new, old) or one_of_many(new, clause)
 
 
 def _bare_amount(one: Frame, two: Frame) -> set[str]:

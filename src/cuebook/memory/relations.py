@@ -112,6 +112,8 @@ _HOME: Final = Expression(
 _LIVES: Final = Expression(
     rf"\b(?:[Ii]|[Ww]e)(?:'m|'re| am| are)?(?: \w+)? (?:live|living|based|rent|renting)(?: \w+){{0,3}}? "
     rf"(?:in|on|at|above|near|over) {_PLACE}"
+    rf"|\b(?:[Ii]|[Ww]e)(?:'ve|’ve| have)?(?: \w+)? (?:moved|relocated)(?: (?:back|over|up|down|out))? to "
+    rf"{_PLACE.replace('place', 'place2')}"
 )
 _HOME_NOW: Final = Expression(
     r"\b(?:i|we|me and \w+|\w+ and (?:i|me))(?:'ve|'re|'m|’ve|’re|’m| have| are| am)? (?:\w+ )?(?:moved|living|live|"

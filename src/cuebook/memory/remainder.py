@@ -23,7 +23,8 @@ _STATEMENTS: Final = Expression(
 )
 _KIN: Final = Expression(
     r"\b(?:[Mm]y|[Oo]ur) (?:[a-z]{1,12} ){0,2}(?:step|grand)?(?:mother|mom|mum|father|dad|sister|brother|daughter|son|"
-    r"niece|nephew|aunt|uncle|cousin),? (?P<name>[A-ZÀ-ÖØ-Þ][\w’'-]*[\w])(?!['’]s\b)"
+    r"niece|nephew|aunt|uncle|cousin|wife|husband|partner|"
+    r"fianc[eé]e?|girlfriend|boyfriend),? (?P<name>[A-ZÀ-ÖØ-Þ][\w’'-]*[\w])(?!['’]s\b)"
 )
 #: What has one value at a time is worth keeping however short: the home, the job.
 _SINGLE: Final = frozenset(subject for subject, _ in SUBJECTS)
@@ -35,11 +36,14 @@ _LOOSE: Final = Expression(
 )
 
 
-def remainder(item: Item, clause: str) -> Item | None:
-    """Return what of `item` still holds when one clause of it is over, in its own words, or None."""
+def remainder(item: Item, clause: str, *, parted: bool = False) -> Item | None:
+    """Return what of `item` still holds when one clause of it is over, in its own words, or None.
+
+    `parted`: what is over is that somebody was who they were to the speaker.
+    """
     if not clause:
         return None
-    return _rest(item, clause) or _kin(item)
+    return _rest(item, clause) or (None if parted else _kin(item))
 
 
 def _kin(item: Item) -> Item | None:

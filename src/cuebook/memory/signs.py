@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from cuebook.memory.vocabulary import LANGUAGES
 from cuebook.records.expression import Expression
 
 
@@ -130,8 +131,9 @@ SIGNS: Final[tuple[Sign, ...]] = (
         any_of(
             r"\b(?:i|we|he|she|they|i've|we've|have|has|just|finally) left\b(?! (?:out|over|it|them)\b)",
             r"\b(?:quit|resigned|retired|fired|sacked|laid off|let go|dismissed|expelled|moved out|moved away|"
-            r"lost (?:my|our)|gave away|given away|sold|passed away|died|put down|dead|stolen|broke up|split up|"
-            r"separated|divorced?|any ?more|any longer|no longer|stopped|unsubscribed|no more|called off)\b",
+            r"lost (?:my|our)|(?:gave|given) (?:away|back)|handed (?:back|in my notice)|let me go|broke off|sold|"
+            r"passed away|died|put down|dead|stolen|broke up|split up|separated|divorced?|any ?more|any longer|"
+            r"no longer|stopped|unsubscribed|no more|called off)\b",
             r"\b(?:forget|ignore|disregard|never ?mind)(?: about)? (?:what|everything|the|my|all)\b",
             r"\b(?:like|eat|drink|love) [\w -]{2,30} (?:again|now)\b|\b(?:come to|grown to|learned to) (?:like|love)\b",
         ),
@@ -173,6 +175,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
             r"^you no longer (?:need|have) to\b",
             r"^your (?:answers|replies|responses) (?:can|may|should|must)\b|^stop (?:using|calling|answering|replying|"
             r"writing|giving|addressing|adding|suggesting|recommending|showing|sending)\b",
+            rf"^(?:answer|reply|respond|speak|talk|stop (?:answering|replying|responding))(?: to)?(?: me)?(?: only)? "
+            rf"in (?:{LANGUAGES})\b",
             (
                 r"\bi (?:always|usually|only|mostly) (?:eat|drink|read|use|wear|take|work|sleep|get|go|buy|order|"
                 r"watch|listen|write|run|train)\b"

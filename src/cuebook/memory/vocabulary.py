@@ -44,6 +44,12 @@ FOREIGN: Final = frozenset(
     się że w não uma
     """.split()
 )
+#: What one may ask to be answered in, and what prices are shown in, as alternatives of a pattern.
+LANGUAGES: Final = (
+    "english|french|german|dutch|spanish|italian|portuguese|polish|russian|ukrainian|turkish|arabic|hebrew|greek|chinese|"
+    "mandarin|japanese|korean|hindi|swedish|norwegian|danish|finnish|czech|hungarian|romanian|catalan|flemish|afrikaans"
+)
+CURRENCIES: Final = "euros?|dollars?|pounds?|francs?|yen|kroner|crowns?|rupees?|eur|usd|gbp|chf"
 IRREGULAR: Final = {
     "bought": "buy",
     "paid": "pay",

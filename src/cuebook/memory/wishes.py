@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cuebook.memory.cues import CLAUSES
+from cuebook.memory.vocabulary import CURRENCIES, LANGUAGES
 from cuebook.records.expression import Expression, lowered
 
 
@@ -20,7 +21,7 @@ class Wish(NamedTuple):
 #: It is asked of the assistant, for good.
 _ASKED: Final = Expression(
     r"^(?:(?:no|ok|okay|sorry|never ?mind|actually|and|but|from now on|please|pls|always|only|just|also|now),? )*"
-    r"(?:answer|reply|respond|write|speak|talk|use|keep|give|be|make|address)\b|"
+    r"(?:answer|reply|respond|write|speak|talk|use|keep|give|be|make|address|explain|describe|show|quote|list)\b|"
     r"\b(?:answer|reply|respond|write|speak|talk) (?:to )?me\b|\byour (?:answers?|replies|responses?|tone)\b|"
     r"\byou (?:can|may|should|could)\b|\bi(?:['’]d)? (?:prefer|want|like) (?:\w+ )?(?:answers?|replies|responses?)\b"
 )
@@ -30,18 +31,15 @@ _FOR_ONCE: Final = Expression(
     r"\b(?:for once|this (?:time|one|once)|just (?:once|now)|(?:a|an|one|the) (?:\w+ )?(?:e?mail|letter|"
     r"text|poem|essay|story|summary|report|version|list|explanation|description|message)|exception)\b"
 )
-_LANGUAGES: Final = (
-    "english|french|german|dutch|spanish|italian|portuguese|polish|russian|ukrainian|turkish|arabic|hebrew|greek|chinese|"
-    "mandarin|japanese|korean|hindi|swedish|norwegian|danish|finnish|czech|hungarian|romanian|catalan|flemish|afrikaans"
-)
 _SLOTS: Final[tuple[tuple[str, Expression], ...]] = (
     (
         "wish language",
         Expression(
             r"\b(?:answer|reply|respond|write|speak|talk|answers|replies)(?: (?:to )?me)?(?: only| always)? in "
-            rf"(?P<value>{_LANGUAGES})\b"
+            rf"(?P<value>{LANGUAGES})\b"
         ),
     ),
+    ("wish currency", Expression(rf"\b(?:prices?|costs?|amounts?|money|it)\b.{{0,30}}? in (?P<value>{CURRENCIES})\b")),
     ("wish units", Expression(r"\b(?P<value>metric|imperial)(?: units?| system| measures?)?\b")),
     (
         "wish length",
@@ -72,6 +70,7 @@ def wish_clues(slot: str) -> frozenset[str]:
     """Give words one of which stands in every text that fills a wish's slot."""
     words = {
         "wish language": "answer reply respond write speak talk answers replies",
+        "wish currency": CURRENCIES.replace("?", "").replace("|", " "),
         "wish units": "metric imperial",
         "wish length": "short brief concise terse long longer detailed elaborate thorough",
         "wish tone": "formal formally informal casual",

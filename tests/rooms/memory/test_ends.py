@@ -96,6 +96,51 @@ ENDS = [
     ("Please always use tables.", "Forget the tables."),
     ("Never use exclamation marks.", "You may use exclamation marks again."),
     ("Please address me formally.", "You no longer need to address me formally."),
+    ("I work at Vandersanden as a planner.", "I quit my job at Vandersanden."),
+    ("I live in Mechelen.", "I don't live in Mechelen anymore."),
+    ("I play the cello.", "I gave up the cello."),
+    ("We have a dog called Bruno.", "Bruno died last winter."),
+    ("I drive a Volvo.", "I sold the Volvo."),
+    ("Please answer in Dutch.", "From now on answer in English."),
+    ("I am vegetarian.", "I am no longer vegetarian."),
+    ("I'm engaged to Lotte.", "Lotte and I broke up."),
+    ("I rent a studio in Leuven.", "I moved to Hasselt last month."),
+    ("I am studying law in Ghent.", "I stopped studying law."),
+    ("Keep your answers short.", "You may write longer answers again."),
+    ("I use Emacs for everything.", "I switched from Emacs to Helix."),
+    ("My manager is Katrien.", "Katrien is no longer my manager."),
+    ("I have an allotment near the canal.", "I no longer have the allotment."),
+    ("I go to the gym on Tuesdays.", "I stopped going to the gym."),
+    ("I have a subscription to De Standaard.", "I cancelled my subscription to De Standaard."),
+    ("I'm a member of the chess club.", "I left the chess club."),
+    ("Our office is in Antwerp.", "Our office is now in Brussels."),
+    ("I'm allergic to peanuts.", "The doctor says I'm not allergic to peanuts after all."),
+    ("I teach at a primary school in Aalst.", "I don't teach at the primary school any more."),
+    ("Call me Dr. Peeters.", "Just call me An from now on."),
+    ("I take metformin every morning.", "I no longer take metformin."),
+    ("I'm training for the marathon in Rotterdam.", "I'm no longer training for the marathon."),
+    ("I'm a barista at Koffie Noord.", "I handed in my notice at Koffie Noord and yesterday was my last day."),
+    ("I work at IKEA.", "IKEA let me go."),
+    ("My sister Ines lives in Bruges.", "Ines doesn't live in Bruges any more."),
+    ("My sister Ines works at the harbour.", "Ines quit her job at the harbour."),
+    ("I have a motorbike.", "I don't have the motorbike any more."),
+    ("I'm in a band called Lowtide.", "I'm not in Lowtide any more."),
+    ("I drink coffee every morning.", "I've stopped drinking coffee."),
+    ("I can't eat gluten.", "I can eat gluten again."),
+    ("I'm on a diet.", "I'm no longer on a diet."),
+    ("Always show prices in dollars.", "Show prices in euros from now on."),
+    ("answer in French", "answer in English from now on"),
+    ("reply in German", "stop replying in German"),
+    ("I go running with Joost on Sundays.", "Joost and I no longer run together."),
+    ("We have two guinea pigs.", "We no longer have guinea pigs."),
+    ("I'm pregnant.", "I had the baby, so I'm not pregnant any more."),
+    ("Our landlord is Mr. Claes.", "Mr. Claes is no longer our landlord."),
+    ("I'm learning to drive.", "I gave up learning to drive."),
+    ("I have a season ticket for Club Brugge.", "I gave back my season ticket for Club Brugge."),
+    ("I wear glasses.", "I don't wear glasses anymore."),
+    ("I volunteer at the food bank.", "I don't volunteer at the food bank anymore."),
+    ("I live in Ghent with Zoë.", "Zoë and I no longer live in Ghent."),
+    ("My fiancé is Pieter.", "Pieter and I broke off the engagement."),
 ]
 STAYS = [
     (
@@ -160,6 +205,54 @@ STAYS = [
     ("My horse Bella stands in Soest.", "My aunt sold her house in Soest."),
     ("I work as a librarian in Tilburg.", "I don't want to quit my job."),
     ("Room 12 costs 90 euro a night.", "Room 14 costs 120 euro a night."),
+    ("I work at Vandersanden as a planner.", "I no longer work on Fridays."),
+    ("I live in Mechelen.", "My brother moved to Ghent."),
+    ("I play the cello.", "I gave up the piano."),
+    ("We have a dog called Bruno.", "Our cat died last winter."),
+    ("I drive a Volvo.", "I sold my bicycle."),
+    ("Please answer in Dutch.", "My English is getting better."),
+    ("I am vegetarian.", "My sister is no longer vegetarian."),
+    ("I'm engaged to Lotte.", "Lotte quit her job."),
+    ("I rent a studio in Leuven.", "I may move to Hasselt next year."),
+    ("I am studying law in Ghent.", "I stopped drinking coffee."),
+    ("I use Emacs for everything.", "I would never stop using Emacs."),
+    ("My manager is Katrien.", "Katrien no longer drinks coffee."),
+    ("I have an allotment near the canal.", "The canal is no longer navigable."),
+    ("I'm a member of the chess club.", "I left the chess club early yesterday."),
+    ("Our office is in Antwerp.", "Our warehouse is now in Brussels."),
+    ("I'm allergic to peanuts.", "I'm no longer allergic to cats."),
+    ("I teach at a primary school in Aalst.", "Should I stop teaching?"),
+    ("I take metformin every morning.", "I no longer take the bus."),
+    ("I'm training for the marathon in Rotterdam.", "If I no longer train I will get fat."),
+    ("I live in Utrecht with my wife.", "I moved the sofa to the attic."),
+    ("I live in Utrecht.", "I moved on to the next chapter of the book."),
+    ("I speak French.", "Write the letter in English."),
+    ("I am a nurse.", "I moved to Ghent."),
+    ("I have two children.", "I no longer have a fever."),
+    ("I work at IKEA.", "IKEA let my colleague go."),
+    ("I work at IKEA.", "I left IKEA with three new shelves."),
+    ("I live in Oslo.", "I don't live in the centre."),
+    ("I live in Oslo.", "I was never happier than when I moved to Oslo."),
+    ("I have a motorbike.", "I don't have a helmet."),
+    ("I have a motorbike.", "I no longer take the motorbike to work."),
+    ("I'm in a band called Lowtide.", "The drummer left Lowtide."),
+    ("I drink coffee every morning.", "I don't drink coffee after noon."),
+    ("I love Paris.", "I didn't love the hotel in Paris."),
+    ("My wife is called Hanne.", "Hanne quit her job."),
+    ("My wife is called Hanne.", "Hanne and her sister no longer talk."),
+    ("Answer in French.", "How do you say goodbye in English?"),
+    ("Answer in French.", "My boss answered in English."),
+    ("Keep your answers short.", "The report should be longer."),
+    ("I play football on Saturdays.", "Football was cancelled this Saturday."),
+    ("I wear glasses.", "I broke a glass."),
+    ("I have a dog called Rex.", "I'd be sad if Rex died."),
+    ("I have a dog called Rex.", "Rex nearly died last year."),
+    ("I study medicine in Leuven.", "I no longer study at night."),
+    ("I'm the treasurer of our club.", "The secretary of our club resigned."),
+    ("I eat fish.", "I don't eat meat."),
+    ("I live in Utrecht and I work as a nurse.", "I no longer cycle to work."),
+    ("I own a bakery in Lier.", "I sold bread at the market."),
+    ("I work at Shell.", "I used to work at BP."),
 ]
 
 
@@ -226,3 +319,44 @@ def test_what_was_to_be_forgotten_is_not_taken_for_the_wish_itself():
 )
 def test_what_is_said_in_passing_is_filed_as_what_it_is(text, category, kept):
     assert (category, kept) in [(one.category, one.text) for one in after(text)[0]]
+
+
+def test_of_a_habit_one_day_is_called_off_and_the_habit_given_up():
+    assert after("I do yoga every Thursday.", "Yoga is cancelled this Thursday.")[1] == []
+    assert after("I do yoga every Thursday.", "I quit yoga today.")[1] != []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        ("My fiancée Zoë lives in Liège.", "Zoë moved to Köln.", "My fiancée Zoë"),
+        ("My boyfriend Tim lives in Delft.", "Tim and I split up.", None),
+        ("My wife Karin works at a bank.", "Karin is no longer my wife.", None),
+    ],
+)
+def test_who_moves_stays_who_they_are_and_who_parted_does_not(old, new, left):
+    held, ended = after(old, new)
+    assert [one.text for one in ended] == [old]
+    assert [one.text for one in held if one.text != new] == ([left] if left else [])
+
+
+def test_with_whom_one_parted_is_the_partner_that_is_no_more():
+    assert after("My wife is Karin.", "Lotte and I broke up.")[1] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "category"),
+    [
+        ("My fiancé is Pieter.", "people"),
+        ("I live in Liège.", "facts"),
+        ("answer in French", "preferences"),
+        ("Show prices in euros from now on.", "preferences"),
+    ],
+)
+def test_a_short_statement_is_kept_with_its_accents_and_a_wish_without_please(text, category):
+    assert [(one.category, one.text) for one in after(text)[0]] == [(category, text)]
+
+
+@pytest.mark.parametrize("text", ["Mein Name ist Jürgen.", "Je suis né à Liège.", "Vivo en Málaga.", "Żyję w Łodzi."])
+def test_a_short_statement_of_another_language_is_not_read_as_english(text):
+    assert after(text)[0] == []

@@ -14,10 +14,10 @@ from cuebook.backends.sqlite.place_words import Told, rarest, words_at
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.search import Kept
 from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
+from cuebook.memory.asked import memory_key
 from cuebook.memory.merge import nearest
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
-from cuebook.memory.words import key_text
 from cuebook.ports.memories import Asked, Known, Matched, MemoryLook, PlaceChange
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
@@ -266,8 +266,7 @@ def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number
         conversation = one(connection, "conversation_by_id", tenant=tenant, id=source.conversation)
         at = conversation["no"] if conversation else 0
         run(connection, "memory_source_insert", tenant=tenant, no=no, conversation=at, post=source.post)
-    said = f"{memory.name}: {memory.text}" if memory.name and memory.name not in memory.text else memory.text
-    key = key_text("", memory.valid_from, said)
+    key = memory_key(memory)
     run(connection, "memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
     return number
 
