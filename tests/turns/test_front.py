@@ -201,7 +201,7 @@ async def test_a_conversation_keeps_its_variant_and_assembling_twice_gives_the_s
             assert 0 < variant["propensity"] <= 1
             assert replies[0].metadata["promptVariant"] == {
                 "id": "persona/kind", "version": variant["version"], "branch": variant["branch"],
-                "propensity": variant["propensity"], "signals": {},
+                "propensity": variant["propensity"], "signals": {"task_casual": 1.0},
             }  # fmt: skip
         assert len(texts) == 2, "both are tried"
 

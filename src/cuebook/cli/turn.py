@@ -8,6 +8,7 @@ import typer
 from cuebook.app import shapes
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.heard import heard_lines
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
 
@@ -77,7 +78,7 @@ def show(
         screen.say(withheld if shown["replay"] == "withheld" else erased)
     else:
         draw(shown["window"], full=full)
-    for line in _why(shown["metadata"] or {}):
+    for line in (*heard_lines(shown["metadata"] or {}), *_why(shown["metadata"] or {})):
         screen.say(line)
     for each in shown["steps"]:
         if each.get("error"):
@@ -96,7 +97,8 @@ def _why(told: shapes.Wire) -> Iterator[str]:
         how = " ".join(filter(None, (each.get("strategy"), "exploring" if each.get("explored") else "")))
         trial = f", on trial {each['trial']}" if each.get("trial") else ""
         chance = f"probability {each.get('propensity', 1.0):.3f}"
-        yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{trial}"
+        scores = f", weight {each['edgeWeight']:.2f}, fit {each['contextFit']:.2f}" if "edgeWeight" in each else ""
+        yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{scores}{trial}"
 
 
 @command(app, "cuebook turn replay c1 3", "cuebook turn replay c1 3 --json", name="replay")

@@ -31,6 +31,7 @@ from cuebook.prompts.presets import Profile, ProfileState, route
 from cuebook.prompts.template import render
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
+from cuebook.records.mind import Heard
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, Resolved, Version
 from cuebook.records.turn import Ask, BlockKind, Dropped, Manifest
@@ -40,7 +41,7 @@ GENERAL = "general"
 #: The block each link of a chain is shown as.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
 #: What a round's later steps tell of the choice as its first one did.
-_TOLD = ("promptProject", "promptProfile", "promptVariants", "promptVariant", "experienceSelection")
+_TOLD = ("promptProject", "promptProfile", "promptVariants", "promptVariant", "experienceSelection", "sentiment")
 
 
 class Front(Struct, frozen=True, kw_only=True):
@@ -50,10 +51,14 @@ class Front(Struct, frozen=True, kw_only=True):
     dropped: tuple[Dropped, ...] = ()
     metadata: Mapping[str, Any] = {}
     renders: tuple[Record, ...] = ()  # what the audit keeps of them
+    heard: Heard | None = None  # of the message that is answered, where it is a fresh turn and somebody wants to know
 
 
-async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
-    """Choose what stands in front of a turn."""
+async def front_of(
+    desk: Desk, scene: Scene, ask: Ask, *, turn: int, signals: Mapping[str, float] | None = None
+) -> Front:
+    """Choose what stands in front of a turn; variants by these signals, else by those the caller gives."""
+    signals = ask.signals or {} if signals is None else signals
     known = scene.conversation
     persona = desk.persona(ask.persona or (known.persona if known else None))
     profile = _profile(desk, scene, ask, turn)
@@ -63,7 +68,7 @@ async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
     if not (addons or persona.chain or own):
         return Front(texts=_base(persona), metadata=_told(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
-    said = _Speaker(desk, scene, ask, persona, project, fresh=fresh)
+    said = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {said.known(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
     if own is None or own not in links:  # a link that names it says it in its place
@@ -75,19 +80,19 @@ async def front_of(desk: Desk, scene: Scene, ask: Ask, *, turn: int) -> Front:
     return Front(
         texts=kept,
         dropped=tuple(said.dropped),
-        metadata=_told(profile, project, said.chosen) | _variant(kept, said.chosen, ask.signals),
+        metadata=_told(profile, project, said.chosen) | _variant(kept, said.chosen, signals),
         renders=tuple(said.renders),
     )
 
 
-def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float] | None) -> dict[str, Any]:
+def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
     """Give `metadata.promptVariant`: the persona's prompt that speaks, and how likely that was."""
     for text in texts:
         if text.kind == "persona" and text.source.startswith("prompt:"):
             reference = parse_reference(text.source.removeprefix("prompt:"), where="prompt")
             propensity = chosen.get(reference.slug, {}).get("propensity", 1.0)
             told = {"id": reference.slug, "version": reference.number, "branch": reference.branch}
-            return {"promptVariant": told | {"propensity": propensity, "signals": dict(signals or {})}}
+            return {"promptVariant": told | {"propensity": propensity, "signals": dict(signals)}}
     return {}
 
 
@@ -200,7 +205,9 @@ class _Speaker:
         project: str,
         *,
         fresh: bool,
+        signals: Mapping[str, float],
     ) -> None:
+        self._signals = signals
         self._desk = desk
         self._ask = ask
         self._families = scene.families
@@ -295,7 +302,7 @@ class _Speaker:
         choice = select_from(
             self._desk,
             family,
-            self._ask.signals or {},
+            self._signals,
             strategy=strategy,
             epsilon=self._desk.epsilon,
             seed=int.from_bytes(seed[:8], "big"),

@@ -15,6 +15,7 @@ from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.experiences import advise
 from cuebook.engine.front import Front, front_again, front_of, wanted
+from cuebook.engine.heard import hear_turn, signals_for, with_heard
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.plan import Planned, Wish
 from cuebook.engine.retrieve import retrieve
@@ -129,7 +130,9 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
         scene = await _with_query(desk, scope, scene, turn.query_seq)
     number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
     if turn is None:
-        front = await front_of(desk, scene, intent.ask, turn=number)
+        heard = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
+        front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
+        front = with_heard(front, heard)
     else:
         front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)

@@ -1,0 +1,211 @@
+"""What is heard of the message a turn answers: read from the scene, decided purely, told in the turn's metadata.
+
+Heard is the newest message of a user that the turn brings. One that is answered anew was heard before and is not
+counted twice. Where the persona tracks sentiment, everything is heard and events fire; else only where it serves a
+choice of prompt, now or in the turn before, and then nothing fires.
+"""
+
+import logging
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from operator import mul
+from typing import Any, Final
+
+import msgspec
+
+from cuebook.assembly.forms import parts_of
+from cuebook.engine.desk import Desk
+from cuebook.engine.front import GENERAL, Front
+from cuebook.engine.sense import sense_all
+from cuebook.ports.store import Scene, TurnOn
+from cuebook.prompts.select import ALIASES
+from cuebook.records.conversation import TOOL, Draft, PathPost
+from cuebook.records.mind import Counters, Event, Heard, Sentiment
+from cuebook.records.tracking import Tracking
+from cuebook.records.turn import Ask
+from cuebook.signals.context import drift_by_words, goes_on
+from cuebook.signals.events import TRACE
+from cuebook.signals.hear import hear
+from cuebook.signals.profiles import tracking_of
+from cuebook.signals.sentiment import FALLBACK
+from cuebook.signals.trace import failed
+
+log = logging.getLogger("cuebook.sentiment")
+
+#: The key of a turn's metadata that holds what was heard (A).
+SENTIMENT: Final = "sentiment"
+#: The user's messages before this one that its topic is compared with.
+EARLIER: Final = 3
+#: Posts of a path looked through for results of tools, where no turn on it was heard before.
+LOOKED_BACK: Final = 200
+#: How a turn broke off without anything having gone wrong: whoever asked did not wait, or asked something else.
+_LEFT: Final = ("", "the caller went away")
+#: What code that is wrong raises.
+_BROKEN: Final = (
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
+)  # fmt: skip
+
+
+async def hear_turn(
+    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
+) -> Heard | None:
+    """Hear the message a turn answers; None where nobody wants to know. A side branch is heard and never fires."""
+    tracking, last = _tracking(desk, scene, ask), scene.last_turn
+    serves = any(len(family.active) > 1 for family in scene.families.values()) or _chose(last)
+    if not (tracking.enabled or serves):
+        return None
+    before = heard_of(last.metadata) if last else None
+    if last and before and _answers_again(scene, last, drafts):
+        return before
+    earlier = _earlier(scene, drafts)
+    return hear(
+        ask.text,
+        before=before.counters if before else Counters(),
+        sentiment=read_sentiment(desk, tracking, ask.text),
+        tracking=tracking,
+        trace=trace_of(scene, last, drafts),
+        now=desk.clock.now(),
+        drift=await _drift(desk, ask.text, earlier),
+        fires=not aside and tracking.method in desk.analyzers,
+    )
+
+
+def signals_for(ask: Ask, heard: Heard | None) -> dict[str, float]:
+    """Give the signals prompts are chosen by: the caller's own before those that were read, name by name.
+
+    Of those that were read the ones that are 0 are left out: a signal nobody names is 0.
+    """
+    given = ask.signals or {}
+    named = {*given, *(ALIASES[name] for name in given if name in ALIASES)}
+    read = heard.signals if heard else {}
+    return {name: value for name, value in read.items() if value and name not in named} | given
+
+
+def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
+    """Read how a text sounds by a persona's method; the lexicon where that one answers behind the reply, or is gone.
+
+    A method is its owner's code: one that fails, or says what no Sentiment is, stops no turn and has read nothing.
+    """
+    analyzer = desk.analyzers.get(tracking.method) or desk.analyzers[FALLBACK]
+    try:
+        found = analyzer.read(text)
+        told = msgspec.convert(msgspec.to_builtins(found), Sentiment)
+    except _BROKEN as error:  # whose message may hold the text, which belongs in no log
+        log.warning("method %s could not read a message: %s", tracking.method, type(error).__name__)
+        return Sentiment(method=analyzer.name)
+    if not (-1.0 <= told.score <= 1.0 and 0.0 <= told.intensity <= 1.0):
+        log.warning("method %s scored %r at %r, not -1..1 at 0..1", tracking.method, told.score, told.intensity)
+        return Sentiment(method=analyzer.name)
+    return told
+
+
+def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tuple[bool, ...]:
+    """Say of the results and the reply since the message before whether each failed, oldest first."""
+    posts = scene.path[-LOOKED_BACK:]
+    if last is not None:
+        posts = tuple(post for post in posts if post.seq > last.query_seq)
+    found = [failed(post.message or post.small or "", parts_of(post)) for post in posts if _is_result(post.role, post)]
+    if last is not None and last.state != "running":
+        found.append(last.state == "failed" or (last.state == "interrupted" and last.error not in _LEFT))
+    found += [failed(each.message, each.parts) for each in drafts if each.role == TOOL]
+    return tuple(found[-TRACE:])
+
+
+def with_heard(front: Front, heard: Heard | None) -> Front:
+    """Give what stands in front of a turn with what was heard in it, which its metadata tells too."""
+    if heard is None:
+        return front
+    return msgspec.structs.replace(front, heard=heard, metadata={**front.metadata, SENTIMENT: heard_to_wire(heard)})
+
+
+def heard_to_wire(heard: Heard) -> dict[str, Any]:
+    """Give `metadata.sentiment`: what A tells of it, why, and what the next turn needs."""
+    sentiment = heard.sentiment
+    return {
+        "score": sentiment.score,
+        "intensity": sentiment.intensity,
+        "polarity": sentiment.polarity,
+        "method": sentiment.method,
+        "events": [event.name for event in heard.events],
+        "reasons": {each.name: {"severity": each.severity, "reason": each.reason} for each in heard.events},
+        "keywords": list(heard.keywords),
+        "negatives": sentiment.negatives,
+        "corrections": heard.corrections,
+        "task": heard.task,
+        "signals": dict(heard.signals),
+        "counters": msgspec.json.decode(msgspec.json.encode(heard.counters)),  # as it is read again: lists, no tuples
+    }
+
+
+def heard_of(metadata: Mapping[str, Any]) -> Heard | None:
+    """Read what was heard in a turn from its metadata; None where nothing was, or where it cannot be read."""
+    told = metadata.get(SENTIMENT)
+    if not isinstance(told, dict):
+        return None
+    try:
+        reasons = msgspec.convert(told.get("reasons", {}), dict[str, dict[str, str]])
+        events = [
+            {"name": name, **reasons.get(name, {})} for name in msgspec.convert(told.get("events", []), list[str])
+        ]
+        return Heard(
+            sentiment=msgspec.convert({key: told[key] for key in _SAID if key in told}, Sentiment),
+            counters=msgspec.convert(told.get("counters", {}), Counters),
+            events=msgspec.convert(events, tuple[Event, ...]),
+            keywords=msgspec.convert(told.get("keywords", []), tuple[str, ...]),
+            corrections=msgspec.convert(told.get("corrections", 0), int),
+            signals=msgspec.convert(told.get("signals", {}), dict[str, float]),
+            task=msgspec.convert(told.get("task", ""), str),
+        )
+    except msgspec.ValidationError:
+        return None
+
+
+_SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
+
+
+def _tracking(desk: Desk, scene: Scene, ask: Ask) -> Tracking:
+    known = scene.conversation
+    persona = desk.persona(ask.persona or (known.persona if known else None))
+    kept = known.metadata.get("mode") if known else None
+    return tracking_of(persona, ask.mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
+
+
+def _chose(last: TurnOn | None) -> bool:
+    """Whether a prompt of the book spoke in the turn before: what the user says now is what it is judged by."""
+    return last is not None and ("promptVariants" in last.metadata or "promptVariant" in last.metadata)
+
+
+def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
+    """Whether the message was answered before: it is no new one, and the newest turn answered it or what follows it."""
+    if any(each.role == "user" for each in drafts):
+        return False
+    newest = next((post.seq for post in reversed(scene.path) if post.role == "user"), 0)
+    return last.query_seq >= newest > 0
+
+
+def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
+    """Give the user's messages before this one, oldest first."""
+    said = [post.message or post.small or "" for post in scene.path if post.role == "user"]
+    new = [each.message for each in drafts if each.role == "user"]
+    before = said + new[:-1] if new else said[:-1]
+    return [text for text in before if text.strip()][-EARLIER:]
+
+
+def _is_result(role: str, post: PathPost) -> bool:
+    return role == TOOL or (role != "user" and post.parts is not None and b"code_error" in post.parts)
+
+
+async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
+    """How far a message's topic is from that of those before it: by what they mean, else by their words."""
+    if not earlier or goes_on(text):
+        return 0.0
+    sensed = await sense_all(desk, [text, *earlier])
+    if sensed is None:
+        return drift_by_words(text, earlier)
+    own, *others = (array("f", each.vector) for each in sensed)
+    mean = [sum(column) / len(others) for column in zip(*others, strict=True)]
+    size = math.hypot(*mean) or 1.0
+    cosine = float(sum(map(mul, own, mean))) / size
+    akin = sensed[0].akin
+    return round(min(max((akin - cosine) / akin, 0.0), 1.0), 3)

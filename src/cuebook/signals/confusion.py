@@ -1,0 +1,70 @@
+"""Whether a message says that its writer is lost. Whole words; "explain" alone is a wish, and no sign (A, decided)."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from cuebook.records.expression import Expression, lowered
+
+#: Characters that are looked at.
+LOOKED_AT: Final = 2_000
+#: Who does not understand is the writer, not somebody they write about.
+_WRITER: Final = "".join(
+    f"(?<!{each} )"
+    for each in ("they", "users", "people", "you", "he", "she", "customers", "who", "students", "clients")
+)
+_NOT: Final = r"(?:don'?t|do not|didn'?t|did not|can'?t|cannot|couldn'?t|still don'?t)"
+#: Words between "not" and what it takes back.
+_QUITE: Final = r"(?:really |quite |fully |even |yet |very |entirely |at all )?"
+#: Patterns by the keyword they are told as.
+_KEYWORDS: Final[Mapping[str, str]] = {
+    "confused": r"\bconfused\b(?! (?:\w+ ){1,3}with\b)|\bconfusing\b|\bconfuses me\b",
+    "don't understand": (
+        rf"{_WRITER}\b{_NOT} {_QUITE}"
+        r"(?:understand|get (?:it|this|that|the point|you)\b|follow\b|see what you)"
+    ),
+    "unclear": rf"\bunclear\b|\bnot {_QUITE}clear\b(?! (?:the|all|my|our|out|up|it))",
+    "what do you mean": r"\bwhat (?:do|did) you mean\b|\bwhat does that (?:even )?mean\b|\bno idea what you\b",
+    "clarify": r"(?<!to )(?<!let me )(?<!i'll )(?<!should )\bclarif(?:y|ication)\b",
+    "huh": r"\bhuh\b(?!\s*[,.]? (?:cool|nice|interesting|great|neat))",
+    "doesn't make sense": (
+        rf"\b(?:doesn'?t|does not|don'?t|didn'?t|not) {_QUITE}mak(?:e|ing) (?:any |much |a lot of )?sense\b"
+        r"|\bmakes (?:no|little) sense\b"
+    ),
+    "not sure": (
+        rf"\bnot {_QUITE}sure (?:what (?:you|that|this|it|the)|how (?:that|this|it)|i (?:understand|follow|get)|why|"
+        r"where you|about (?:that|this) (?:part|step|bit))"
+        r"|(?:^|[,;] ?)(?:i'?m |i am |still |hm+,? )*not sure(?: at all)?\s*[.?!]*$"
+    ),
+    "lost": (
+        r"\b(?:i'?m|i am|you(?:'ve)?|completely|totally|a bit|still|got me) "
+        r"(?:a bit |a little |completely |totally |still )?lost(?: me| here| now)?"
+        r"\s*(?:[.,;!?]|$| (?:here|now|me|with|at)\b)|\bover my head\b"
+    ),
+    "explain again": (
+        r"\bexplain (?:(?:it|that|this)(?: to me)?|the \w+|me)? ?"
+        r"(?:once more|again|differently|in simpler|more simply|like i'?m)\b"
+    ),
+}
+_NAMES: Final = tuple(_KEYWORDS)
+_ANY: Final = Expression("|".join(f"({pattern})" for pattern in _KEYWORDS.values()))
+#: Strings of which each of them holds one.
+_HINTS: Final = (
+    "confus", "understand", " get ", " follow", "see what you", "clear", "mean", "clarif", "huh", "sense", " sure",
+    "lost", "over my head", "explain", "no idea what",
+)  # fmt: skip
+#: Question marks that pile up behind a word or stand alone; between two operands they are an operator.
+_MARKS: Final = Expression(r"(?:(?<=[\w)\"'])|^\s*)\?\s?\?[?!]*(?=\s*$|\s+[A-Z\"'(])")
+
+
+def confusion_in(said: str, *, negative: bool = False) -> tuple[str, ...]:
+    """Name the keywords of confusion in what a user says (`spoken`), each once, in their order.
+
+    Piled-up question marks are anger where the message is negative, and no sign of confusion then.
+    """
+    text = said[:LOOKED_AT].replace("\u2019", "'")
+    low, found = lowered(text), list[str]()
+    if any(hint in low for hint in _HINTS):
+        found = [_NAMES[match.lastindex - 1] for match in _ANY.finditer(low) if match.lastindex]
+    if not negative and "?" in text and _MARKS.search(text):
+        found.append("??")
+    return tuple(dict.fromkeys(found))

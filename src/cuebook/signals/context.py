@@ -1,0 +1,125 @@
+"""The ten signals prompts' variants are chosen by, each 0..1 (B, "Context Signals"; definitions: docs/design/013).
+
+`user_pleased` and `sentiment_high` are two names of one. A signal that cannot be read is missing: 0 would say no.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cuebook.records.expression import Expression
+from cuebook.records.mind import Counters, Sentiment
+from cuebook.records.tracking import Tracking
+from cuebook.signals.tasks import TASKS
+
+#: What an older message's score weighs beside the next newer one's.
+FADES: Final = 0.5
+#: Corrections among the newest messages that are many, and how many messages those are.
+MANY: Final = 2
+AMONG: Final = 4
+#: Messages after which a task nobody named again is over, and what it counts until then.
+LASTS: Final = 3
+FOLLOWS: Final = 0.5
+#: Without an embedder, how sure a change of words alone is of a change of topic,
+WORDS_ALONE: Final = 0.6
+#: and how many words with content a message has to have for that.
+CONTENT: Final = 3
+#: Seconds between two messages of one who is quick, and of one who is not slow.
+QUICK, BRISK = 15.0, 60.0
+#: The lowest threshold a mean is measured by.
+_LEAST: Final = 0.05
+
+_SHIFTS: Final = Expression(
+    r"\b(?:by the way|btw|on another (?:note|topic|subject)|on a different (?:note|topic|subject)|(?:switching"
+    r"|changing|new|different) (?:the )?(?:topics?|subjects?)|(?:change|switch) (?:the |of )?(?:topic|subject)|"
+    r"something (?:else|completely different|different)|(?:a|one|another) (?:completely |totally "
+    r"|quite )?(?:different|unrelated|separate) (?:question|thing|topic|matter|problem)"
+    r"|unrelated(?: question)?\s*[:,]|"
+    r"(?:and )?now for something|let's (?:talk about|move on to|switch to)|off[- ]topic|before i forget"
+    r"|(?:ok(?:ay)?|right|well),? enough (?:of|about)|next topic|moving on(?: to)?)\b"
+    r"|^(?:and |oh,? |ok(?:ay)?,? )*(?:another|one other|one more) (?:thing|question|topic)\b",
+    re.IGNORECASE,
+)
+#: How a message goes on with what was said: its words are others, its topic is not.
+_GOES_ON: Final = Expression(
+    r"^(?:and|but|or|then|so|also|ok(?:ay)?|yes|no|what about|how about|why|because|instead|now|which of"
+    r"|is (?:it|that|this|there)|does (?:it|that|this)|can (?:it|that)|what if|same|still|"
+    r"again|actually|sorry|thanks|thank)\b|\b(?:it|its|that|this|these|those|them|they|he|she|him|her|there|one"
+    r"|ones|above|former|latter|again|instead|too|else)\b",
+    re.IGNORECASE,
+)
+_WORD: Final = Expression(r"[^\W\d_]{3,}|\d{2,}")
+_SHOUT: Final = Expression(r"\b[A-Z]{3,}\b")
+_LONG_DRAWN: Final = Expression(r"([a-z])\1{2,}", re.IGNORECASE)
+_LITTLE: Final = frozenset(
+    """
+    the and for are was were with you your from have has had not but can could would should will what which who
+    whom when where why how does did doing done this that these those there their they them then than some any all
+    more most about into over under also just like want need make made get got give show tell please help know
+    think use using one two its his her our out new now way much many very too other same here been being say said
+    let see look good okay yes thanks thank write add find first next
+    """.split()
+)
+
+
+def signals_of(
+    said: str, sentiment: Sentiment, counters: Counters, *, before: Counters, tracking: Tracking, drift: float | None
+) -> Mapping[str, float]:
+    """Give the signals of a message; `counters` are with it, `before` without. `drift` is 0..1, None unknown."""
+    found: dict[str, float] = {}
+    if counters.scores:
+        mean = _faded(counters.scores)
+        found["user_pleased"] = found["sentiment_high"] = _beyond(mean, tracking.satisfaction_threshold)
+        found["user_frustrated"] = _beyond(-mean, -tracking.frustration_threshold)
+    found["correction_rate_high"] = min(sum(map(bool, counters.corrected)) / MANY, 1.0)
+    found["topic_shift_high"] = 1.0 if _SHIFTS.search(said) else drift or 0.0
+    found["energy_high"] = _energy(said, sentiment, counters, before)
+    weight = 1.0 if counters.task_age == 0 else FOLLOWS
+    found |= {f"task_{task}": weight if task == counters.task else 0.0 for task in TASKS}
+    return {name: round(value, 3) + 0.0 for name, value in found.items()}
+
+
+def goes_on(said: str) -> bool:
+    """Whether a message goes on with what was said before, in words like "and" or "it", or in next to no words."""
+    return len(set(stems(said))) < CONTENT or _GOES_ON.search(said) is not None
+
+
+def drift_by_words(said: str, earlier: Sequence[str]) -> float:
+    """How far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
+
+    0 for the first message, for short ones and for those that go on in words like "and" or "it".
+    """
+    own = set(stems(said))
+    if not earlier or goes_on(said):
+        return 0.0
+    known = {stem for text in earlier for stem in stems(text)}
+    if not known:
+        return 0.0
+    return round(WORDS_ALONE * (1.0 - min(2.0 * len(own & known) / len(own), 1.0)), 3)
+
+
+def stems(text: str) -> Iterable[str]:
+    """Give the first letters of a text's words with content: "deploy" and "deployment" are one."""
+    return (word[:5] for word in map(str.lower, _WORD.findall(text)) if word not in _LITTLE)
+
+
+def _faded(scores: Sequence[float]) -> float:
+    """Give the mean of scores, each weighing half of the next newer one."""
+    weights = [FADES**age for age in range(len(scores) - 1, -1, -1)]
+    return sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
+
+
+def _beyond(mean: float, threshold: float) -> float:
+    """Give 0 up to a mean of 0, one half at the threshold, 1 from twice the threshold on."""
+    return min(max(0.5 * mean / max(threshold, _LEAST), 0.0), 1.0)
+
+
+def _energy(said: str, sentiment: Sentiment, counters: Counters, before: Counters) -> float:
+    """Weigh two fifths punctuation, a fifth each of capitals and drawn-out words, intensity, and pace and length."""
+    marks = min(said.count("!") / 3 + min(said.count("??"), 1) / 2, 1.0)
+    loud = min(len(_SHOUT.findall(said)) / max(len(said.split()), 1) * 2 + 0.5 * bool(_LONG_DRAWN.search(said)), 1.0)
+    gap = counters.at - before.at if before.at else BRISK
+    pace = 1.0 if gap < QUICK else 0.5 if gap < BRISK else 0.0
+    usual = sum(before.lengths) / len(before.lengths) if before.lengths else 0.0
+    longer = 1.0 if usual and len(said) > 2 * usual and len(said) > 80 else 0.0
+    return 0.4 * marks + 0.2 * loud + 0.2 * sentiment.intensity + 0.1 * pace + 0.1 * longer

@@ -1,0 +1,126 @@
+"""What a message says beside its words: counters moved on by one, the events that fire now, the signals.
+
+Pure: what sounded how, what failed since the message before, how far the topic moved, and the time are arguments.
+A message that cannot be read (`unknown`: another language, no words) leaves the counters of moods as they are: it says
+nothing about them, so that what was two in a row before it still is; it is counted as a turn, and cool-downs go on.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from cuebook.records.expression import Expression, lowered
+from cuebook.records.mind import Counters, Heard, Sentiment
+from cuebook.records.tracking import UNTRACKED, Tracking
+from cuebook.signals.confusion import confusion_in
+from cuebook.signals.context import AMONG, LASTS, signals_of
+from cuebook.signals.corrections import corrections_in
+from cuebook.signals.events import TRACE, events_in, is_confused, past_cooldown
+from cuebook.signals.spoken import spoken
+from cuebook.signals.tasks import task_in
+
+#: Messages whose lengths are kept (A).
+LENGTHS: Final = 5
+_NOTHING: Final = Counters()
+_UNREAD: Final = Sentiment()
+#: Words from which on a message is engaged, however neutral it is.
+WORDY: Final = 5
+#: How a message begins that asks or orders something in two words more.
+_ORDERS: Final = Expression(
+    r"(?:\W*(?:please|pls|now|then|and|also|ok(?:ay)?|so|next),? )*(?:who|what|when|where|why|which|how|is|are|was|"
+    r"were|do|does|did|can|could|would|should|will|may|has|have|add|adjust|answer|apply|ask|book|build|calculate|call|"
+    r"change|check|clean|commit|compare|convert|count|create|cut|delete|deploy|describe|draft|explain|extend"
+    r"|fetch|find|"
+    r"fix|format|generate|give|help|insert|install|invite|keep|leave|let|list|make|merge|move|name|open|order"
+    r"|pick|plan|"
+    r"print|pull|push|put|quiz|read|remove|rename|replace|rewrite|run|save|search|send|set|shorten|show|sort"
+    r"|split|start|"
+    r"stop|summari[sz]e|take|teach|test|translate|try|turn|update|use|write) \S+ \S"
+)
+
+
+def hear(
+    text: str,
+    *,
+    before: Counters = _NOTHING,
+    sentiment: Sentiment = _UNREAD,
+    tracking: Tracking = UNTRACKED,
+    trace: Sequence[bool] = (),
+    now: float = 0.0,
+    drift: float | None = None,
+    fires: bool = True,
+) -> Heard:
+    """Hear one message of a user.
+
+    `before` is what the messages of its path left behind; `trace` says of each result and reply since the message
+    before whether it failed, oldest first; `drift` how far its topic is from theirs, 0..1. `now` is Unix time. Nothing
+    fires where the persona does not track, or with `fires` off. O(message), about 0.2 ms.
+    """
+    said = spoken(text).replace("\u2019", "'").strip()
+    readable = sentiment.polarity != "unknown"
+    keywords = confusion_in(said, negative=sentiment.polarity == "negative") if readable else ()
+    corrections = corrections_in(said)
+    counters = _counted(text, said, sentiment, before, tracking, keywords=keywords, corrections=corrections)
+    counters = replace(counters, trace=(*before.trace, *trace)[-TRACE:], at=now)
+    counters = _of_task(task_in(text), counters, before)
+    found = events_in(sentiment, counters, keywords, tracking=tracking, new_error=any(trace))
+    firing = tracking.enabled and fires
+    events = tuple(each for each in found if firing and past_cooldown(each.name, counters, tracking=tracking, now=now))
+    fired = {**before.fired, **{each.name: (counters.turns, now) for each in events}}
+    return Heard(
+        sentiment=sentiment,
+        counters=replace(counters, fired=fired),
+        events=events,
+        keywords=keywords,
+        corrections=corrections,
+        signals=signals_of(said, sentiment, counters, before=before, tracking=tracking, drift=drift),
+        task=counters.task if counters.task_age == 0 else "",
+    )
+
+
+def _counted(
+    text: str,
+    said: str,
+    sentiment: Sentiment,
+    before: Counters,
+    tracking: Tracking,
+    *,
+    keywords: tuple[str, ...],
+    corrections: int,
+) -> Counters:
+    counters = replace(
+        before,
+        turns=before.turns + 1,
+        lengths=(*before.lengths, len(text.strip()))[-LENGTHS:],
+        corrected=(*before.corrected, corrections)[-AMONG:],
+    )
+    if sentiment.polarity == "unknown":
+        return counters
+    negative = sentiment.score < tracking.frustration_threshold
+    positive = sentiment.score > tracking.satisfaction_threshold
+    neutral = not (negative or positive)
+    idle = neutral and not _asks(said)
+    return replace(
+        counters,
+        frustration=before.frustration + 1 if negative else 0,
+        satisfaction=before.satisfaction + 1 if positive else 0,
+        neutral=before.neutral + 1 if neutral else 0,
+        idle=before.idle + 1 if idle else 0,
+        confusion=before.confusion + 1 if is_confused(sentiment, keywords, tracking=tracking) else 0,
+        scores=(*before.scores, sentiment.score)[-max(tracking.history_window, 1) :],
+    )
+
+
+def _asks(said: str) -> bool:
+    """Whether a message asks or orders something, or says more than a few words."""
+    return "?" in said or len(said.split(maxsplit=WORDY)) >= WORDY or _ORDERS.match(lowered(said)) is not None
+
+
+def _of_task(task: str, counters: Counters, before: Counters) -> Counters:
+    """Give the counters with a message's task; one that names none goes on with the last for a while."""
+    if task:
+        return replace(counters, task=task, task_age=0)
+    age = before.task_age + 1
+    goes_on = before.task not in ("", "casual", "crisis") and age <= LASTS
+    return replace(counters, task=before.task if goes_on else "", task_age=age if goes_on else 0)

@@ -1,0 +1,164 @@
+"""What kind of task a message is about: coding, planning, casual, crisis or reflection (B, "Context Signals").
+
+Rules alone: each sign of a task weighs; the heaviest task from `ENOUGH` on is the message's. A crisis goes before the
+others.
+"""
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.records.expression import Expression, lowered
+from cuebook.signals.crisis import is_crisis
+
+TASKS: Final = ("coding", "planning", "casual", "crisis", "reflection")
+ENOUGH: Final = 1.0
+#: Characters that are looked at.
+LOOKED_AT: Final = 2_000
+#: Signs of a kind beyond so many weigh no more.
+MOST: Final = 4
+#: A casual message is a short one.
+_SHORT: Final = 120
+
+_WORD: Final = Expression(r"[^\W_](?:[^\W_]|[+#'-])*")
+
+
+class _Phrases(Struct, frozen=True):
+    """Phrases that are signs, and words of which one is in each: without any of them nothing is looked for."""
+
+    hints: frozenset[str]
+    pattern: Expression
+
+
+#: As programs write: fenced code, a line of it, a call, names, files, errors by name.
+_CODE: Final = Expression(
+    r"```|^\s*(?:def|class|import|from|const|let|var|func|fn|public|private|SELECT|#include|<\?php)\b.*[(:={;]"
+    r"|\b\w+\(\)|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w*\(|\b[\w-]+\.(?:py|js|ts|tsx|jsx|java|go|rs|cpp|cs|rb|php"
+    r"|sh|sql|ya?ml|toml|css|ipynb)\b"
+    r"|\b(?:[A-Z]\w+)?(?:Error|Exception)\b:?"
+)
+
+_CODING: Final = frozenset(
+    """
+    python javascript typescript golang kotlin haskell c++ c# react django flask numpy pandas pytest sql postgres
+    postgresql mysql sqlite regex git github gitlab npm pip docker dockerfile podman kubernetes kubectl k8s systemd
+    linux bash html css json yaml graphql webpack gradle goroutine goroutines compiler compile compiles compiled
+    compilation stacktrace traceback refactor refactoring refactored debug debugging debugger nullpointer recursion
+    recursive codebase destructor constructor mutex deadlock docstring decorator lambda linter lint localhost api
+    apis endpoint openapi cli ide typeerror segfault programming coding typecheck typechecker async asyncio
+    multithreading multithreaded backend frontend front-end leetcode algorithm
+    """.split()
+)
+_CODING_PHRASES: Final = _Phrases(
+    frozenset(
+        """
+        expression trace test tests pointer list hint hints conflict request requests code leak collector comprehension
+        call status key join
+        """.split()
+    ),
+    Expression(
+        r"\b(?:regular expression|stack trace|unit tests?|null pointer|linked list|type hints?|merge conflict|"
+        r"pull requests?|source code|memory leak|garbage collector|list comprehension|http (?:call|request|status)|"
+        r"foreign key|left join)\b"
+    ),
+)
+_CODISH: Final = frozenset(
+    """
+    function method class variable loop array string integer module package library script bug branch commit merge
+    test tests fixture query table schema server container deploy deploys deployed deployment build code syntax
+    parameter argument arguments import return returns thread process cache java rust go database migration index
+    exception error fails console terminal repository repo dictionary dict tuple frame frames parse parser bracket
+    cluster origin component render renders side-effects effects hang install matches valid
+    """.split()
+)
+_PLANNING: Final = _Phrases(
+    frozenset(
+        """
+        plan schedule timeline checklist roadmap agenda itinerary to-do to-dos todo todos list strategy road
+        milestone milestones next time prioritise prioritize priorities order first organise organize down goals
+        budget sprint kickoff kick-off divide training back work workback
+        """.split()
+    ),
+    Expression(
+        r"\b(?:make|draft|create|write|give|need|have|want|sketch|propose|set up|work out|build|us|me) (?:me "
+        r"|us )?(?:a|an|the|our|my|some) (?:\w+ ){0,3}(?:plan|schedule|timeline|checklist|roadmap|"
+        r"agenda|itinerary|to-?do list|strategy)\b|\bplan for\b|^(?:please |can you |could you |help me "
+        r"|let's )*plan (?:a|an|the|my|our|out)\b|\bi plan (?:a|an|the|our)\b|\broad ?map\b|\bmilestones?\b"
+        r"|\bnext steps?\b|\btime ?line\b|"
+        r"\bagenda\b|\bitinerary\b|\bchecklist\b|\bto-?dos?\b|\bprioriti[sz]e\b|\bpriorities\b|\bin (?:which"
+        r"|what) order\b|\b(?:which|what) (?:\S+ ){1,5}(?:come|comes|goes|do|do i do|should i do) first\b|"
+        r"\borgani[sz]e (?:my|our|the) \w+|\bschedule (?:the|my|our|a|an)\b|\bbreak (?:\S+ ){1,4}down into\b"
+        r"|\bgoals for (?:the|this|next|my|our)\b|\bbudget for\b|\bsprint planning\b|\bkick-?off\b|"
+        r"\bdivide (?:the|my|our)\b|\btraining (?:plan|schedule)\b|\blist of what to do\b|\bproject plan\b"
+        r"|\bwork ?back\w* from\b",
+    ),
+)
+_PLANNISH: Final = frozenset(
+    """
+    deadline deadlines week weeks month months quarter quarters until before june july august may march april owner
+    owners date dates launch release prepare goal goals task tasks project steps phase first order plan exam
+    weekend trip budget
+    """.split()
+)
+_CASUAL: Final = Expression(
+    r"^(?:hi|hey+|hello|yo|hiya|howdy|sup|good (?:morning|evening|afternoon|night)|morning|gm|gn|bye|see you"
+    r"|happy \w+day)\b[\w ,]{0,16}[!.:)]*$"
+    r"|\bhow are (?:you|things)\b(?! (?:able|going to|sure|suppos))|\bhow(?:'s| is) it going\b|\bwhat'?s up\b"
+    r"|\b(?:lol|lmao|rofl|haha+|hehe+|xd)\b|\btell me (?:a|another) (?:joke|story|secret)\b|\bjoke\b|"
+    r"\b(?:i'm|im|so) bored\b|\blet's chat\b|\byour fav(?:ou?rite)?\b|\bdo you (?:like|prefer|love|ever|dream"
+    r"|sleep|have (?:feelings|a favou?rite|pets|friends))\b|\bguess what\b|\bnice one\b|"
+    r"\bwhat a day\b|\bhave a (?:nice|good|great|lovely) (?:evening|day|weekend|night|one)\b|^not much\b"
+    r"|\bjust got home\b|[\U0001F600-\U0001F64F\U0001F917\U0001F923]|(?:^|\s)[:;]-?[)dp](?:\s|$)",
+)
+_REFLECTION: Final = _Phrases(
+    frozenset(
+        """
+        looking hindsight retrospect retrospective learn learned learnt done said been known should shouldn't keep
+        kept realise realised realize realized regret diary torn well life myself thinking reflecting wondering
+        always never changed grown matters who journal journaling journalling career path job letting reflect
+        reflection lessons
+        """.split()
+    ),
+    Expression(
+        r"\blooking back\b|\bin (?:hindsight|retrospect)\b|\bretrospective\b|\bwhat (?:did|have|can|could|do) (?:i"
+        r"|we) (?:\w+ )?learn(?:ed|t)?\b|\b(?:could|should) (?:i|we) have (?:done|said|been|known)\b"
+        r"|\bi should(?:n't)? have \w+|"
+        r"\bi (?:keep|kept) (?:wondering|thinking about (?:how|why|what|whether))\b|\bi(?:'ve| have)? (?:just "
+        r"|only |finally )?reali[sz]ed? (?:that |how |why )?i\b|\bi regret\b|\bdear diary\b|\b(?:felt|feel"
+        r"|feeling) torn\b|"
+        r"\bwhat went well\b|\b(?:meaning|purpose) of (?:my )?life\b|\bgood life\b|\bi ask(?:ed)? myself\b"
+        r"|\bi(?:'ve been| have been) (?:thinking|reflecting|wondering) (?:about|on|whether)\b|\bwhy do i (?:always"
+        r"|keep|never)\b|"
+        r"\bhow have i (?:changed|grown)\b|\bwhat (?:really )?matters to me\b|\bwho i (?:am|would be|want to be)\b"
+        r"|\bjournal(?:ing|ling)?\b|\bchose the right (?:career|path|job)\b|\bletting go\b|\breflect(?:ing"
+        r"|ion)? on\b|\blessons learned\b",
+    ),
+)
+
+
+def task_in(text: str) -> str:
+    """Name the task a message is about, "" where none stands out. `text` is the whole message, its code too."""
+    text = text[:LOOKED_AT].replace("\u2019", "'").strip()
+    low = lowered(text)
+    words = {word.rstrip("'-") for word in _WORD.findall(low)}
+    if is_crisis(text, words):
+        return "crisis"
+    weights = {
+        "coding": (_CODE.search(text) is not None)
+        + len(words & _CODING)
+        + _count(_CODING_PHRASES, low, words)
+        + 0.5 * min(len(words & _CODISH), MOST),
+        "reflection": 1.5 * _count(_REFLECTION, low, words),
+        "planning": 1.25 * _count(_PLANNING, low, words) + 0.4 * min(len(words & _PLANNISH), 2),
+        "casual": (1.0 if len(text) <= _SHORT else 0.5) * (_CASUAL.search(low[: 2 * _SHORT]) is not None),
+    }
+    best = max(weights, key=lambda task: weights[task])
+    return best if weights[best] >= ENOUGH else ""
+
+
+def _count(phrases: _Phrases, low: str, words: AbstractSet[str]) -> int:
+    """Count different phrases of a kind."""
+    if words.isdisjoint(phrases.hints):
+        return 0
+    return min(len({match[0] for match in phrases.pattern.finditer(low)}), MOST)

@@ -1,0 +1,256 @@
+"""What a turn hears of its message: told in its metadata, kept by the path, passed on to the choice of prompts."""
+
+import asyncio
+import json
+
+import pytest
+from stage import NAME, Client, book_on, bot, config, user
+
+from cuebook import Ask, Cuebook
+from cuebook.backends.system import SystemDice
+from cuebook.engine.heard import heard_of
+from cuebook.errors import BackendError
+from cuebook.testing import ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+
+ANGRY = "This is terrible, nothing works and I hate it!!"
+CALM = "How do I rename a branch in git?"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Make a folder with a persona that tracks sentiment and one that does not."""
+    (tmp_path / "personas").mkdir()
+    tracked = {"enabled": True, "cooldownTurns": 2}
+    for name, more in (("tracker", {"sentimentTracking": tracked}), ("plain", {})):
+        definition = {"id": name, "name": name, "model": "m", "baseSystemPrompt": f"You are {name}.", **more}
+        (tmp_path / "personas" / f"{name}.json").write_text(json.dumps(definition))
+    return tmp_path
+
+
+def asked(text, conversation=NAME, persona="tracker", **more):
+    return Ask(text, conversation, persona=persona, **more)
+
+
+async def heard_in(book, *texts, **more):
+    """Ask one after the other; gives what each turn's metadata says of its sentiment."""
+    return [(await book.ask(asked(text, **more))).metadata.get("sentiment") for text in texts]
+
+
+def fired(found):
+    return [each["events"] for each in found]
+
+
+async def test_a_persona_that_does_not_track_hears_nothing(place):
+    async with book_on(place) as book:
+        assert await heard_in(book, ANGRY, persona="plain") == [None]
+
+
+async def test_what_was_heard_is_told_and_kept(place):
+    async with book_on(place) as book:
+        [told] = await heard_in(book, ANGRY)
+        assert told["score"] < -0.3
+        assert told["polarity"] == "negative"
+        assert told["method"] == "lexicon_based"
+        assert told["events"] == ["user_frustrated"]
+        assert told["reasons"]["user_frustrated"]["severity"] == "medium"
+        kept = (await book.turns.show(NAME, 1))["metadata"]
+        assert kept["sentiment"] == told
+        heard = heard_of(kept)
+        assert heard is not None
+        assert heard.counters.frustration == 1
+        assert [event.name for event in heard.events] == ["user_frustrated"]
+
+
+async def test_counters_go_on_also_after_a_restart_and_what_fired_is_quiet_for_its_cooldown(place):
+    async with book_on(place) as book:
+        first = await heard_in(book, ANGRY, ANGRY)
+    async with book_on(place, dice=SystemDice()) as book:
+        more = await heard_in(book, ANGRY, ANGRY, CALM)
+    found = first + more
+    assert fired(found) == [["user_frustrated"], [], [], ["user_frustrated"], []]
+    assert found[3]["reasons"]["user_frustrated"]["severity"] == "high"
+    assert [each["counters"].get("frustration", 0) for each in found] == [1, 2, 3, 4, 0]
+
+
+async def test_a_branch_goes_on_with_what_was_heard_on_it(place):
+    async with book_on(place) as book:
+        await heard_in(book, CALM)
+        fork = (await book.conversations.posts(NAME))[-1].id
+        await heard_in(book, ANGRY)
+        await book.conversations.move_head(NAME, fork)
+        [told] = await heard_in(book, ANGRY)
+        assert told["counters"]["frustration"] == 1
+        assert told["counters"]["turns"] == 2
+        assert told["events"] == ["user_frustrated"], "the other branch's cool-down is its own"
+
+
+async def test_another_language_fires_nothing_and_leaves_the_counters(place):
+    async with book_on(place) as book:
+        found = await heard_in(book, ANGRY, "Das funktioniert immer noch nicht, ich bin total genervt!", ANGRY)
+        assert found[1]["polarity"] == "unknown"
+        assert found[1]["score"] == 0
+        assert [each["counters"]["frustration"] for each in found] == [1, 1, 2]
+        assert fired(found)[1] == []
+
+
+async def test_errors_of_turns_are_counted_and_told_once(place):
+    away = ScriptedModel(BackendError("away"), BackendError("away"), default="Noted.")
+    async with book_on(place, model=away) as book:
+        for _ in range(2):
+            with pytest.raises(BackendError):
+                await book.ask(asked(CALM))
+        found = await heard_in(book, CALM, CALM, CALM, CALM)
+        assert fired(found) == [["error_threshold_exceeded"], [], [], []]
+        assert found[0]["reasons"]["error_threshold_exceeded"]["reason"].startswith("2 of the last")
+
+
+async def test_who_goes_away_is_no_error(place):
+    async with book_on(place) as book:
+        for _ in range(3):
+            stream = book.stream(asked(CALM))
+            await anext(stream)
+            await stream.aclose()
+        assert fired(await heard_in(book, CALM)) == [[]]
+
+
+async def test_assembling_hears_as_asking_does_and_keeps_nothing(place):
+    async with book_on(place) as book:
+        await heard_in(book, CALM)
+        windows = [await book.assemble(asked(ANGRY)) for _ in range(2)]
+        assert windows[0].messages == windows[1].messages
+        [told] = await heard_in(book, ANGRY)
+        assert told["counters"]["frustration"] == 1
+
+
+async def test_a_client_of_the_openai_wire_is_heard_once_a_round(place):
+    upstream = ScriptedUpstream()
+    async with book_on(place, upstream=upstream) as book:
+        client = Client(book, upstream)
+        await client.say(CALM, model="tracker")
+        client.history.append(user(ANGRY))
+        upstream.say(completion(calls=[call("c1", "search")]))
+        reply = json.loads(await client.send(model="tracker"))
+        client.history += [reply["choices"][0]["message"], result("c1", "Error: no such index")]
+        upstream.say(completion("Sorry."))
+        await client.send(model="tracker")
+        shown = await book.turns.show(NAME, 2)
+        told = shown["metadata"]["sentiment"]
+        assert len(shown["steps"]) == 2
+        assert told["events"] == ["user_frustrated"]
+        assert told["counters"]["turns"] == 2
+
+
+async def test_what_tools_gave_since_counts_as_errors(place):
+    upstream = ScriptedUpstream()
+    async with book_on(place, upstream=upstream) as book:
+        client = Client(book, upstream)
+        client.history.append(user(CALM))
+        for n in range(2):
+            upstream.say(completion(calls=[call(f"c{n}", "search")]))
+            reply = json.loads(await client.send(model="tracker"))
+            client.history += [reply["choices"][0]["message"], result(f"c{n}", '{"error": "no such index"}')]
+        upstream.say(completion("It fails."))
+        reply = json.loads(await client.send(model="tracker"))
+        client.history.append(reply["choices"][0]["message"])
+        await client.say("And with the other index?", model="tracker")
+        told = (await book.turns.show(NAME, 2))["metadata"]["sentiment"]
+        assert told["events"] == ["error_threshold_exceeded"]
+        assert told["counters"]["trace"] == [True, True, False]
+
+
+async def test_a_message_answered_anew_is_not_counted_twice(place):
+    upstream = ScriptedUpstream()
+    async with book_on(place, upstream=upstream) as book:
+        client = Client(book, upstream)
+        await client.say(ANGRY, model="tracker")
+        client.history.pop()
+        upstream.say(completion("Otherwise."))
+        await client.send(model="tracker")
+        first, second = [(await book.turns.show(NAME, n))["metadata"]["sentiment"] for n in (1, 2)]
+        assert first == second
+        client.history.append(bot("Otherwise."))
+        await client.say(ANGRY, model="tracker")
+        third = (await book.turns.show(NAME, 3))["metadata"]["sentiment"]
+        assert third["counters"]["frustration"] == 2
+
+
+async def test_a_request_beside_the_path_fires_nothing(place):
+    upstream = ScriptedUpstream()
+    async with book_on(place, upstream=upstream) as book:
+        client = Client(book, upstream)
+        await client.say(CALM, model="tracker")
+        upstream.say(completion("A title"))
+        await client.send([user(f"Give a title: {ANGRY}")], model="tracker")
+        told = (await book.turns.show(NAME, 2))["metadata"].get("sentiment", {})
+        assert not told.get("events")
+        await client.say(ANGRY, model="tracker")
+        third = (await book.turns.show(NAME, 3))["metadata"]["sentiment"]
+        assert third["counters"]["turns"] == 2
+
+
+async def two_voices(book):
+    """Give the persona `plain` a prompt with two variants: one for those who are frustrated, one for coders."""
+    weights = {"main": {"task_coding": 1.0}, "calming": {"user_frustrated": 1.0}}
+    slug = "persona/plain"
+    await book.prompts.save(slug, {"body": "Code."}, metadata={"context_weights": weights["main"]})
+    await book.prompts.fork(slug, "calming")
+    text = {"body": "Stay calm."}
+    await book.prompts.save(slug, text, branch="calming", metadata={"context_weights": weights["calming"]})
+
+
+async def unexplored(book, text, **more):
+    """Ask in one new conversation after the other until a variant is chosen by its score; gives that metadata."""
+    for n in range(20):
+        metadata = (await book.ask(asked(text, f"{text[:4]}{n}", persona="plain", **more))).metadata
+        if not metadata["promptVariants"]["persona/plain"]["explored"]:
+            return metadata
+    raise AssertionError("it always explores")
+
+
+async def test_variants_are_chosen_by_what_was_heard(place):
+    async with book_on(place) as book:
+        await two_voices(book)
+        for text, branch, signal in ((ANGRY, "calming", "user_frustrated"), (CALM, "main", "task_coding")):
+            metadata = await unexplored(book, text)
+            assert metadata["promptVariant"]["branch"] == branch
+            assert metadata["promptVariant"]["signals"][signal] > 0.5
+            assert metadata["sentiment"]["events"] == [], "heard for the choice alone"
+
+
+async def test_signals_of_the_caller_go_before_those_that_were_read(place):
+    async with book_on(place) as book:
+        await two_voices(book)
+        given = {"user_frustrated": 0.0, "sentiment_high": 0.9, "task_coding": 1.0}
+        metadata = await unexplored(book, ANGRY, signals=given)
+        assert metadata["promptVariant"]["branch"] == "main"
+        said = metadata["promptVariant"]["signals"]
+        assert given.items() <= said.items()
+        assert "user_pleased" not in said, "it is the other name of a signal that was given"
+
+
+async def test_a_method_that_breaks_stops_no_turn(place):
+    class Broken:
+        name = "broken"
+
+        def read(self, text):
+            raise ValueError(text)
+
+    (place / "personas" / "odd.json").write_text(json.dumps({
+        "id": "odd", "name": "odd", "baseSystemPrompt": "x",
+        "sentimentTracking": {"enabled": True, "method": "broken"},
+    }))  # fmt: skip
+    opened = Cuebook.open(config(place), model=ScriptedModel(default="Noted."), worker=False, analyzers=[Broken()])
+    async with opened as book:
+        [told] = await heard_in(book, ANGRY, persona="odd")
+        assert told["polarity"] == "unknown"
+        assert told["events"] == []
+
+
+async def test_metadata_nobody_can_read_begins_anew(place):
+    assert heard_of({}) is None
+    assert heard_of({"sentiment": "sad"}) is None
+    assert heard_of({"sentiment": {"score": "low"}}) is None
+    assert heard_of({"sentiment": {"counters": {"turns": "many"}}}) is None
+    async with book_on(place) as book:
+        await asyncio.gather(*(heard_in(book, ANGRY, conversation=f"c{n}") for n in range(3)))
