@@ -15,12 +15,14 @@ import pytest
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
 from cuebook.app.audit import Audit
 from cuebook.app.blocking_audit import BlockingAudit
+from cuebook.app.blocking_experiences import BlockingExperiences
 from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.conversations import Conversations
+from cuebook.app.experiences import Experiences
 from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.keys import Keys
 from cuebook.app.memory import Memory
@@ -54,6 +56,7 @@ def public(kind: type) -> dict[str, object]:
         (Receipts, BlockingReceipts),
         (Holds, BlockingHolds),
         (Optimizer, BlockingOptimizer),
+        (Experiences, BlockingExperiences),
         (Keys, BlockingKeys),
         (Organizations, BlockingOrganizations),
     ],

@@ -3,9 +3,32 @@
 import hashlib
 
 import msgspec
+from msgspec import Struct
 
+from cuebook.config import Config
+from cuebook.engine.desk import Desk
+from cuebook.engine.request import Call
 from cuebook.errors import InvalidInput
 from cuebook.records.turn import Ask
+
+
+class _Named(Struct):
+    model: str = ""
+
+
+def upstream_model(desk: Desk, config: Config, call: Call) -> str | None:
+    """Give the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
+    try:
+        named = msgspec.json.decode(call.body, type=_Named).model
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if named not in desk.personas:
+        return None
+    model = desk.personas[named].other.get("model") or config.settings.model.name
+    if not isinstance(model, str) or not model:
+        msg = f"model {named!r} is a persona and names no upstream model; set model.name, or the persona's `model`"
+        raise InvalidInput(msg, where="model")
+    return model
 
 
 def digest_of_ask(ask: Ask, key: bytes) -> bytes:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from cuebook.app.blocking_audit import BlockingAudit
+from cuebook.app.blocking_experiences import BlockingExperiences
 from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_memories import BlockingMemories
@@ -134,6 +135,11 @@ class BlockingCuebook:
         seen = copy.copy(self)
         seen._host = self._host.of(tenant)  # noqa: SLF001  # it is one of us
         return seen
+
+    @property
+    def experiences(self) -> BlockingExperiences:
+        """The handwritten experiences: which there are, and what a query would get of them."""
+        return BlockingExperiences(self._host)
 
     @property
     def memories(self) -> BlockingMemories:

@@ -9,14 +9,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
 from msgspec import Struct
 
-from cuebook.app.asked import digest_of_ask
+from cuebook.app.asked import digest_of_ask, upstream_model
 from cuebook.app.audit import Audit
 from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
 from cuebook.app.conversations import Conversations
+from cuebook.app.experiences import Experiences
 from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.keys import Keys
@@ -204,6 +204,11 @@ class Cuebook:
         return Memories(self.desk)
 
     @property
+    def experiences(self) -> Experiences:
+        """The handwritten experiences: which there are, and what a query would get of them."""
+        return Experiences(self.desk)
+
+    @property
     def prompts(self) -> Prompts:
         """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
         return Prompts(self.desk)
@@ -341,24 +346,11 @@ class Cuebook:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
         check_call(call)
         await self.desk.catch_up()
-        pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=self._model_for(call))
+        model = upstream_model(self.desk, self.config, call) if self._upstream is not None else None
+        pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=model)
         async with aclosing(pieces):
             async for piece in pieces:
                 yield piece
-
-    def _model_for(self, call: Call) -> str | None:
-        """Give the upstream's model for a request that names a persona."""
-        try:
-            named = msgspec.json.decode(call.body, type=_Named).model
-        except (msgspec.DecodeError, RecursionError):
-            return None
-        if named not in self.desk.personas or self._upstream is None:
-            return None
-        model = self.desk.personas[named].other.get("model") or self.config.settings.model.name
-        if not isinstance(model, str) or not model:
-            msg = f"model {named!r} is a persona and names no upstream model; set model.name, or the persona's `model`"
-            raise InvalidInput(msg, where="model")
-        return model
 
     async def pass_through(self, request: RelayRequest) -> AsyncIterator[Head | bytes]:
         """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept."""
@@ -394,7 +386,3 @@ class Cuebook:
             "upstream": self.upstream_url,
             "personas": self.personas,
         }
-
-
-class _Named(Struct):
-    model: str = ""

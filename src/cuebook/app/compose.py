@@ -1,14 +1,13 @@
 """How a book is put together from its configuration."""
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from cuebook.app.builtin import builtin_prompts
-from cuebook.app.experience_files import ExperienceFiles
+from cuebook.app.experience_files import ExperienceFiles, Reader
 from cuebook.app.load import load_compaction, load_personas, load_profiles
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
@@ -35,7 +34,6 @@ from cuebook.ports.dice import Dice
 from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, Upstream
 from cuebook.prompts.names import check_project
-from cuebook.records.experience import Experience
 from cuebook.records.redact import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
 
@@ -114,23 +112,11 @@ def _advised(config: Config, model: Model, work_model: Model | None) -> dict[str
     """Give what a desk needs to choose among experiences. Raises InvalidInput."""
     settings = config.settings.experience
     return {
-        "experiences": _experiences(config),
+        "experiences": None if settings.selection == "off" else Reader(experience_files(config)),
         "experience_model": _experience_model(config, model, work_model),
         "experience_s": settings.timeout_s,
         "experience_most": settings.most,
     }
-
-
-def _experiences(config: Config) -> Callable[[], Awaitable[Sequence[Experience]]] | None:
-    if config.settings.experience.selection == "off":
-        return None
-    files = experience_files(config)
-
-    async def read() -> Sequence[Experience]:
-        shelf = await asyncio.to_thread(files.read)
-        return [each.experience for each in shelf.kept]
-
-    return read
 
 
 def _experience_model(config: Config, model: Model, work_model: Model | None) -> Model | None:

@@ -6,14 +6,24 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from cuebook.app.compose import box_of, check_numpy, database_of, embedder_of, environment_key, key_file_of, models_of
+from cuebook.app.compose import (
+    box_of,
+    check_numpy,
+    database_of,
+    embedder_of,
+    environment_key,
+    experience_files,
+    key_file_of,
+    models_of,
+)
 from cuebook.app.doctor_prompts import look_at_prompts
+from cuebook.app.experience_files import strangers
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
 from cuebook.app.personas import look_at_personas
 from cuebook.backends.minilm.embedder import missing, runs_on
@@ -71,7 +81,9 @@ async def examine(
     yield Check(
         name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
     )
-    for check in (_budget(config), _personas(config), _presets(config), *_folder(config), _key(config), _vault(config)):
+    for check in (_budget(config), _personas(config), _presets(config), _experiences(config)):
+        yield check
+    for check in (*_folder(config), _key(config), _vault(config)):
         yield check
     store = await _store(config)
     yield store
@@ -120,6 +132,21 @@ def _personas(config: Config) -> Check:
         more = f" and {len(odd) - 1} more" * (len(odd) > 1)
         return Check(name="personas", state="warn", found=odd[0] + more, advice="`cuebook persona check` lists all")
     return Check(name="personas", state="ok", found=f"{', '.join(sorted(personas))}; default {default}")
+
+
+def _experiences(config: Config) -> Check:
+    """Read the experiences' files, and say which are left out and which are for nobody."""
+    if config.settings.experience.selection == "off":
+        return Check(name="experiences", state="ok", found="off")
+    shelf = experience_files(config).read()
+    problems = list(shelf.problems)
+    with suppress(InvalidInput):  # told as the personas' own
+        problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])
+    if problems:
+        advice = "mend it; `cuebook experience list` tells all"
+        return Check(name="experiences", state="warn", found="; ".join(problems[:_NAMED]), advice=advice)
+    folder = config.settings.experience.folder
+    return Check(name="experiences", state="ok", found=f"{len(shelf.kept):,} in {folder}")
 
 
 def _presets(config: Config) -> Check:

@@ -8,6 +8,7 @@
 | broken by an edit | what it said last holds while the process runs; told once in the log, and by `experience list` |
 """
 
+import asyncio
 import logging
 import os
 import stat
@@ -153,6 +154,17 @@ class ExperienceFiles:
                 continue
             kept[file.said.exp_id] = Kept(experience=file.said, file=shown)
         return Shelf(kept=tuple(kept.values()), problems=tuple(problems))
+
+
+class Reader:
+    """What a turn asks for the experiences of now."""
+
+    def __init__(self, files: ExperienceFiles) -> None:
+        self.files = files
+
+    async def __call__(self) -> Sequence[Experience]:
+        shelf = await asyncio.to_thread(self.files.read)
+        return [each.experience for each in shelf.kept]
 
 
 def _mark(entry: "os.DirEntry[str]") -> tuple[int, int, int]:

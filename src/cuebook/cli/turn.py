@@ -92,6 +92,8 @@ def _why(told: shapes.Wire) -> Iterator[str]:
     if profile.get("addonPromptKeys"):
         addons = ", ".join(profile["addonPromptKeys"])
         yield f"add-ons: {addons}, by preset {profile['presetId']} ({profile['reason']})"
+    if selection := told.get("experienceSelection"):
+        yield f"experiences: {_experiences(selection, told.get('experiences') or [])}"
     for slug, each in (told.get("promptVariants") or {}).items():
         version = f":{each['version']}" if "version" in each else ""
         how = " ".join(filter(None, (each.get("strategy"), "exploring" if each.get("explored") else "")))
@@ -99,6 +101,15 @@ def _why(told: shapes.Wire) -> Iterator[str]:
         chance = f"probability {each.get('propensity', 1.0):.3f}"
         scores = f", weight {each['edgeWeight']:.2f}, fit {each['contextFit']:.2f}" if "edgeWeight" in each else ""
         yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{scores}{trial}"
+
+
+def _experiences(selection: shapes.Wire, stood: list[str]) -> str:
+    """Say what was chosen, how well each fits, and by whom; what found no room in the window is said too."""
+    named = [
+        f"{name} ({score:.2f}{'' if name in stood else ', no room'})" for name, score in selection["chosen"].items()
+    ]
+    instead = f"; not by the model: {selection['instead']}" if selection.get("instead") else ""
+    return f"{', '.join(named) or 'none'} of {selection['offered']:,} offered, by {selection['by']}{instead}"
 
 
 @command(app, "cuebook turn replay c1 3", "cuebook turn replay c1 3 --json", name="replay")

@@ -49,7 +49,7 @@ LONGEST_WHAT: Final = 20_000
 _KEYS: Final = frozenset({"exp_id", "who", "when", "what", "experience_text"})
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
-_CLAUSE: Final = re.compile(r", or |; ")
+_CLAUSE: Final = re.compile(r", (?:or )?|; |: ")
 #: How advice says when it is for: what is left without it is what it is about.
 _FRAME: Final = re.compile(
     r"(?:(?:please )?(?:use|apply|choose|select|pick)(?: this| it| me)?\b[ ,:]*)?(?:only )?"

@@ -32,6 +32,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /api/memories/search", "GET /api/memories", f"GET {_MEMORY}", "GET /api/memories/export",
         "GET /api/personas", "GET /api/personas/{persona}",
         "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
+        "GET /api/experiences",
         "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
         "GET /learning/optimizer/status", "GET /learning/optimizer/history",
         "GET /api/prompts", "GET /api/prompts/migrate", f"GET {_PROMPT}",
@@ -42,7 +43,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         f"POST {_PROMPT}/render", f"POST {_PROMPT}/select",
     }),
     "editor": frozenset({
-        "POST /v1/chat/completions", "* /v1/-", "POST /api/chat",
+        "POST /v1/chat/completions", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
         f"POST {_CONVERSATION}/compress",
         f"PATCH {_MEMORY}", f"DELETE {_MEMORY}", "POST /api/memories/forget",

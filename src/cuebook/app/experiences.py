@@ -1,0 +1,134 @@
+"""The handwritten experiences of a project: which there are, what is wrong with any, and what a query would get."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.experience_files import Reader, Shelf, strangers
+from cuebook.engine.desk import Desk
+from cuebook.engine.drafts import check_text
+from cuebook.engine.experiences import Choice, Query, choose_for, clean
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.memory.experience import offered
+from cuebook.records.experience import Experience
+from cuebook.records.memory import Scope
+from cuebook.records.persona import Persona
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """An experience and the file it stands in."""
+
+    experience: Experience
+    file: str
+
+
+class ExperienceList(Struct, frozen=True, kw_only=True):
+    """Experiences in the order of their files, and what is wrong or odd with any file."""
+
+    items: tuple[Listed, ...]
+    problems: tuple[str, ...] = ()
+
+
+class Weighed(Struct, frozen=True, kw_only=True):
+    """A candidate for a query: its score and the parts of it, whether it is chosen, and why."""
+
+    exp_id: str
+    chosen: bool
+    score: float
+    words: float
+    meaning: float | None
+    reason: str
+
+
+class ExperienceChoice(Struct, frozen=True, kw_only=True):
+    """What a query gets: the candidates best first, who decided, and why it was not the model where one should have."""
+
+    query: str
+    by: str
+    items: tuple[Weighed, ...]
+    instead: str = ""
+
+
+class Experiences:
+    """The experiences."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def list(self, role: str | None = None) -> ExperienceList:
+        """Give what the files say now; with `role` (a persona's id, or a role) what is offered to that one.
+
+        Raises NotFound for a role nobody has.
+        """
+        shelf = await self._shelf()
+        kept = shelf.kept
+        if role is not None:
+            mine = {each.exp_id for each in offered([one.experience for one in kept], self._names(role, shelf))}
+            kept = tuple(each for each in kept if each.experience.exp_id in mine)
+        odd = strangers(shelf, [name for each in self._desk.personas.values() for name in (each.id, each.role)])
+        items = tuple(Listed(experience=clean(self._desk, [one.experience])[0], file=one.file) for one in kept)
+        return ExperienceList(items=items, problems=(*shelf.problems, *odd))
+
+    async def select(self, query: str, *, role: str | None = None) -> ExperienceChoice:
+        """Choose for a query as the first turn of a conversation does, and say why of each; nothing is stored.
+
+        `role` is a persona's id, or a role; the default persona's unless given. A model is asked where one chooses.
+        Raises InvalidInput, NotFound.
+        """
+        check_text(query, "query")
+        if self._desk.experiences is None:
+            msg = 'experiences are switched off; set experience.selection to "auto", "model" or "similarity"'
+            raise InvalidInput(msg, where="experience.selection")
+        if not query.strip():
+            msg = "query: says nothing; write what a user would"
+            raise InvalidInput(msg, where="query")
+        shelf = await self._shelf()
+        names = self._names(self._desk.default_persona if role is None else role, shelf)
+        candidates = offered(clean(self._desk, [each.experience for each in shelf.kept]), names)
+        asked = Query(text=self._desk.writer.clean(query), project=self._desk.project)
+        speaker = self._desk.personas.get(names[0]) or replace(self._desk.persona(None), role=names[-1])
+        choice = await choose_for(self._desk, Scope(), speaker, asked, candidates, asks_model=True)
+        return _given(query, choice)
+
+    async def _shelf(self) -> Shelf:
+        reader = self._desk.experiences
+        return await asyncio.to_thread(reader.files.read) if isinstance(reader, Reader) else Shelf()
+
+    def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
+        """Give the names somebody goes by. Raises NotFound."""
+        personas: Mapping[str, Persona] = self._desk.personas
+        if role in personas:
+            return role, personas[role].role
+        wanted = role.casefold()
+        known = {each.role for each in personas.values()} | {who for one in shelf.kept for who in one.experience.who}
+        if wanted not in {name.casefold() for name in known}:
+            named = ", ".join(sorted({*personas, *known}))
+            msg = f"role: no persona or role {role!r}; there are {named}"
+            raise NotFound(msg)
+        return (role,)
+
+
+def _given(query: str, choice: Choice) -> ExperienceChoice:
+    place = {name: at for at, name in enumerate(choice.chosen)}
+    items = [
+        Weighed(
+            exp_id=each.exp_id,
+            chosen=each.exp_id in place,
+            score=each.score,
+            words=each.by_words,
+            meaning=each.by_meaning,
+            reason=each.reason,
+        )
+        for each in choice.scored
+    ]
+    items.sort(key=lambda each: place.get(each.exp_id, len(place)))
+    return ExperienceChoice(query=query, by=choice.by, items=tuple(items), instead=choice.instead)
+
+
+def listed(each: Listed) -> dict[str, Any]:
+    """Give an experience with the names its file has."""
+    said = each.experience
+    return {"exp_id": said.exp_id, "who": list(said.who), "when": said.when, "what": said.what, "file": each.file}
