@@ -134,6 +134,12 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     rollback: Literal["guarded", "sigma", "off"] = "guarded"  # how a version that does worse is taken back by itself
 
 
+class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What prompts learn from by themselves."""
+
+    observe: Literal["auto", "off"] = "auto"  # auto: what the user says next is an observation of what spoke before
+
+
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP server."""
 
@@ -176,6 +182,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     prompts: PromptsConfig = PromptsConfig()
     experience: ExperienceConfig = ExperienceConfig()
     logs: LogsConfig = LogsConfig()
+    learning: LearningConfig = LearningConfig()
     server: ServerConfig = ServerConfig()
     secrets: SecretsConfig = SecretsConfig()
     retention: RetentionConfig = RetentionConfig()

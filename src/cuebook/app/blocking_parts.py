@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from cuebook.app.analysis import Budget, Judgement, MemoryStats
 from cuebook.app.book import Cuebook
+from cuebook.app.feedback import Thumb
 from cuebook.app.loop import LoopThread
 from cuebook.app.memory import Compressed
 from cuebook.app.paging import LIMIT, Paged
@@ -17,6 +18,8 @@ from cuebook.ports.store import Appended, Page
 from cuebook.records.conversation import Conversation, Post, Round, SharedEntry
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Item, Summary
+from cuebook.records.outcome import Known
+from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Turn
 
 _CLOSED = "the book is not open; use it inside `with BlockingCuebook.open(...) as book:`"
@@ -245,6 +248,24 @@ class BlockingTurns:
     def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
         """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
         return self._host.run(lambda book: book.turns.replay(conversation, n, step=step, user=user))
+
+    def feedback(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        score: float | None = None,
+        thumb: Thumb | None = None,
+        outcome: TaskOutcome | None = None,
+        corrections: int | None = None,
+        comment: str = "",
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Known:
+        """Say how a turn was, in the place of what its user's next message says; the newest word stands."""
+        said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
+        said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
+        return self._host.run(lambda book: book.turns.feedback(conversation, n, **said))
 
 
 class BlockingMemory:

@@ -14,6 +14,8 @@ from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.embed import embedding_chores
 from cuebook.engine.forget import Retention, finish_all, pending
 from cuebook.engine.mirror import Mirror
+from cuebook.engine.observe import due as outcomes_due
+from cuebook.engine.observe import observe_due
 from cuebook.engine.regress import Watches
 from cuebook.engine.sinks import Outlet
 from cuebook.engine.tune import Tuner
@@ -31,6 +33,7 @@ def chores_of(
     tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
     outlets = [(sink.name, Outlet(sink)) for sink in sinks]
     return [
+        Chore(name="observation", run=lambda: observe_due(desk, of), due=lambda: outcomes_due(desk)),
         Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
         Chore(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
         Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),

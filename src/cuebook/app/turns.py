@@ -6,7 +6,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app import shapes
+from cuebook.app import feedback, shapes
 from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
 from cuebook.assembly.forms import whole
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
@@ -18,6 +18,8 @@ from cuebook.ports.store import Alignment
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
+from cuebook.records.outcome import Known
+from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Manifest, Step, Turn, Window
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
@@ -94,12 +96,37 @@ class Turns:
             shown["window"]["covered"] = [
                 {"from": first, "to": last, "count": last - first + 1} for first, last in covered
             ]
-        return shown | {"replay": replay.verdict, "step": shown_step.n}
+        word = await feedback.observation(self._desk, scope, conversation, turn)
+        return shown | {"replay": replay.verdict, "step": shown_step.n, "observation": word}
 
     async def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
         """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
         turn = await self.get(conversation, n, user=user)
         return await self._render(Scope(user=user), conversation, self._step(turn, step).manifest)
+
+    async def feedback(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        score: float | None = None,
+        thumb: feedback.Thumb | None = None,
+        outcome: TaskOutcome | None = None,
+        corrections: int | None = None,
+        comment: str = "",
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Known:
+        """Say how a turn was, in the place of what its user's next message says; the newest word stands.
+
+        `score` from 0 to 1, or `thumb`; what is left out counts for nothing. The prompts that spoke learn it behind
+        this call; what they have learnt of the turn is corrected. Raises InvalidInput, NotFound, and Conflict while
+        the turn is being answered.
+        """
+        return await feedback.give(
+            self._desk, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
+            comment=comment, user=user, idempotency_key=idempotency_key,
+        )  # fmt: skip
 
     async def _is_guest(self, scope: Scope, conversation: str) -> bool:
         return scope.user is not None and _is_guest(await self._desk.store.conversation(scope, conversation), scope)

@@ -1,4 +1,4 @@
-"""`cuebook turn`: list, show, replay."""
+"""`cuebook turn`: list, show, replay, and say how one was."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -6,11 +6,14 @@ from typing import Annotated
 import typer
 
 from cuebook.app import shapes
+from cuebook.app.feedback import to_wire
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
 from cuebook.cli.heard import heard_lines
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
+from cuebook.errors import InvalidInput
+from cuebook.records.prompt import TaskOutcome
 
 app = new_app("Show what a prompt held and why, and replay it.", "cuebook turn show c1 3", "cuebook turn replay c1 3")
 
@@ -78,7 +81,8 @@ def show(
         screen.say(withheld if shown["replay"] == "withheld" else erased)
     else:
         draw(shown["window"], full=full)
-    for line in (*heard_lines(shown["metadata"] or {}), *_why(shown["metadata"] or {})):
+    told = shown["metadata"] or {}
+    for line in (*heard_lines(told), *_why(told), *_observed(shown["observation"])):
         screen.say(line)
     for each in shown["steps"]:
         if each.get("error"):
@@ -110,6 +114,68 @@ def _experiences(selection: shapes.Wire, stood: list[str]) -> str:
     ]
     instead = f"; not by the model: {selection['instead']}" if selection.get("instead") else ""
     return f"{', '.join(named) or 'none'} of {selection['offered']:,} offered, by {selection['by']}{instead}"
+
+
+def _observed(said: shapes.Wire) -> Iterator[str]:
+    """Say what the user's next message, or feedback, said of a turn, and which prompts learnt it; else why nothing."""
+    if said["by"] is None:
+        yield f"observed: nothing; {said['reason']}"
+        return
+    source = "by feedback" if said["by"] == "feedback" else f"by what was said next (turn {said['nextTurn']})"
+    parts = [
+        f"sentiment {said['sentiment']:.2f}" if said["sentiment"] is not None else "",
+        f"corrections {said['corrections']}" if said["corrections"] is not None else "",
+        f"outcome {said['outcome']}",
+    ]
+    why = f" ({'; '.join(said['reasons'])})" if said["reasons"] else ""
+    yield f"observed: {said['score']:.3f} {source}: {', '.join(filter(None, parts))}{why}"
+    if said["comment"]:
+        yield f"comment: {screen.line_of(said['comment'], 200)}"
+    if said["pending"]:
+        yield "its prompts have not learnt it yet"
+    for each in said["taught"]:
+        share = "" if each["counted"] else ", kept and not counted: this user has had their share"
+        yield f"taught: {each['promptId']}@{each['branch']}:{each['version']}{share}"
+
+
+@command(
+    app,
+    "cuebook turn feedback c1 3 --good",
+    "cuebook turn feedback c1 3 --score 0.2 --outcome failure",
+    name="feedback",
+)
+def feedback(
+    state: State,
+    conversation: Conversation,
+    n: Number,
+    *,
+    good: Annotated[bool, typer.Option("--good", help="The answer was good: a score of 1.")] = False,
+    bad: Annotated[bool, typer.Option("--bad", help="The answer was bad: a score of 0.")] = False,
+    score: Annotated[float | None, typer.Option("--score", metavar="0..1", help="How good, from 0 to 1.")] = None,
+    outcome: Annotated[
+        TaskOutcome | None, typer.Option("--outcome", help="How the task came out.", show_default=False)
+    ] = None,
+    corrections: Annotated[
+        int | None, typer.Option("--corrections", metavar="N", min=0, help="How often it had to be corrected.")
+    ] = None,
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Why, kept with the turn.")] = "",
+    user: User = None,
+) -> None:
+    """Say how a turn was, in the place of what its user's next message says; the newest word stands."""
+    if sum((good, bad, score is not None)) > 1:
+        msg = "--good, --bad and --score say the same; give one of them"
+        raise InvalidInput(msg, where="score")
+    given = 1.0 if good else 0.0 if bad else score
+    with state.open() as book:
+        known = book.turns.feedback(
+            conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
+        )
+    said = to_wire(known)
+    if state.json:
+        screen.say_json(said)
+        return
+    for line in _observed(said):
+        screen.say(line)
 
 
 @command(app, "cuebook turn replay c1 3", "cuebook turn replay c1 3 --json", name="replay")

@@ -13,11 +13,10 @@ from cuebook.records.prompt import Observation
 
 
 class DueOutcome(Struct, frozen=True):
-    """A turn whose prompts have not been taught its outcome; `no` is the conversation's number."""
+    """A turn whose prompts have not been taught its outcome."""
 
     tenant: str
     conversation: str
-    no: int
     turn: int
 
 
@@ -46,7 +45,9 @@ class OutcomeStore(Protocol):
         """Give turns whose outcome is due, in a fixed order."""
         ...
 
-    async def fold(self, due: DueOutcome, known: Known, lessons: Sequence[Lesson]) -> Known | None:
+    async def fold(
+        self, scope: Scope, conversation: str, turn: int, known: Known, lessons: Sequence[Lesson]
+    ) -> Known | None:
         """Fold an outcome's observations in, and note that, in one transaction.
 
         A version that was taught this outcome before has its observation corrected. None, and nothing is done, where

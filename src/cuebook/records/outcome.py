@@ -41,3 +41,4 @@ class Known(Struct, frozen=True, kw_only=True):
     due: bool = False
     revision: int = 1  # counts from 1, one more with each word that takes another's place
     taught: tuple[Taught, ...] = ()
+    no: int = 0  # the conversation's: one deleted and begun again is another

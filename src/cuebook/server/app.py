@@ -29,6 +29,7 @@ from cuebook.server import (
     chat,
     conversations,
     experiences,
+    feedback,
     forgetting,
     holds,
     learning,
@@ -74,6 +75,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
         route_handlers=[
             *chat.ROUTES,
             *conversations.ROUTES,
+            *feedback.ROUTES,
             *sessions.ROUTES,
             *memories.ROUTES,
             *remembered.ROUTES,

@@ -191,7 +191,7 @@ async def get_turn(
 ) -> Response[bytes]:
     """Give a turn: query, reply, and every block of its window with its source and tokens."""
     name, user = name_in(conversation), user_of(request, user_id)
-    return json_of(await book_of(request).turns.show(name, _number(n), step=step, user=user))
+    return json_of(await book_of(request).turns.show(name, number_of(n), step=step, user=user))
 
 
 @get(f"{PATH}/turns/{{n:int}}/replay", responses=wire.answers(wire.ReplayAnswer))
@@ -204,7 +204,7 @@ async def replay_turn(
 ) -> Response[bytes]:
     """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
     name, user = name_in(conversation), user_of(request, user_id)
-    replay = await book_of(request).turns.replay(name, _number(n), step=step, user=user)
+    replay = await book_of(request).turns.replay(name, number_of(n), step=step, user=user)
     window = shapes.window(replay.window) if replay.window else None
     return json_of({"verdict": replay.verdict, "digest": replay.digest, "reason": replay.reason, "window": window})
 
@@ -246,7 +246,8 @@ def _only_one(name: str, value: int | None) -> None:
         raise InvalidInput(msg, where=name)
 
 
-def _number(n: int) -> int:
+def number_of(n: int) -> int:
+    """Give the number of a turn. Raises NotFound for what is none."""
     if not 1 <= n <= HIGHEST:
         msg = f"there is no turn {n}; turns count from 1"
         raise NotFound(msg)

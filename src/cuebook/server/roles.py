@@ -45,7 +45,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "editor": frozenset({
         "POST /v1/chat/completions", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
-        f"POST {_CONVERSATION}/compress",
+        f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
         f"PATCH {_MEMORY}", f"DELETE {_MEMORY}", "POST /api/memories/forget",
         "POST /learning/knowledge", "POST /learning/knowledge/{knowledge}/use", "POST /learning/optimizer/run",
         "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",

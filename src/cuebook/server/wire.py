@@ -29,7 +29,7 @@ class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_field
     """A request: unknown fields are refused by name."""
 
 
-class _Out(Struct, frozen=True, kw_only=True, rename="camel"):
+class Out(Struct, frozen=True, kw_only=True, rename="camel"):
     """An answer, for the document at /schema; routes give the same fields."""
 
 
@@ -137,7 +137,7 @@ class SettleBody(In, frozen=True, kw_only=True):
     timeout: Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)] = 60.0
 
 
-class ChatAnswer(_Out, frozen=True, kw_only=True):
+class ChatAnswer(Out, frozen=True, kw_only=True):
     """An answer and how it came about."""
 
     text: str
@@ -147,7 +147,7 @@ class ChatAnswer(_Out, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
-class AssembleAnswer(_Out, frozen=True, kw_only=True):
+class AssembleAnswer(Out, frozen=True, kw_only=True):
     """A prompt: its messages, and every block of it with its source."""
 
     messages: list[dict[str, Any]]
@@ -155,14 +155,14 @@ class AssembleAnswer(_Out, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
-class Stored(_Out, frozen=True, kw_only=True):
+class Stored(Out, frozen=True, kw_only=True):
     """How many posts were new, and the conversation's last seq."""
 
     stored: int
     last_seq: int
 
 
-class HitAnswer(_Out, frozen=True, kw_only=True):
+class HitAnswer(Out, frozen=True, kw_only=True):
     """One found memory."""
 
     memory_id: str
@@ -176,13 +176,13 @@ class HitAnswer(_Out, frozen=True, kw_only=True):
     timestamp: str | None
 
 
-class Hits(_Out, frozen=True, kw_only=True):
+class Hits(Out, frozen=True, kw_only=True):
     """What was found, best first."""
 
     hits: list[HitAnswer]
 
 
-class Due(_Out, frozen=True, kw_only=True):
+class Due(Out, frozen=True, kw_only=True):
     """Work still due, by kind; empty when settled.
 
     `compaction` counts conversations, `rollback` prompts to judge, `audit` records its mirror lacks, `optimizer`
@@ -192,7 +192,7 @@ class Due(_Out, frozen=True, kw_only=True):
     due: dict[str, int]
 
 
-class ConversationAnswer(_Out, frozen=True, kw_only=True):
+class ConversationAnswer(Out, frozen=True, kw_only=True):
     """A conversation's own data."""
 
     id: str
@@ -221,25 +221,25 @@ class Listing(Struct, frozen=True, kw_only=True, omit_defaults=True):
     next: str | None = None
 
 
-class Deleted(_Out, frozen=True, kw_only=True):
+class Deleted(Out, frozen=True, kw_only=True):
     """Counts of what went, by kind."""
 
     deleted: dict[str, int]
 
 
-class SummaryAnswer(_Out, frozen=True, kw_only=True):
+class SummaryAnswer(Out, frozen=True, kw_only=True):
     """The rolling summary of the head's path, null where nothing was summed up yet."""
 
     summary: dict[str, Any] | None
 
 
-class TextAnswer(_Out, frozen=True, kw_only=True):
+class TextAnswer(Out, frozen=True, kw_only=True):
     """A text."""
 
     text: str
 
 
-class TurnAnswer(_Out, frozen=True, kw_only=True):
+class TurnAnswer(Out, frozen=True, kw_only=True):
     """A turn with its window: every block, its source and its tokens, and what was left out and why."""
 
     turn: int
@@ -248,10 +248,11 @@ class TurnAnswer(_Out, frozen=True, kw_only=True):
     reply: str
     window: dict[str, Any] | None
     metadata: dict[str, Any]
+    observation: dict[str, Any]
     created_at: str | None
 
 
-class ReplayAnswer(_Out, frozen=True, kw_only=True):
+class ReplayAnswer(Out, frozen=True, kw_only=True):
     """A turn's window rendered again, held against the digest of what was sent."""
 
     verdict: str
@@ -260,13 +261,13 @@ class ReplayAnswer(_Out, frozen=True, kw_only=True):
     window: dict[str, Any] | None
 
 
-class Health(_Out, frozen=True, kw_only=True):
+class Health(Out, frozen=True, kw_only=True):
     """Whether the server lives."""
 
     status: str
 
 
-class Ready(_Out, frozen=True, kw_only=True):
+class Ready(Out, frozen=True, kw_only=True):
     """Whether the store answers, and whether a model does."""
 
     status: str

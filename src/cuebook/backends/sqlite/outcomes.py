@@ -50,9 +50,18 @@ class SqliteOutcomes:
         """Give turns whose outcome is due."""
         return await self._read(lambda c: [DueOutcome(**row) for row in rows(c, "outcomes_due", limit=limit)])
 
-    async def fold(self, due: DueOutcome, known: Known, lessons: Sequence[Lesson]) -> Known | None:
+    async def fold(
+        self, scope: Scope, conversation: str, turn: int, known: Known, lessons: Sequence[Lesson]
+    ) -> Known | None:
         """Fold an outcome in, once."""
-        return await self._write(lambda c: _fold(c, due, known, lessons, self._failpoints))
+
+        def write(connection: sqlite3.Connection) -> Known | None:
+            row = base.find(connection, scope, conversation)
+            if row is None or row["no"] != known.no:
+                return None
+            return _fold(connection, row, turn, known, lessons, failpoints=self._failpoints)
+
+        return await self._write(write)
 
 
 def note(connection: sqlite3.Connection, row: Row, outcome: Outcome, *, turn: int) -> None:
@@ -70,6 +79,7 @@ def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> K
         due=bool(row["due"]),
         revision=row["revision"],
         taught=_taught(row["taught"]) if row["taught"] else (),
+        no=no,
     )
 
 
@@ -90,9 +100,16 @@ def _give(connection: sqlite3.Connection, row: Row, turn: int, outcome: Outcome)
 
 
 def _fold(
-    connection: sqlite3.Connection, due: DueOutcome, known: Known, lessons: Sequence[Lesson], failpoints: Failpoints
+    connection: sqlite3.Connection,
+    row: Row,
+    turn: int,
+    known: Known,
+    lessons: Sequence[Lesson],
+    *,
+    failpoints: Failpoints,
 ) -> Known | None:
-    stands = _known(connection, due.tenant, due.no, due.turn)
+    tenant, no = row["tenant"], row["no"]
+    stands = _known(connection, tenant, no, turn)
     if stands is None or not stands.due or stands.revision != known.revision:
         return None
     before = {(each.slug, each.branch, each.number): each for each in stands.taught}
@@ -101,15 +118,15 @@ def _fold(
         seen = lesson.observation
         place = (seen.slug, seen.branch, seen.number)
         had = before.get(place)
-        if had is not None and revised(connection, due.tenant, had.observation, seen):
+        if had is not None and revised(connection, tenant, had.observation, seen):
             taught.append(had)
         else:
-            number, counted = observed(connection, due.tenant, seen)
+            number, counted = observed(connection, tenant, seen)
             taught.append(
                 Taught(slug=seen.slug, branch=seen.branch, number=seen.number, observation=number, counted=counted)
             )
-        chained(connection, due.tenant, [lesson.audit] if lesson.audit else [])
+        chained(connection, tenant, [lesson.audit] if lesson.audit else [])
     failpoints("outcome.folded")
-    values = {"tenant": due.tenant, "no": due.no, "turn": due.turn, "revision": stands.revision}
+    values = {"tenant": tenant, "no": no, "turn": turn, "revision": stands.revision}
     run(connection, "outcome_taught", **values, taught=_encode(taught))
     return msgspec.structs.replace(stands, due=False, taught=tuple(taught))

@@ -19,7 +19,7 @@ UPDATE outcome SET due = 0, taught = :taught WHERE tenant = :tenant AND conversa
 
 -- name: outcomes_due
 -- Turns whose outcome nobody has learnt from.
-SELECT o.tenant, c.id AS conversation, o.conversation AS no, o.turn FROM outcome o
+SELECT o.tenant, c.id AS conversation, o.turn FROM outcome o
 CROSS JOIN conversation c ON c.no = o.conversation
 WHERE o.due = 1 ORDER BY o.tenant, o.conversation, o.turn LIMIT :limit;
 
