@@ -24,7 +24,7 @@ from cuebook.app.compose import (
 )
 from cuebook.app.doctor_prompts import look_at_prompts
 from cuebook.app.experience_files import strangers
-from cuebook.app.load import is_project, load_compaction, load_config, load_personas, no_project
+from cuebook.app.load import is_project, load_compaction, load_config, load_personas, load_profiles, no_project
 from cuebook.app.personas import look_at_personas
 from cuebook.backends.minilm.embedder import missing, runs_on
 from cuebook.backends.openai import HttpUpstream
@@ -152,6 +152,7 @@ def _experiences(config: Config) -> Check:
 def _presets(config: Config) -> Check:
     try:
         compaction = load_compaction(config)
+        load_profiles(config)
     except InvalidInput as error:
         return Check(name="presets", state="fail", found=str(error))
     found = f"profiles {', '.join(sorted(compaction.profiles))}; default {compaction.default}"

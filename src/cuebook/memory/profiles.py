@@ -82,6 +82,7 @@ def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
     """Read `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
+    _expect(isinstance(document, Mapping), file, "$", "an object")
     section = document.get("memoryCompaction", {})
     _expect(isinstance(section, Mapping), file, "memoryCompaction", "an object")
     profiles = dict(SHIPPED.profiles)

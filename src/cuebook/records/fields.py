@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 
+#: How fields begin that are for editors and readers: "$schema", "_comment".
+_ASIDE = ("$", "_")
 #: Characters of a wrong value that an error repeats.
 _SHOWN = 60
 
@@ -32,7 +34,7 @@ class Fields:
         self.path = path
         self.faults = faults
         for key in body:
-            if key not in known:
+            if key not in known and not str(key).startswith(_ASIDE):
                 self.fault(str(key), unknown("field", str(key), known))
 
     def at(self, key: str) -> str:
@@ -173,5 +175,5 @@ def refuse(faults: Sequence[Fault], *, file: str) -> None:
     if not faults:
         return
     more = len(faults) - 1
-    rest = f" (and {more} more: `cuebook persona check` lists them)" if more else ""
+    rest = f" (and {more} more)" if more else ""
     raise InvalidInput(f"{file}: {faults[0]}{rest}", where=faults[0].path)

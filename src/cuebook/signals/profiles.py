@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct, structs
 
-from cuebook.records.fields import Fault, Fields, refuse, unknown
+from cuebook.records.fields import Fault, Fields, refuse, shown, unknown
 from cuebook.records.persona import Persona
 from cuebook.records.persona_tracking import check_method, check_thresholds, read_tracking
 from cuebook.records.tracking import METHODS, UNTRACKED, Tracking
@@ -80,8 +80,11 @@ def _fold(mode: str) -> str:
 def read_profiles(document: object, *, file: str) -> Profiles:
     """Read `sentimentTracking` of a presets file. Raises InvalidInput naming the path inside the file."""
     faults: list[Fault] = []
-    whole = Fields(document if isinstance(document, Mapping) else {}, "", faults, _all(document))
-    section = whole.object(SECTION, ("profiles", "defaultProfileByMode"), what="an object")
+    if not isinstance(document, Mapping):
+        refuse([Fault("$", f"expected an object, got {shown(document)}")], file=file)
+        return SHIPPED
+    whole = Fields(document, "", faults, document.keys())
+    section = whole.object(SECTION, ("profiles", "defaultProfileByMode", "label", "description"), what="an object")
     if section is None:
         refuse(faults, file=file)
         return SHIPPED

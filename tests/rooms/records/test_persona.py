@@ -215,6 +215,10 @@ def test_all_faults_of_a_definition_are_told() -> None:
     ]  # fmt: skip
 
 
+def test_fields_for_editors_and_readers_are_no_fault() -> None:
+    read({"$schema": "persona.json", "id": "p", "sentimentTracking": {"_comment": "calm", "enabled": True}})
+
+
 @pytest.mark.parametrize("document", [None, 5, "id: p", ["p"], []])
 def test_what_is_no_object_is_no_persona(document: object) -> None:
     persona, faults = look_at_persona(document)

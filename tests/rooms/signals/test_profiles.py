@@ -76,10 +76,16 @@ def test_a_file_changes_a_profile_and_adds_its_own() -> None:
 
 
 def test_without_a_section_the_shipped_profiles_hold_and_no_mode_is_tracked() -> None:
-    for document in ({}, [], {"presets": []}):
+    for document in ({}, {"presets": [], "_comment": "none"}):
         read = read_profiles(document, file="presets.json")
         assert read == SHIPPED
         assert tracking_of(persona(), "tutor", read) == UNTRACKED
+
+
+@pytest.mark.parametrize("document", [None, 5, [], "x"])
+def test_what_is_no_object_is_no_presets_file(document: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^presets.json: \$: expected an object, got "):
+        read_profiles(document, file="presets.json")
 
 
 @pytest.mark.parametrize(
