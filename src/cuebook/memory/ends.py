@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 
 from cuebook.memory.cues import CLAUSES
+from cuebook.memory.deaths import NO_NAME, deaths, of_the_dead
 from cuebook.memory.slots import WORD, stem
 from cuebook.memory.vocabulary import STOP
 from cuebook.memory.whose import whose
@@ -43,7 +44,7 @@ _NO_LONGER: Final = Expression(r"\b(?:i|we)(?:['’](?:m|re))?(?: am| are)? no l
 _ADVERB: Final = r"(?:(?:now|just|really|actually|also|finally|recently|already|officially|sadly|never|always|since) )*"
 #: Words that turn what a clause says into its opposite; two of them leave it as it is ("I will never stop playing").
 _TURNS: Final = Expression(
-    r"\b(?:no longer|not|never|cannot|used to(?: be)?|no more|(?:do|does|did|is|are|was|were|wo|ca|would|"
+    r"\b(?:can['’]t stand|no longer|not|never|cannot|used to(?: be)?|no more|(?:do|does|did|is|are|was|were|wo|ca|would|"
     r"should|have|has|"
     r"had|could|need)n['’]t|can['’]t|won['’]t"
     r"|(?:stop(?:ped|ping|s)?|quit(?:ting|s)?|g[ai]ve(?:n|s)? up|giving up|done with|given up on|"
@@ -89,7 +90,7 @@ _LEFT: Final = Expression(
 )
 #: An hour, an errand or a thing left behind: who left it comes back.
 _BRIEFLY: Final = Expression(
-    r"\b(?:at (?:\d|noon|midnight|one|two|three|four|five|six|seven|eight|nine|ten|eleven|half|around|"
+    r"^(?:(?:my|our|the) )?[\w-]+ (?:an?|the|some|my|our) \w|\b(?:at (?:\d|noon|midnight|one|two|three|four|five|six|seven|eight|nine|ten|eleven|half|around|"
     r"about)|early|late|"
     r"on time|behind|for (?:lunch|dinner|work|the (?:day|night|weekend|evening|airport|station))|"
     r"to (?:get|buy|go|catch|"
@@ -106,8 +107,24 @@ _BELONGS: Final = frozenset(
         "lease stay based flat room studio apartment house bass drum violin guitar goalkeeper".split(),
     )
 ) | {"work", "live"}
-#: What somebody is somewhere: a barista at a café.
-_POST: Final = Expression(r"\b(?:i['’]m|i am|we['’]re|we are) (?:an?|the) (?:[\w-]+ ){1,3}(?:at|for|with|of)\b")
+#: What somebody is somewhere: a barista at a café, on a board.
+_POST: Final = Expression(
+    r"\b(?:i['’]m|i am|we['’]re|we are) (?:(?:an?|the) (?:[\w-]+ ){1,3}(?:at|for|with|of)|(?:on|in|part of) the)\b"
+)
+#: What a job is said by, of which the new statement names none.
+_WORKS: Final = Expression(
+    r"\b(?:i|we)(?:['’]m|['’]re| am| are)? (?:work|working|employed)(?: (?:\w+ ){0,4}?(?:at|for|in|as|with)\b)|"
+    r"\b(?:i['’]m|i am) an? (?:[\w-]+ ){1,3}at\b|\bmy (?:job|employer|work) is\b"
+)
+#: No work at all any more, whichever it was.
+_NO_WORK: Final = Expression(
+    r"^(?:\w+ )?i(?:['’]ve|['’]m| have| am| was| got)?(?: been)? "
+    + _ADVERB
+    + r"(?:retired|laid off|fired|sacked|(?:lost|quit|left) "
+    r"(?:my|the) job|unemployed|out of (?:work|a job)|between jobs|made redundant)(?= (?:last|this|in|on|since|now|"
+    r"today|yesterday|early|because|for good)\b| ?[.,;!]?$)"
+)
+_HOUSES: Final = frozenset(map(stem, "place house home flat apartment".split()))
 #: Two who were a couple are none.
 _PARTED: Final = Expression(
     r"\b(?:broke(?:n)? up|split up|splitted up|separated|divorced|got (?:a )?divorce[d]?|getting (?:a )?divorced?|"
@@ -129,16 +146,6 @@ _PARTNER: Final = Expression(
 )
 _PARTNERS: Final = frozenset("girlfriend boyfriend wife husband partner spouse married engaged dating".split())
 _PARTNER_STEMS: Final = frozenset(map(stem, _PARTNERS))
-_NO_NAME: Final = frozenset(
-    "i me my we our and so then sadly yesterday today last night week month unfortunately the finally well".split()
-)
-#: Somebody or an animal is dead.
-_DIED: Final = Expression(
-    r"(?P<who>\b(?:(?:[Mm]y|[Oo]ur|[Tt]he|[Hh]is|[Hh]er|[Tt]heir|"
-    r"[A-ZÀ-Þ][\w-]+['’]s) )?(?:[\w-]+['’]s )?(?:[\w-]+ ){0,2}?"
-    r"[\w-]+)(?: has| had|['’]s| was| is)?(?: sadly| just| recently| finally)? (?:died|passed away|dead|put down|"
-    r"put to sleep|passed on)\b(?! (?:down|out|of laughter|laughing))"
-)
 _AGAIN: Final = Expression(r"\b(?:again|now|after all|(?:come|came|grown|learn\w+) to|these days|nowadays)\b")
 #: A wish said before is to be forgotten.
 _BACK: Final = Expression(
@@ -290,6 +297,8 @@ def _of_clause(clause: str, lower: str, who: frozenset[str], *, with_whom: str) 
     if _AGAIN.search(lower) or _GRANTED.search(lower):
         yield End("again", who, _words(lower))
     if not unsure:
+        if _NO_WORK.search(lower):
+            yield End("left", who, frozenset({"work"}))
         for match in _LEFT.finditer(lower):
             what = match["what"] or match["what2"] or match["what3"]
             negated = re.search(
@@ -301,25 +310,25 @@ def _of_clause(clause: str, lower: str, who: frozenset[str], *, with_whom: str) 
             named = {
                 stem(word)
                 for word in re.findall(r"\b[A-ZÀ-Þ][\w-]+", f"{with_whom} {clause}")
-                if word.lower() not in _NO_NAME
+                if word.lower() not in NO_NAME
             }
             yield End("parted", frozenset(), frozenset(named))
-        for match in _DIED.finditer(clause):
-            yield End("died", _owner(match["who"]), frozenset(_dead(match["who"])))
-
-
-_OWNER: Final = Expression(r"\b([\w-]+)['’]s\b(?! (?:an?|the|called|named|\d|not|my|our)\b)")
+        yield from (End("died", owner, dead) for owner, dead in deaths(clause))
 
 
 def _ended(end: End, clause: str, lower: str, who: frozenset[str], mine: frozenset[str]) -> bool:
     if end.kind == "parted":
         return bool(_PARTNER.search(lower)) and (not end.words or end.words <= mine or not _names(clause))
     if end.kind == "died":
-        return _of_the_dead(end, clause)
+        return of_the_dead(end.who, end.words, clause)
     if end.kind == "taken back":
         return bool(_WISH.search(lower)) and end.words <= mine
-    belongs = mine & _BELONGS or _POST.search(lower)
-    return end.kind == "left" and bool(belongs) and not who and not end.who and end.words - {"work"} <= mine
+    if end.kind != "left" or who or end.who:
+        return False
+    what = end.words - {"work"}
+    if not what:
+        return bool(_WORKS.search(lower))
+    return bool(mine & _BELONGS or _POST.search(lower)) and ((what - _HOUSES) or what) <= mine
 
 
 def _opposite(new: Said, old: Said) -> bool:
@@ -347,39 +356,9 @@ def _words(text: str) -> frozenset[str]:
 
 def _kept_taste(match: re.Match[str]) -> str:
     """Leave of a word that turns a clause what it is about: of "hate" a liking, denied."""
-    return " like " if match[0].startswith(("hate", "dislik", "loath", "despis", "detest")) else " "
+    tastes = match[0].startswith(("hate", "dislik", "loath", "despis", "detest")) or match[0].endswith("stand")
+    return " like " if tastes else " "
 
 
 def _names(clause: str) -> list[str]:
     return [word for word in re.findall(r"(?<!^)\b[A-ZÀ-Þ][\w-]+", clause) if word.lower() not in STOP]
-
-
-def _owner(phrase: str) -> frozenset[str]:
-    """Give whose somebody is: of "my neighbour's dog" the neighbour; empty for the speaker's own."""
-    return frozenset(stem(word) for word in _OWNER.findall(phrase))
-
-
-def _dead(phrase: str) -> list[str]:
-    bare = re.sub(r"\b[\w-]+['’]s\b", " ", phrase)
-    found = [word for word in WORD.findall(bare) if word.lower() not in STOP and word.lower() not in _NO_NAME]
-    return [stem(word) for word in found[-2:]]
-
-
-def _of_the_dead(end: End, clause: str) -> bool:
-    """Tell whether a clause is about the dead: "my X", "the X" or the name, not their kind."""
-    owners = {stem(word) for word in _OWNER.findall(clause)} - end.words
-    if owners != end.who and (end.who or owners) and not end.who & owners:
-        return False
-    for word in end.words:
-        for match in WORD.finditer(clause):
-            named = match[0][:1].isupper()
-            if stem(match[0]) != word or (not named and match[0].endswith("s")):
-                continue
-            before = clause[: match.start()]
-            if named or re.search(
-                r"\b(?:(?:my|our|the)|(?:have|has|got|own|adopted|keep|bought) (?:an?|one)) (?:[\w-]+ ){0,2}$",
-                before,
-                re.IGNORECASE,
-            ):
-                return True
-    return False

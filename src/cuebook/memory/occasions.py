@@ -29,7 +29,7 @@ _ONE_DAY: Final = Expression(
 _OFF: Final = Expression(r"\b(?:cancel\w*|called off|off|dropped|skipped|skipping)\b")
 _HABIT: Final = Expression(
     r"\b(?:every|each|weekly|daily|usually|always|(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:week|"
-    r"evening|morning)s)\b"
+    r"evening|morning)s)\b|^(?:i|we) (?:take|ride|catch|play|do|use|attend|watch|go to) "
 )
 _NO_THING: Final = frozenset(
     "is are was were costs cost at by from to until till before after about around for in on of only and "

@@ -18,7 +18,7 @@ from cuebook.records.memory import Category
 THRESHOLD: Final = 0.4
 NEWS_THRESHOLD: Final = 0.15
 KEPT_NEWS: Final = 0.3
-NEWS: Final = frozenset({"done", "change", "decision", "status", "report", "now", "end"})
+NEWS: Final = frozenset({"done", "change", "decision", "status", "report", "now", "end", "out of work"})
 
 #: What one says of a thing that pleases or matters, and that tells nothing of it.
 ESTEEM: Final = (

@@ -13,7 +13,7 @@ from cuebook.memory.routine import per_unit, prices
 from cuebook.memory.sentences import sentences
 from cuebook.memory.slots import clash, stem
 from cuebook.memory.subject import about, statements
-from cuebook.memory.whose import apart, elsewhere, other_people, places
+from cuebook.memory.whose import apart, beyond, elsewhere, other_people, places
 
 #: How sure, and the clause of the old statement that is over ("" for all of it).
 Verdict = tuple[float, str]
@@ -244,7 +244,7 @@ class Judge:
         for one in new.frames:
             for two in old.frames:
                 common = one.stems & two.stems
-                if common and one.negative != two.negative and apart(one.text, two.text):
+                if common and one.negative != two.negative and (apart(one.text, two.text) or beyond(one.text, common)):
                     continue
                 if one.negative != two.negative and (one.change or one.negative) and new.change and len(common) >= 2:
                     best = max(best, (0.5 + self._share(common, one.stems, two.stems), two.text))

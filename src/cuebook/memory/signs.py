@@ -126,13 +126,22 @@ SIGNS: Final[tuple[Sign, ...]] = (
         ),
     ),
     Sign(
+        "out of work",
+        0.3,
+        any_of(
+            r"\b(?:i|i've|i have|i'm|i am)(?: (?:just|now|finally))* (?:retired|resigned|unemployed|(?:lost|quit|left) "
+            r"my job)\b",
+            r"\b(?:i was|i got|i've been|i have been)(?: just)? (?:laid off|fired|sacked|let go|made redundant)\b",
+        ),
+    ),
+    Sign(
         "end",
         0.15,
         any_of(
             r"\b(?:i|we|he|she|they|i've|we've|have|has|just|finally) left\b(?! (?:out|over|it|them)\b)",
             r"\b(?:quit|resigned|retired|fired|sacked|laid off|let go|dismissed|expelled|moved out|moved away|"
             r"lost (?:my|our)|(?:gave|given) (?:away|back)|handed (?:back|in my notice)|let me go|broke off|sold|"
-            r"passed away|died|put down|dead|stolen|broke up|split up|separated|divorced?|any ?more|any longer|"
+            r"passed away|died|put down|dead|stolen|broke up|split up|separated|divorced?|any ?more|any longer|stepped down|"
             r"no longer|stopped|unsubscribed|no more|called off)\b",
             r"\b(?:forget|ignore|disregard|never ?mind)(?: about)? (?:what|everything|the|my|all)\b",
             r"\b(?:like|eat|drink|love) [\w -]{2,30} (?:again|now)\b|\b(?:come to|grown to|learned to) (?:like|love)\b",
@@ -172,7 +181,7 @@ SIGNS: Final[tuple[Sign, ...]] = (
             r"^you (?:can|may|(?:are|'re|’re) allowed to) (?:\w+ ){1,8}?(?:again|now|after all)\b|"
             r"^(?:you )?(?:don't|don’t|"
             r"do not|no longer) (?:need|have) to (?:use|answer|reply|write|call|give|address|keep|show|include|add)\b|"
-            r"^you no longer (?:need|have) to\b",
+            r"^you no longer (?:need|have) to\b|^you (?:can|may) (?:drop|stop|skip|leave out|forget about) ",
             r"^your (?:answers|replies|responses) (?:can|may|should|must)\b|^stop (?:using|calling|answering|replying|"
             r"writing|giving|addressing|adding|suggesting|recommending|showing|sending)\b",
             rf"^(?:answer|reply|respond|speak|talk|stop (?:answering|replying|responding))(?: to)?(?: me)?(?: only)? "

@@ -28,6 +28,7 @@ _HE: Final = Expression(rf"^(?:{_LEAD})(?:he|she|they|it|his|her|their)\b", re.I
 _NOBODY: Final = frozenset("I You We It The This That There What Please Always Never My Our".split())
 _WHERE: Final = Expression(r"\b(?:to|in|at|from|of|near) (?:the )?([A-ZÀ-Þ][\w’'-]+)")
 _SELF: Final = Expression(rf"^{_LEAD}(?:i|we)\b", re.IGNORECASE)
+_SOLD: Final = Expression(r"\bsold (?P<what>(?!(?:my|our|the)\b)[^,.;:!?]*?) (?:from|at|in|out of) ", re.IGNORECASE)
 _OWNERS: Final = frozenset("my our his her their the hi".split())
 
 
@@ -61,6 +62,12 @@ def elsewhere(new: str, old: str) -> bool:
 def places(clause: str) -> frozenset[str]:
     """Give the stems of the names that only say where or whither: of "the meeting in Assen" the town."""
     return frozenset(map(stem, _WHERE.findall(clause)))
+
+
+def beyond(clause: str, common: frozenset[str]) -> bool:
+    """Tell whether what two clauses share is only what the thing sold was sold from: waffles from a truck."""
+    match = _SOLD.search(clause)
+    return match is not None and not common & _stems(match["what"])
 
 
 def other_people(new: str, old: str) -> bool:
