@@ -58,13 +58,13 @@ def hear(
     fires where the persona does not track, or with `fires` off. O(message), about 0.2 ms.
     """
     said = spoken(text).replace("\u2019", "'").strip()
-    readable = sentiment.polarity != "unknown"
-    keywords = confusion_in(said, negative=sentiment.polarity == "negative") if readable else ()
+    read = sentiment if said else _UNREAD  # an image, or code alone, is nobody's silence
+    keywords = confusion_in(said, negative=read.polarity == "negative") if read.polarity != "unknown" else ()
     corrections = corrections_in(said)
-    counters = _counted(text, said, sentiment, before, tracking, keywords=keywords, corrections=corrections)
+    counters = _counted(text, said, read, before, tracking, keywords=keywords, corrections=corrections)
     counters = replace(counters, trace=(*before.trace, *trace)[-TRACE:], at=now)
     counters = _of_task(task_in(text), counters, before)
-    found = events_in(sentiment, counters, keywords, tracking=tracking, new_error=any(trace))
+    found = events_in(read, counters, keywords, tracking=tracking, new_error=any(trace))
     firing = tracking.enabled and fires
     events = tuple(each for each in found if firing and past_cooldown(each.name, counters, tracking=tracking, now=now))
     fired = {**before.fired, **{each.name: (counters.turns, now) for each in events}}

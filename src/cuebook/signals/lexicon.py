@@ -48,10 +48,11 @@ _ANSWER: Final = Expression(
 )
 _ACKNOWLEDGED: Final = frozenset(tone.ACKNOWLEDGMENTS.split())
 _PRAISE: Final = Expression(
-    r"\W*(?:(?:oh|well|just|that's|that is|yeah),?\s+)*(?:(?:so|absolutely|simply|how|bloody)\s+)?"
+    r"\W*(?:(?:oh|wow|well|just|that's|that is|yeah),?\s+)*(?:(?:so|absolutely|simply|how|bloody)\s+)?"
     r"(?:great|nice|wonderful|perfect|awesome|fantastic|brilliant|lovely|excellent|amazing|super|cool|fabulous|terrific|"
-    r"splendid|(?:good|great|nice) (?:job|work)|well done|congratulations|congrats|bravo|thanks a lot|way to go|"
-    r"(?:thank you|thanks) so much)\b(?:\s*[,.!;:-]+\s*|\s*\Z|\s+(?=another|yet|now|more|again))",
+    r"splendid|(?:good|great|nice) (?:job|work|support|service|help)|well done|congratulations|congrats|bravo|"
+    r"thanks a lot|way to go|(?:thank you|thanks) so much)\b"
+    r"(?:\s*[,.!;:-]+\s*|\s*\Z|\s+(?=another|yet|now|more|again))",
     re.IGNORECASE,
 )
 _MISHAP: Final = Expression(
@@ -59,7 +60,7 @@ _MISHAP: Final = Expression(
     r"|stuck|froze\w*|"
     r"hangs|hung|wiped|ruined|worse|wrong|missing|corrupt\w*|erased|dead|died|locked|can't|cannot|won't|doesn't"
     r"|didn't|"
-    r"timed? out|hours?|for nothing|useless|stopped|refuse[sd]?|vanished|disappeared)\b",
+    r"timed? out|hours?|for nothing|useless|stopped|refuse[sd]?|vanished|disappeared|changes nothing|restart)\b",
     re.IGNORECASE,
 )
 _MENDED: Final = Expression(

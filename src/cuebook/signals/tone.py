@@ -20,6 +20,11 @@ WORDS: Final = {
     **dict.fromkeys("incorrect incorrectly nonsense nonsensical wrongly".split(), -1.5),
     **dict.fromkeys("unusable unacceptable garbage trash rubbish crap".split(), -2.5),
     **dict.fromkeys("frustrated frustration".split(), -2.2),
+    **dict.fromkeys("ridiculous ridiculously absurd preposterous".split(), -2.4),
+    # what stories, gardens and machines do, more often than moods
+    **dict.fromkeys("kill kills killed killing killer killers murder murders murdered war wars".split(), -0.9),
+    **dict.fromkeys("dead death deaths".split(), -1.5),
+    **dict.fromkeys("fault faults refuse refuses refused violate violates violated violation".split(), -0.7),
     **dict.fromkeys("aargh argh aaargh arrgh arghh grr grrr grrrr".split(), -2.0),
     **dict.fromkeys("smh facepalm".split(), -1.6),
     **dict.fromkeys("wtf wth".split(), -2.8),
@@ -78,6 +83,7 @@ _PAIRED: Final = (
     ("give, gave, giving", "up", -2.3),
     ("same, same exact, exact same", "error, problem, issue, bug, mistake, crash, thing", -1.6),
     ("same", "error again, problem again, issue again, bug again, mistake again, thing again", -2.0),
+    ("nobody, no one", "answers, answered, replies, helps, refunds, cares, listens, responds, reads", -1.6),
     ("driving, drives, drove", "me crazy, me mad, me nuts, me insane, me up the wall", -2.9),
     ("not what i", "asked, asked for, want, wanted, meant, said, need, needed", -1.9),
     ("no", "problem, problems, issue, issues, error, errors, bugs, crashes, complaints, warnings, failures", 1.2),
@@ -212,7 +218,8 @@ REQUESTS: Final = r"""
     here's, add, allow, block, build, cancel, change, check, close, compare, consider, convert, create, decrease,
     define, delete, describe, design, draft, drop, explain, find, catch, force, generate, handle, implement, increase,
     insert, install, kill, list, log, make, mark, move, open, plan, print, put, raise, reduce, refactor, reject, remove,
-    rename, replace, return, run, search, set, share, show, sort, split, sum, summari[sz]e, test, throw, translate,
+    rename, replace, restart, return, run, search, set, share, show, sort, split, sum, summari[sz]e, test, throw,
+    translate,
     update, use, wrap, write
 """
 

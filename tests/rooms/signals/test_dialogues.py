@@ -1,0 +1,151 @@
+"""How well events, tasks and corrections are heard: labelled dialogues and sentences, a third of them held out.
+
+In `dialogues/{support,work,talk}.txt` a dialogue begins with `== NAME dev|held`; each line is a message of its user,
+`! …` a result of a tool that failed before it and `+ …` one that did not. Behind ` > ` stand the events it should fire
+(F rustrated, C onfused, S atisfied, E rrors, L ow engagement); with `?` it may: arguable, or going on. The dialogues
+were labelled before anything was tuned on those of `dev`; the first run on those held out gave precision and recall of
+0.875 (docs/design/013). An event that fired in a message before that may have it, and is quiet now, was found.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from msgspec import Struct
+
+from cuebook.records.mind import Counters, Heard
+from cuebook.records.tracking import Tracking
+from cuebook.signals.corrections import corrections_in
+from cuebook.signals.hear import hear
+from cuebook.signals.sentiment import analyzers_of
+from cuebook.signals.spoken import spoken
+from cuebook.signals.tasks import task_in
+
+HERE: Final = Path(__file__).parent / "dialogues"
+EVENTS: Final = {
+    "F": "user_frustrated", "C": "user_confused", "S": "user_satisfied", "E": "error_threshold_exceeded",
+    "L": "low_engagement",
+}  # fmt: skip
+FOREIGN: Final = (
+    "german", "spanish", "french", "chinese", "dutch", "italian", "portuguese", "japanese", "polish", "russian",
+    "turkish",
+)  # fmt: skip
+TRACKING: Final = Tracking(enabled=True)
+
+
+class Message(Struct, frozen=True):
+    text: str
+    labels: frozenset[str]
+    trace: tuple[bool, ...]  # of results and the reply since the message before
+
+
+class Dialogue(Struct, frozen=True):
+    name: str
+    part: str
+    messages: tuple[Message, ...]
+
+
+def read_dialogues() -> Iterator[Dialogue]:
+    for file in ("support", "work", "talk"):
+        for block in (HERE / f"{file}.txt").read_text(encoding="utf-8").split("== ")[1:]:
+            head, *lines = block.strip().split("\n")
+            name, part = head.split()
+            yield Dialogue(name, part, tuple(_messages(lines)))
+
+
+def _messages(lines: list[str]) -> Iterator[Message]:
+    trace: list[bool] = []
+    first = True
+    for line in lines:
+        if line.startswith(("! ", "+ ")):
+            trace.append(line.startswith("!"))
+            continue
+        text, _, labels = line.partition(" > ")
+        yield Message(text.replace("\\n", "\n"), frozenset(labels.split()), tuple(trace if first else [*trace, False]))
+        first, trace = False, []
+
+
+def hear_all(dialogue: Dialogue) -> list[Heard]:
+    read, found, counters = analyzers_of()["lexicon_based"].read, [], Counters()
+    for n, message in enumerate(dialogue.messages):
+        heard = hear(
+            message.text, before=counters, sentiment=read(message.text), tracking=TRACKING, trace=message.trace,
+            now=1.7e9 + 60 * n,
+        )  # fmt: skip
+        counters = heard.counters
+        found.append(heard)
+    return found
+
+
+def judged(dialogue: Dialogue) -> Counter[str]:
+    """Count events found, missed and false."""
+    counts: Counter[str] = Counter()
+    quiet: dict[str, int] = {}  # event -> message up to which it is quiet, where it was right to fire
+    for n, (message, heard) in enumerate(zip(dialogue.messages, hear_all(dialogue), strict=True)):
+        wanted = {EVENTS[label] for label in message.labels if not label.endswith("?")}
+        may = {EVENTS[label[0]] for label in message.labels}
+        got = {event.name for event in heard.events}
+        quiet |= dict.fromkeys(got & may, n + TRACKING.cooldown_turns)
+        counts["found"] += sum(name in got or quiet.get(name, -1) >= n for name in wanted)
+        counts["missed"] += sum(name not in got and quiet.get(name, -1) < n for name in wanted)
+        counts["false"] += len(got - may)
+    return counts
+
+
+def scores(part: str) -> tuple[float, float]:
+    """Give precision and recall of events."""
+    each = (judged(dialogue) for dialogue in read_dialogues() if part in (dialogue.part, "all"))
+    counts = sum(each, Counter[str]())
+    found = counts["found"]
+    return found / (found + counts["false"]), found / (found + counts["missed"])
+
+
+def test_there_are_enough_dialogues_and_a_third_is_held_out() -> None:
+    dialogues = list(read_dialogues())
+    held = sum(dialogue.part == "held" for dialogue in dialogues)
+    calm = sum(not any(message.labels for message in dialogue.messages) for dialogue in dialogues)
+    assert len(dialogues) >= 60
+    assert 3 * held >= len(dialogues)
+    assert calm >= 30
+
+
+@pytest.mark.parametrize(
+    ("part", "precision", "recall"), [("dev", 0.92, 0.95), ("held", 0.87, 0.87), ("all", 0.9, 0.9)]
+)
+def test_events_are_heard_where_they_are_and_not_elsewhere(part: str, precision: float, recall: float) -> None:
+    found = scores(part)
+    assert found[0] >= precision
+    assert found[1] >= recall
+
+
+def test_another_language_fires_nothing() -> None:
+    foreign = [each for each in read_dialogues() if each.name.startswith(FOREIGN)]
+    assert len(foreign) >= 8
+    for dialogue in foreign:
+        heard = hear_all(dialogue)
+        assert [event for each in heard for event in each.events] == [], dialogue.name
+        assert heard[0].sentiment.polarity == "unknown", dialogue.name
+
+
+def test_twenty_rounds_of_calm_talk_fire_nothing() -> None:
+    dialogue = next(each for each in read_dialogues() if each.name == "sort-dict")
+    assert len(dialogue.messages) == 20
+    assert [event for each in hear_all(dialogue) for event in each.events] == []
+
+
+def _labelled(file: str) -> Iterator[tuple[str, str]]:
+    for line in (HERE / file).read_text(encoding="utf-8").splitlines():
+        label, _, text = line.split(" ", 2)
+        yield label, text
+
+
+@pytest.mark.parametrize(("label", "text"), list(_labelled("tasks.txt")))
+def test_the_task_of_a_message_is_heard(label: str, text: str) -> None:
+    assert (task_in(text) or "none") == label
+
+
+@pytest.mark.parametrize(("label", "text"), list(_labelled("corrections.txt")))
+def test_a_correction_is_told_from_what_only_begins_like_one(label: str, text: str) -> None:
+    assert bool(corrections_in(spoken(text).strip())) == (label == "1")

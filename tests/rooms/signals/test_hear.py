@@ -1,0 +1,336 @@
+"""The events of A, their counters and cool-downs, and the ten signals of B."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.prompts.select import SIGNALS, checked
+from cuebook.records.conversation import Part
+from cuebook.records.mind import Counters, Heard, Sentiment
+from cuebook.records.tracking import EVENTS, Tracking
+from cuebook.signals.confusion import confusion_in
+from cuebook.signals.context import drift_by_words, goes_on
+from cuebook.signals.hear import hear
+from cuebook.signals.trace import failed
+
+ON = Tracking(enabled=True)
+NOW = 1.7e9
+
+
+def felt(score: float, intensity: float | None = None, *, negatives: int = 0) -> Sentiment:
+    polarity = "positive" if score >= 0.05 else "negative" if score <= -0.05 else "neutral"
+    intensity = abs(score) if intensity is None else intensity
+    return Sentiment(score=score, intensity=intensity, polarity=polarity, method="m", negatives=negatives)
+
+
+CALM, BAD, GOOD, MILD = felt(0.0), felt(-0.5), felt(0.5, 0.4), felt(-0.35, 0.4)
+UNKNOWN = Sentiment(method="m")
+
+
+def talk(*said: tuple[str, Sentiment], tracking: Tracking = ON, gap: float = 60.0, trace=()) -> list[Heard]:
+    """Hear messages one after the other, so many seconds apart; `trace` by number."""
+    found: list[Heard] = []
+    for n, (text, sentiment) in enumerate(said):
+        before = found[-1].counters if found else Counters()
+        errors = dict(trace).get(n, ())
+        found.append(hear(text, before=before, sentiment=sentiment, tracking=tracking, trace=errors, now=NOW + gap * n))
+    return found
+
+
+def names(heard: Heard) -> list[str]:
+    return [event.name for event in heard.events]
+
+
+def fired(*said: tuple[str, Sentiment], **more) -> list[list[str]]:
+    return [names(each) for each in talk(*said, **more)]
+
+
+SAID = "The report of last week is in the shared folder now"
+
+
+@pytest.mark.parametrize(
+    ("score", "intensity", "fires"),
+    [(-0.31, 0.61, True), (-0.31, 0.6, False), (-0.3, 0.9, False), (-1.0, 1.0, True)],
+)
+def test_one_message_frustrates_below_the_threshold_and_above_the_intensity(score, intensity, fires):
+    assert (fired((SAID, felt(score, intensity))) == [["user_frustrated"]]) is fires
+
+
+@pytest.mark.parametrize(
+    ("score", "intensity", "fires"), [(0.31, 0.51, True), (0.31, 0.5, False), (0.3, 0.9, False), (1.0, 1.0, True)]
+)
+def test_one_message_satisfies_above_the_threshold_and_above_the_intensity(score, intensity, fires):
+    assert (fired((SAID, felt(score, intensity))) == [["user_satisfied"]]) is fires
+
+
+@pytest.mark.parametrize("consecutive", [1, 2, 3, 5])
+def test_n_means_n_messages_in_a_row_for_both_moods(consecutive):
+    tracking = Tracking(enabled=True, consecutive_turns=consecutive)
+    for sentiment, name in ((MILD, "user_frustrated"), (GOOD, "user_satisfied")):
+        found = fired(*[(SAID, sentiment)] * consecutive, tracking=tracking)
+        assert found == [[]] * (consecutive - 1) + [[name]]
+
+
+def test_a_neutral_message_between_ends_the_row():
+    assert fired((SAID, MILD), (SAID, CALM), (SAID, MILD)) == [[], [], []]
+
+
+def test_one_that_cannot_be_read_leaves_the_row_and_fires_nothing():
+    found = talk((SAID, MILD), ("no entiendo??", UNKNOWN), (SAID, MILD))
+    assert [names(each) for each in found] == [[], [], ["user_frustrated"]]
+    assert [each.counters.frustration for each in found] == [1, 1, 2]
+    assert [each.counters.turns for each in found] == [1, 2, 3]
+    assert found[1].keywords == ()
+
+
+def test_thresholds_are_the_personas():
+    tutor = Tracking(enabled=True, frustration_threshold=-0.2, satisfaction_threshold=0.2, consecutive_turns=1)
+    assert fired((SAID, felt(-0.25, 0.2)), tracking=tutor) == [["user_frustrated"]]
+    assert fired((SAID, felt(0.25, 0.2)), tracking=tutor) == [["user_satisfied"]]
+
+
+def test_what_goes_on_fires_again_after_the_cooldown_in_turns():
+    found = fired(*[(SAID, felt(-0.8))] * 10)
+    assert [n for n, each in enumerate(found) if each] == [0, 4, 8]
+
+
+def test_and_only_after_its_milliseconds_too():
+    tracking = Tracking(enabled=True, cooldown_turns=0, cooldown_ms=150_000)
+    found = fired(*[(SAID, felt(-0.8))] * 7, tracking=tracking, gap=60.0)
+    assert [n for n, each in enumerate(found) if each] == [0, 3, 6]
+
+
+def test_each_event_has_its_own_cooldown():
+    assert fired((SAID, felt(-0.8)), (SAID, felt(0.8))) == [["user_frustrated"], ["user_satisfied"]]
+
+
+def test_nothing_fires_where_nothing_is_tracked_or_the_word_is_anothers():
+    assert fired((SAID, felt(-0.8)), tracking=Tracking()) == [[]]
+    heard = hear(SAID, sentiment=felt(-0.8), tracking=ON, fires=False)
+    assert names(heard) == []
+    assert heard.counters.frustration == 1
+    assert heard.counters.fired == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "keyword"),
+    [
+        ("I'm confused about the second step", "confused"),
+        ("I don't understand why that is", "don't understand"),
+        ("i dont understand", "don't understand"),
+        ("I don\u2019t get it", "don't understand"),
+        ("That part is unclear", "unclear"),
+        ("What do you mean?", "what do you mean"),
+        ("Can you clarify?", "clarify"),
+        ("Huh?", "huh"),
+        ("that makes no sense", "doesn't make sense"),
+        ("This doesn't make sense", "doesn't make sense"),
+        ("I'm not sure.", "not sure"),
+        ("I'm lost", "lost"),
+        ("Could you explain that again?", "explain again"),
+        ("what??", "??"),
+        ("??", "??"),
+    ],
+)
+def test_keywords_of_confusion_fire(text, keyword):
+    assert confusion_in(text) == (keyword,)
+    [heard] = talk((text, CALM))
+    assert names(heard) == ["user_confused"]
+    assert f'"{keyword}"' in heard.events[0].reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Explain the difference between a list and a tuple",
+        "Can you explain how this works?",
+        "a ?? b",
+        "`x ?? y`",
+        "The unclearable flag",
+        "Users don't understand the form, how do I improve it?",
+        "He confused the model with the view",
+        "I'm not sure whether to use Go or Rust",
+        "Huhn is German for chicken",
+        "To clarify, it is the second file",
+        "The lost update problem",
+        "> I don't understand\nWrite an answer to this",
+    ],
+)
+def test_words_that_only_look_like_it_do_not(text):
+    assert fired((text, CALM)) == [[]]
+
+
+def test_piled_up_question_marks_are_anger_in_a_negative_message():
+    assert fired(("why does it keep crashing??", felt(-0.6, 0.5))) == [[]]
+
+
+def test_a_neutral_message_of_words_that_sound_bad_is_confused():
+    assert fired((SAID, felt(0.0, 0.0, negatives=3))) == [["user_confused"]]
+    assert fired((SAID, felt(0.0, 0.0, negatives=2))) == [[]]
+
+
+def test_errors_fire_at_two_of_the_last_ten_and_only_when_one_is_new():
+    found = fired(*[(SAID, CALM)] * 8, trace={1: [True], 2: [True, False], 6: [False]})
+    assert [n for n, each in enumerate(found) if each] == [2]
+    assert found[2] == ["error_threshold_exceeded"]
+    far = fired(*[(SAID, CALM)] * 4, trace={0: [True], 1: [False] * 9, 2: [False], 3: [True]})
+    assert far == [[], [], [], []], "the first is out of sight"
+
+
+def test_errors_are_no_matter_of_language():
+    assert fired(("das geht nicht", UNKNOWN), trace={0: [True, True]}) == [["error_threshold_exceeded"]]
+
+
+@pytest.mark.parametrize("replies", [["ok", "fine", "k", "sure"], ["I see", "mhm", "next", "go on"], ["."] * 4])
+def test_four_short_neutral_messages_are_low_engagement(replies):
+    found = fired(*((text, CALM) for text in replies))
+    assert found == [[], [], [], ["low_engagement"]]
+
+
+def test_short_questions_and_orders_are_engaged():
+    asked = ["And in Rust?", "How?", "Add a test to it", "show me the file", "Rename the function please"]
+    assert fired(*((text, CALM) for text in asked * 3)) == [[]] * 15
+
+
+def test_what_holds_no_words_of_its_own_is_nobodys_silence():
+    assert fired(*[("", CALM)] * 6) == [[]] * 6
+    assert fired(*[("```\nx = 1\n```", CALM)] * 6) == [[]] * 6
+
+
+def test_long_neutral_messages_are_engaged():
+    long = "Bananas " * 40
+    assert fired((long, CALM), *[("ok", CALM)] * 4)[-1] == []
+
+
+# ---- signals --------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=120),
+            st.floats(-1, 1),
+            st.floats(0, 1),
+            st.lists(st.booleans(), max_size=12),
+            st.one_of(st.none(), st.floats(0, 1)),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_signals_are_known_by_name_and_within_0_and_1(messages):
+    counters = Counters()
+    for n, (text, score, intensity, trace, drift) in enumerate(messages):
+        heard = hear(
+            text, before=counters, sentiment=felt(score, intensity), tracking=ON, trace=trace, drift=drift, now=NOW + n
+        )  # fmt: skip
+        counters = heard.counters
+        assert set(heard.signals) <= set(SIGNALS)
+        assert checked(heard.signals) == dict(heard.signals)
+        assert {event.name for event in heard.events} <= set(EVENTS)
+        assert counters.turns == n + 1
+        assert len(counters.trace) <= 10
+        assert len(counters.scores) <= ON.history_window
+        assert sum(value == 1.0 for name, value in heard.signals.items() if name.startswith("task_")) <= 1
+
+
+def test_moods_are_smoothed_over_the_window():
+    found = [each.signals for each in talk((SAID, felt(-0.6)), (SAID, CALM), (SAID, CALM), (SAID, felt(0.6)))]
+    assert [each["user_frustrated"] for each in found] == [1.0, pytest.approx(0.333), pytest.approx(0.143), 0.0]
+    assert found[3]["user_pleased"] == found[3]["sentiment_high"] > 0.4
+    short = Tracking(enabled=True, history_window=1)
+    assert talk((SAID, felt(-0.9)), (SAID, felt(0.6)), tracking=short)[1].signals["user_pleased"] == 1.0
+
+
+def test_a_mood_that_was_never_read_is_no_signal():
+    [heard] = talk(("ja", UNKNOWN))
+    assert "user_frustrated" not in heard.signals
+
+
+def test_corrections_count_among_the_last_four_messages():
+    said = ["No, I meant the second one", SAID, "That's wrong. It's still not working.", SAID, SAID, SAID, SAID]
+    found = talk(*((text, CALM) for text in said))
+    assert [each.corrections for each in found] == [1, 0, 2, 0, 0, 0, 0]
+    assert [each.signals["correction_rate_high"] for each in found] == [0.5, 0.5, 1.0, 1.0, 0.5, 0.5, 0.0]
+
+
+def test_a_task_goes_on_for_three_messages_that_name_none():
+    said = ["Why does this Python function raise a TypeError?", *["and the other one"] * 4]
+    found = [each.signals["task_coding"] for each in talk(*((text, CALM) for text in said))]
+    assert found == [1.0, 0.5, 0.5, 0.5, 0.0]
+    assert [each.task for each in talk(*((text, CALM) for text in said))][:2] == ["coding", ""]
+
+
+def test_a_topic_shifts_by_cue_or_by_words():
+    assert hear("By the way, who won the game?").signals["topic_shift_high"] == 1.0
+    assert hear("Which herbs grow in shade?", drift=0.7).signals["topic_shift_high"] == 0.7
+    earlier = ["How do I sort a dictionary by value in Python?"]
+    assert drift_by_words("What wine goes with mushroom risotto tonight?", earlier) > 0.5
+    assert drift_by_words("How do I sort dictionary values in descending order?", earlier) < 0.3
+    assert drift_by_words("And in descending order of the keys instead?", earlier) == 0.0
+    assert drift_by_words("What wine goes with risotto tonight?", []) == 0.0
+    assert goes_on("Why?")
+
+
+def test_energy_is_in_punctuation_capitals_and_pace():
+    quiet = hear(SAID, sentiment=CALM, now=NOW).signals["energy_high"]
+    loud = hear("YES!!! THIS IS SOOOO GREAT!!!", sentiment=felt(0.9), now=NOW).signals["energy_high"]
+    assert quiet == 0.0
+    assert loud > 0.7
+    quick = talk((SAID, CALM), (SAID, CALM), gap=5.0)[1].signals["energy_high"]
+    assert quick == pytest.approx(0.1)
+
+
+# ---- the trace ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error: no such file",
+        "error",
+        "Traceback (most recent call last):\n  File x\nValueError: bad",
+        "Failed to connect to host",
+        "Permission denied",
+        "panic: send on closed channel",
+        "ls: x: No such file\nCommand exited with code 2",
+        '{"error": "not found"}',
+        '{"ok": false}',
+        '{"isError": true, "content": "x"}',
+        '{"status": 500}',
+        '{"exitCode": 1, "stdout": ""}',
+        '{"errors": [{"message": "x"}]}',
+        "...\nsubprocess.CalledProcessError: it returned non-zero exit status 1.",
+    ],
+)
+def test_results_that_are_errors(text):
+    assert failed(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "3 files changed",
+        "Error handling in Go is explicit.",
+        "errors: 0",
+        "0 errors, 2 warnings",
+        '{"error": null, "rows": []}',
+        '{"errors": [], "ok": true}',
+        '{"status": "ok"}',
+        '{"exit_code": 0}',
+        "The log has 12 lines with 'Error:' in it",
+        "Process finished with exit code 0",
+        "[1, 2, 3]",
+        "{not json",
+        " " * 9000,
+    ],
+)
+def test_results_that_are_none(text):
+    assert not failed(text)
+
+
+def test_attachments_say_it_themselves():
+    assert failed("all fine", (Part("code_error", "NameError"),))
+    assert failed("", (Part("execution_status", "FAILURE"),))
+    assert not failed("", (Part("execution_status", "SUCCESS"), Part("execution_result", "3")))
