@@ -39,6 +39,7 @@ from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.mirror import Mirror
+from cuebook.engine.prompt_logs import PromptLogs
 from cuebook.engine.request import Call
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
@@ -96,6 +97,7 @@ class Cuebook:
         self._upstream: Upstream | None = None
         self._worker: Worker | None = None
         self._mirror: Mirror | None = None
+        self._logs: PromptLogs | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Desk] = {}
 
@@ -153,6 +155,10 @@ class Cuebook:
         desk.catch_up = watch.look
         desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
+        if self.config.settings.logs.prompts:
+            logs = self._logs = PromptLogs(Path(self.config.folder) / self.config.settings.logs.prompts, desk)
+            desk.log_prompt, desk.erase_logs = logs.keep, logs.erase
+            desk.chores.append(logs.chore)
         desk.chores += chores_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
         if self._works:
             self._worker.start()
@@ -171,6 +177,8 @@ class Cuebook:
             return
         async with AsyncExitStack() as closing:
             closing.push_async_callback(desk.store.aclose)
+            if self._logs is not None:
+                closing.push_async_callback(self._logs.drain)
             if self._mirror is not None:
                 closing.push_async_callback(self._mirror.keep_up, desk, closing=True)
             if self._upstream is not None:

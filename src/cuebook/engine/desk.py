@@ -1,7 +1,7 @@
 """What the engine works with: ports and settings, and what it remembers of windows to compare the next with."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
@@ -102,6 +102,11 @@ async def nothing_changed() -> None:
     """Look at no file: a book without a project has none."""
 
 
+async def nothing_logged(_: Collection[str]) -> bool:
+    """Say that no log holds what was forgotten: there are none."""
+    return True
+
+
 class Desk(Struct, kw_only=True):
     """Everything a turn needs. Built once by `app`."""
 
@@ -150,6 +155,8 @@ class Desk(Struct, kw_only=True):
     experience_model: Model | None = None  # chooses among them; None = words and meaning do
     experience_s: float = 4.0  # for its choice
     experience_most: int = 3  # that stand in one prompt
+    log_prompt: Callable[[Any], None] | None = None  # takes a `prompt_logs.PromptLog`, to be written; None = off
+    erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged  # by kinds forgotten; False: bytes left
     selected: OrderedDict[bytes, Selected] = field(default_factory=OrderedDict)  # what models chose last
     meant: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # by space and text: its vector
     cache_rule: CacheRule | None = None

@@ -100,7 +100,11 @@ async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
 
     It stays pending while another process reads, and where the file is large until the work behind has rewritten it.
     """
-    if not await _mirrored([receipt], desk) or not await desk.store.erasure.emptied(patience_ms=PATIENCE_MS):
+    if (
+        not await _mirrored([receipt], desk)
+        or not await desk.erase_logs({receipt.kind})
+        or not await desk.store.erasure.emptied(patience_ms=PATIENCE_MS)
+    ):
         return receipt
     return await _signed(desk, scope, receipt)
 
@@ -136,6 +140,8 @@ async def finish_all(desk: Desk) -> None:
     if not waiting and not desk.store.erasure.unclean:
         return
     if not await _mirrored([receipt for _, receipt in waiting], desk):
+        return
+    if waiting and not await desk.erase_logs({receipt.kind for _, receipt in waiting}):
         return
     if await desk.store.erasure.emptied(large=True):
         for tenant, receipt in waiting:

@@ -51,6 +51,7 @@ class Front(Struct, frozen=True, kw_only=True):
     dropped: tuple[Dropped, ...] = ()
     metadata: Mapping[str, Any] = {}
     renders: tuple[Record, ...] = ()  # what the audit keeps of them
+    asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
     heard: Heard | None = None  # of the message that is answered, where it is a fresh turn and somebody wants to know
 
 

@@ -78,6 +78,8 @@ class Opened(Struct, frozen=True, kw_only=True):
     zone: tzinfo = UTC  # whose days its answer is dated by
     renders: tuple[Record, ...] = ()
     side: bool = False  # it continues no path
+    role: str = ""  # of the persona who speaks
+    asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
 
 
 async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
@@ -112,7 +114,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
             desk.remember((scope.tenant, intent.ask.conversation), last)
             return Opened(
                 lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone,
-                side=not intent.moves_head,
+                side=not intent.moves_head, role=_role(desk, intent, scene), asked=front.asked,
             )  # fmt: skip
     msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
     raise Conflict(msg)
@@ -141,7 +143,8 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
         if front.texts or not intent.relayed:
             advice = await advise(desk, scope, scene, intent.ask, asks_model=intent.asks_model)
             wish = msgspec.structs.replace(wish, advice=advice.texts)
-            front = msgspec.structs.replace(front, metadata={**front.metadata, **advice.metadata})
+            told = {**front.metadata, **advice.metadata}
+            front = msgspec.structs.replace(front, metadata=told, asked=advice.asked)
     wish = await with_opened(desk, scope, scene, wish)
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 
@@ -309,6 +312,10 @@ def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
 def _whose(scene: Scene, ask: Ask) -> Whose:
     user = scene.conversation.user if scene.conversation else ask.user
     return Whose(user=user, persona=ask.persona or "-", organization=ask.organization)
+
+
+def _role(desk: Desk, intent: Intent, scene: Scene) -> str:
+    return desk.persona(intent.ask.persona or (scene.conversation.persona if scene.conversation else None)).role
 
 
 async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:

@@ -21,6 +21,7 @@ from cuebook.engine.desk import Desk, Key
 from cuebook.engine.hearing import relay_answer
 from cuebook.engine.opening import Intent, Opened, open_step
 from cuebook.engine.plan import Wish
+from cuebook.engine.prompt_logs import logging_of
 from cuebook.engine.request import Call, Place, Request, key_of, place_of, read_request
 from cuebook.engine.step import Step
 from cuebook.engine.zones import zone_of
@@ -65,6 +66,7 @@ async def relay(
         if opened.side and desk.first_aside((scope.tenant, conversation)):
             log.info("a request of conversation %s continues nothing there: it is kept beside it", conversation)
         async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
+            step.on_closed = logging_of(desk, opened)
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
             else:

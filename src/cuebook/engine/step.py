@@ -43,6 +43,8 @@ class Step:
         self.so_far: Callable[[], Said | None] | None = None
         #: What is kept of the answer in the turn's metadata.
         self.metadata: dict[str, Any] = {}
+        #: Is called with the reply's seq, 0 for none, once all of it is stored.
+        self.on_closed: Callable[[int], None] | None = None
         self._desk = desk
         self._reply_id = desk.dice.new_id("post")
         self._beat: asyncio.Task[None] | None = None
@@ -114,6 +116,8 @@ class Step:
         await self._stop_beat()
         seq = await self._desk.store.close(self.lease, closing)
         self._desk.stirred()
+        if self.on_closed is not None:
+            self.on_closed(seq)
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:

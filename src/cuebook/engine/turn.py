@@ -15,6 +15,7 @@ from cuebook.engine.drafts import Posted
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.opening import POLL_S, Intent, Opened, decide, open_step
 from cuebook.engine.plan import Wish, path_of
+from cuebook.engine.prompt_logs import logging_of
 from cuebook.engine.speak import speak
 from cuebook.engine.step import Step
 from cuebook.engine.zones import zone_of
@@ -50,6 +51,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
                 yield chunk
             return
         async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
+            step.on_closed = logging_of(desk, opened)
             yield _chunk("METADATA_UPDATE", opened)
             async with aclosing(speak(desk, opened, step)) as texts:
                 async for text in texts:
