@@ -127,6 +127,17 @@ def test_what_does_nothing_is_a_warning(here: Here) -> None:
     assert "no event fires while sentimentTracking is off" in here("doctor")
 
 
+def test_a_prompt_that_is_not_there_is_a_warning(here: Here) -> None:
+    named = {"id": "odd", "prompts": {"init": "agent_intro"}, "metaPrompts": [{"id": "m", "promptKey": "none/such"}]}
+    write(here.folder, "odd.json", named)
+    said = here("persona", "check")
+    assert "prompts.init: no prompt 'agent_intro' among the files; did you mean 'agent_init'?" in said
+    assert (
+        "metaPrompts[0].promptKey: no prompt 'none/such' among the files; write it as prompts/default/none/such.md"
+        in (said)
+    )
+
+
 def test_a_file_outside_a_project_is_checked(tmp_path: Path, here: Here) -> None:
     file = tmp_path / "draft.yaml"
     file.write_text("id: draft\nsentimentTracking: tutor\n")

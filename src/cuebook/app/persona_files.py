@@ -17,7 +17,7 @@ from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts import strict_json, yaml_subset
 from cuebook.prompts.names import instructions
 from cuebook.records.fields import Fault
-from cuebook.records.persona import Persona, look_at_persona
+from cuebook.records.persona import Persona, look_at_persona, odd_fields
 from cuebook.records.persona_tracking import odd_metaprompts
 from cuebook.records.tracking import METHODS
 from cuebook.signals.profiles import Profiles, check_persona, tracking_of
@@ -83,16 +83,21 @@ def persona_of(document: object, *, name: str, profiles: Profiles, methods: tupl
     if not found:
         found += check_persona(persona, profiles, methods)
     found += _keys(persona)
-    odd = [] if found else odd_metaprompts(document, persona.metaprompts, tracking_of(persona, None, profiles))
+    tracking = tracking_of(persona, None, profiles)
+    odd = [] if found else [*odd_fields(document), *odd_metaprompts(document, persona.metaprompts, tracking)]
     return PersonaFile(name=name, persona=persona, faults=tuple(map(str, found)), odd=tuple(map(str, odd)))
+
+
+def keys_of(persona: Persona) -> dict[str, str]:
+    """Give the ids of prompts a persona names, by their paths in its file."""
+    named = {f"prompts.{link}": slug for link, slug in persona.chain.items()}
+    return named | {f"metaPrompts[{n}].promptKey": each.key for n, each in enumerate(persona.metaprompts) if each.key}
 
 
 def _keys(persona: Persona) -> list[Fault]:
     """Say which ids of prompts could name none."""
-    named = {f"prompts.{link}": slug for link, slug in persona.chain.items()}
-    named |= {f"metaPrompts[{n}].promptKey": each.key for n, each in enumerate(persona.metaprompts) if each.key}
     faults = []
-    for path, slug in named.items():
+    for path, slug in keys_of(persona).items():
         try:
             instructions(slug)
         except InvalidInput as error:

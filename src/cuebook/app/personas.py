@@ -2,19 +2,32 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from cuebook.app.builtin import builtin_prompts
 from cuebook.app.files import write_whole
-from cuebook.app.load import PLAIN, load_profiles
-from cuebook.app.persona_files import ENDINGS, PersonaFile, folder_of, means_persona, read_file, read_folder, settle_ids
+from cuebook.app.load import PLAIN, files_of, load_profiles, with_own
+from cuebook.app.persona_files import (
+    ENDINGS,
+    PersonaFile,
+    folder_of,
+    keys_of,
+    means_persona,
+    read_file,
+    read_folder,
+    settle_ids,
+)
 from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.prompts.names import DEFAULT, candidates, instructions
 from cuebook.records.persona import Persona
 from cuebook.records.persona_tracking import shown_tracking
 from cuebook.records.tracking import Metaprompt
@@ -151,7 +164,9 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> Looked:
     """Read a project's persona files, or those named, and all that is wrong in them. Raises InvalidInput."""
     profiles, default = load_profiles(config), config.settings.persona.default or PLAIN.id
     if not files:
-        return Looked(files=read_folder(config, profiles), profiles=profiles, default=default)
+        known, project = with_own(config, files_of(config)) | builtin_prompts().keys(), config.settings.prompts.project
+        found = [_with_prompts(each, known, project) for each in read_folder(config, profiles)]
+        return Looked(files=found, profiles=profiles, default=default)
     for file in files:
         if not file.exists():
             msg = f"there is no {str(file)!r}; name a file, such as {config.settings.persona.folder}/helper.json"
@@ -161,6 +176,20 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> Looked:
             raise InvalidInput(msg, where=str(file))
     read = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
     return Looked(files=read, profiles=profiles, default=default)
+
+
+def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> PersonaFile:
+    """Give a file with what it names that is no prompt: `known` are the project's and those that ship."""
+    if file.whole is None:
+        return file
+    odd = list(file.odd)
+    for path, slug in keys_of(file.whole).items():
+        names = candidates(slug, project) if path.startswith("prompts.") else instructions(slug, project)
+        if not any(name in known for name in names):
+            near = get_close_matches(slug, [name.removeprefix(DEFAULT) for name in sorted(known)], n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"write it as prompts/{DEFAULT}{slug}.md"
+            odd.append(f"{path}: no prompt {slug!r} among the files; {meant}")
+    return replace(file, odd=tuple(odd))
 
 
 # ---- the gallery ----------------------------------------------------------------------------------------------------

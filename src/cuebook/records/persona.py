@@ -14,6 +14,14 @@ FIELDS = (
     "id", "name", "version", "description", "role", "model", "baseSystemPrompt", "prompts", "sentimentTracking",
     "metaPrompts",
 )  # fmt: skip
+#: Fields of the original's definitions that mean nothing here: a file written for it is read, and told of them.
+UNUSED = (
+    "defaultModelCompletionOptions", "modelTargetPreferences", "costSavingStrategy", "promptEngineConfigOverrides",
+    "defaultModelId", "defaultProviderId", "toolIds", "allowedCapabilities", "embeddedTools", "allowedInputModalities",
+    "allowedOutputModalities", "voiceConfig", "avatarConfig", "personalityTraits", "moodAdaptation", "defaultLanguage",
+    "uiInteractionStyle", "memoryConfig", "conversationContextConfig", "isCreatorPersona", "isPublic",
+    "activationKeywords", "strengths", "minSubscriptionTier", "initialMemoryImprints", "customFields",
+)  # fmt: skip
 #: Those kept as they are, for the parts of Cuebook that read them.
 _OTHER = ("prompts", "sentimentTracking", "metaPrompts", "description", "model")
 
@@ -42,7 +50,7 @@ def look_at_persona(document: object) -> tuple[Persona | None, list[Fault]]:
     if not isinstance(document, Mapping):
         why = f"expected an object with id, name, version and baseSystemPrompt, got {shown(document)}"
         return None, [Fault("$", why)]
-    fields = Fields(document, "", faults, FIELDS)
+    fields = Fields({key: value for key, value in document.items() if key not in UNUSED}, "", faults, FIELDS)
     name = fields.name("id", what="give the persona an id")
     fields.text("model", most=200)
     fields.text("description")
@@ -50,7 +58,7 @@ def look_at_persona(document: object) -> tuple[Persona | None, list[Fault]]:
         id=name,
         name=fields.text("name", name),
         version=fields.text("version", "1.0.0"),
-        base_system_prompt=fields.text("baseSystemPrompt"),
+        base_system_prompt=_base(fields),
         role=fields.text("role", "assistant"),
         chain=_chain(fields),
         tracking=read_tracking(fields, "sentimentTracking", profiles=True),
@@ -58,6 +66,31 @@ def look_at_persona(document: object) -> tuple[Persona | None, list[Fault]]:
         other={key: document[key] for key in sorted(_OTHER) if key in document},
     )
     return persona, faults
+
+
+def _base(fields: Fields) -> str:
+    """Read a persona's own text; the original's `{template, variables}` and `[{content, priority}]` too."""
+    key = "baseSystemPrompt"
+    given = fields.body.get(key)
+    if isinstance(given, Mapping):
+        whole = fields.object(key, ("template", "variables"), what="a text")
+        return whole.text("template") if whole else ""
+    if not isinstance(given, list):
+        return fields.text(key)
+    parts: list[tuple[float, str]] = []
+    for number, body in enumerate(given):
+        place = f"{key}[{number}]"
+        if not isinstance(body, Mapping):
+            fields.fault(place, f"expected an object with content and priority, got {shown(body)}")
+            continue
+        part = Fields(body, place, fields.faults, ("content", "priority"))
+        parts.append((part.number("priority", 0, least=-1e9, most=1e9), part.text("content")))
+    return "\n\n".join(text for _, text in sorted(parts, key=lambda part: part[0]) if text)
+
+
+def odd_fields(document: Mapping[str, Any]) -> list[Fault]:
+    """Say which fields of a definition mean nothing here."""
+    return [Fault(key, "is of the original and means nothing here; it may stay") for key in document if key in UNUSED]
 
 
 def _chain(fields: Fields) -> Mapping[str, str]:

@@ -170,8 +170,6 @@ def _trigger(fields: Fields, name: str) -> Trigger:
         "trigger", ("type", "intervalTurns", "eventName"), what='an object such as {"type": "manual"}'
     )
     if trigger is None:
-        if "trigger" not in fields and name not in SHIPPED_TRIGGERS:
-            fields.fault("trigger", 'missing; write {"type": "turn_interval", "intervalTurns": 5}, or another')
         return default
     kind = trigger.name("type", what=f"write one of {', '.join(TRIGGERS)}")
     if not kind:
@@ -220,6 +218,9 @@ def odd_metaprompts(
             for name in dict.fromkeys(_VARIABLE.findall(read.template))
             if name not in VARIABLES
         ]
+        if body.get("trigger") is None and read.id not in SHIPPED_TRIGGERS:
+            why = 'missing, so it runs when asked for; write {"type": "turn_interval", "intervalTurns": 5}, or another'
+            found.append(Fault(f"{path}.trigger", why))
         if read.trigger.type == "event_based" and not tracking.enabled:
             found.append(Fault(f"{path}.trigger", "no event fires while sentimentTracking is off; switch it on"))
     if tracking.presets and not tracking.enabled:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.records.persona import FIELDS, Persona, look_at_persona
+from cuebook.records.persona import FIELDS, Persona, look_at_persona, odd_fields
 from cuebook.records.persona_tracking import odd_metaprompts
 from cuebook.records.tracking import EVENTS, SHIPPED_TRIGGERS, UNTRACKED, Metaprompt, Tracking, Trigger
 
@@ -171,7 +171,6 @@ def test_no_score_is_both_frustrated_and_satisfied() -> None:
     [
         ({"id": ""}, "id: is empty; give the metaprompt an id"),
         ({"id": 5}, "id: expected a text, got 5"),
-        ({"trigger": None}, "trigger: missing; write"),
         ({"trigger": "manual"}, "trigger: expected an object such as"),
         ({"trigger": {}}, "trigger.type: missing; write one of turn_interval, event_based, manual"),
         ({"trigger": {"type": "event"}}, "trigger.type: no trigger 'event'; did you mean 'event_based'?"),
@@ -213,6 +212,27 @@ def test_all_faults_of_a_definition_are_told() -> None:
     assert [each.partition(": ")[0] for each in found] == [
         "nam", "version", "prompts.intro", "prompts.init", "sentimentTracking", "metaPrompts[0]",
     ]  # fmt: skip
+
+
+def test_a_persona_written_for_the_original_is_read_and_what_means_nothing_is_told() -> None:
+    parts = [{"content": "Then this.", "priority": 2}, {"content": "First this.", "priority": 1}]
+    document = {"id": "p", "baseSystemPrompt": parts, "personalityTraits": {"tone": "dry"}, "toolIds": []}
+    assert read(document).base_system_prompt == "First this.\n\nThen this."
+    assert [each.path for each in odd_fields(document)] == ["personalityTraits", "toolIds"]
+    template = {"template": "You are Ada.", "variables": []}
+    assert read({"id": "p", "baseSystemPrompt": template}).base_system_prompt == "You are Ada."
+    assert faults_of(baseSystemPrompt=["x", {"content": 5}]) == [
+        "baseSystemPrompt[0]: expected an object with content and priority, got 'x'",
+        "baseSystemPrompt[1].content: expected a text, got 5",
+    ]
+
+
+def test_without_a_trigger_it_runs_when_asked_for() -> None:
+    document = {"id": "p", "metaPrompts": [metaprompt(trigger=None)]}
+    found = read(document).metaprompts
+    assert found[0].trigger == Trigger(type="manual")
+    [odd] = odd_metaprompts(document, found, UNTRACKED)
+    assert str(odd).startswith("metaPrompts[0].trigger: missing, so it runs when asked for; write")
 
 
 def test_fields_for_editors_and_readers_are_no_fault() -> None:
