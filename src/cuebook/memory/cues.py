@@ -43,8 +43,10 @@ OVER: Final = Expression(
     r"\b(?:instead of|rather than|no longer|any longer|used to(?: be| have| go)?|replac(?:es?|ed|ing)|"
     r"scrap(?:ped|ping)?|forget(?: about)?|cancel(?:led|ed|ling|ing)?|call(?:ed)? off|dropp(?:ed|"
     r"ing)(?! off)|drop|quit(?:ting)?|"
-    r"left (?:my|our)(?! \w+ (?:an?|the|some) )|leaving (?:my|our)|sold(?= (?:the|my|our|his|her|their)\b| (?-i:[A-Z]))|"
-    r"stopp(?:ed|ing)|gave up|"
+    r"left (?:my|our)(?! \w+ (?:an?|the|some) )|leaving (?:my|our)|sold(?= (?:the|my|our|his|her|their)\b| "
+    r"(?-i:[A-Z]))|"
+    r"stopp(?:ed|ing)(?! (?:at|by|for|in|on|(?:the|my|our) (?:car|bus|train|bike|van|truck|taxi|music|video|"
+    r"timer))\b)|gave up|"
     r"given up|giving up|done with|(?:finished|out of|through with|over with|finished off|pulled out of|"
     r"backed out of|dropped out of)(?= (?:with )?(?:the|my|our)\b)(?: with)?|broke up with|away from|"
     r"no more|traded(?: in)?|(?:got|getting) rid of|(?:gave|given) (?:away|back)|handed back|"
@@ -57,11 +59,12 @@ OVER: Final = Expression(
 #: The thing before these words is over.
 OFF: Final = Expression(
     r"(?<!\S)((?:[^\s.,;:!?—–-]+ ){1,5}?)(?:(?:(?:is|are|was|were|has been|have been|got)|"
-    r"(?<='s) ) ?(?:now |all |finally )?(?:off(?! (?:to|on|at|work|from))|dropped|no more|gone|over|"
+    r"(?<='s) ) ?(?:now |all |finally )?(?:off(?! (?:to|on|at|work|from|sick|ill|duty|for|until|till|with))|"
+    r"dropped|no more|gone|over|"
     r"finished|done with|(?:finished|out of|through|over|finished off|pulled out of|backed out of|"
     r"dropped out of)(?= (?:with )?(?:the|my|our)\b)(?: with)?|sold|stolen|totalled|written off|demolished|history|"
     r"dead|out of the question)"
-    r"|(?:is |are |was |were |has been |have been |got )?(?:cancell?ed|called off|frozen|shelved|suspended|scrapped|"
+    r"|(?:is |are |was |were |has been |have been |got )?(?:(?:cancell?ed|called off)(?! (?:its|their|his|her|the|my|our|an?)\b)|frozen|shelved|suspended|scrapped|"
     r"fell through|"
     r"fallen through|(?:filed for |went |gone )bankrupt(?:cy)?|went bust|closed down|shut down))\b"
     r"|\b(?:put(?:ting|s)?|placed) ((?:[^\s.,;:!?—–-]+ ){1,5}?)on (?:hold|ice)\b"
@@ -69,7 +72,10 @@ OFF: Final = Expression(
     re.IGNORECASE,
 )
 #: What one only has to leave is not left yet.
-NOT_YET: Final = Expression(r"\b(?:must|have to|has to|need to|should)(?: \w+)?\s*$", re.IGNORECASE)
+NOT_YET: Final = Expression(
+    r"(?:\b(?:must|have to|has to|need to|should|almost|nearly|never|not|would|could|might)|n['’]t)(?: \w+)?\s*$",
+    re.IGNORECASE,
+)
 NEGATIVE: Final = Expression(
     (
         r"\b(?:no longer|not|never|no|without|cancel\w*|called off|scrap\w*|any ?more|stopped|quit|gave up|"

@@ -47,7 +47,8 @@ _TURNS: Final = Expression(
     r"\b(?:can['’]t stand|no longer|not|never|cannot|used to(?: be)?|no more|(?:do|does|did|is|are|was|were|wo|ca|would|"
     r"should|have|has|"
     r"had|could|need)n['’]t|can['’]t|won['’]t"
-    r"|(?:stop(?:ped|ping|s)?|quit(?:ting|s)?|g[ai]ve(?:n|s)? up|giving up|done with|given up on|"
+    r"|(?:stop(?:ped|ping|s)?(?! (?:the|my|our) (?:car|bus|train|bike|van|music)\b)|quit(?:ting|s)?|"
+    r"g[ai]ve(?:n|s)? up|giving up|done with|given up on|"
     r"through with)(?: being)?"
     r"|(?:lost|losing|leaving|left) (?:my|our|the)(?= job\b)"
     r"|(?:hate|dislike|loathe|despise|detest)[sd]?)\b",

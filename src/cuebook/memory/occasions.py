@@ -26,6 +26,7 @@ _ONE_DAY: Final = Expression(
     r"\b(?:(?:this|next|last) (?:week|weekend|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|today|tonight|tomorrow|"
     r"this (?:morning|afternoon|evening|time))\b"
 )
+_DAYS_OWN: Final = Expression(r"\bthe (mon|tues|wednes|thurs|fri|satur|sun)day [a-z]")
 _OFF: Final = Expression(r"\b(?:cancel\w*|called off|off|dropped|skipped|skipping)\b")
 _HABIT: Final = Expression(
     r"\b(?:every|each|weekly|daily|usually|always|(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:week|"
@@ -46,9 +47,10 @@ def once(clause: str) -> bool:
 def one_of_many(new: str, old: str) -> bool:
     """Tell whether a clause calls off a single day of what an older one tells of every week: this Saturday's game."""
     lower = lowered(new)
-    return bool(
-        _OFF.search(lower) and _ONE_DAY.search(lower) and _HABIT.search(lowered(old)) and not _HABIT.search(lower)
-    )
+    if not (_OFF.search(lower) and _HABIT.search(lowered(old))) or _HABIT.search(lower):
+        return False
+    day = _DAYS_OWN.search(lower)
+    return bool(_ONE_DAY.search(lower) or (day and day[1] not in lowered(old)))
 
 
 def other_label(new: str, old: str) -> bool:

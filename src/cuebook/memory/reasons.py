@@ -184,7 +184,7 @@ class Judge:
         common = one.stems & two.stems
         if not (one.change or new.change) and (other_label(one.text, two.text) or (once(one.text) and once(two.text))):
             return NOTHING
-        if other_people(one.text, two.text):
+        if other_people(one.text, two.text) or beside(one.text, two.text):
             return NOTHING
         clashes = clash(one.values, two.values) - {"name"}
         if one.change and not clashes:

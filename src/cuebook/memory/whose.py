@@ -28,6 +28,7 @@ _HE: Final = Expression(rf"^(?:{_LEAD})(?:he|she|they|it|his|her|their)\b", re.I
 _NOBODY: Final = frozenset("I You We It The This That There What Please Always Never My Our".split())
 _WHERE: Final = Expression(r"\b(?:to|in|at|from|of|near) (?:the )?([A-ZÀ-Þ][\w’'-]+)")
 _SELF: Final = Expression(rf"^{_LEAD}(?:i|we)\b", re.IGNORECASE)
+_CALLED: Final = Expression(rf"\b((?i:{RELATION})),? ([A-ZÀ-Þ][\w-]+)")
 _SOLD: Final = Expression(r"\bsold (?P<what>(?!(?:my|our|the)\b)[^,.;:!?]*?) (?:from|at|in|out of) ", re.IGNORECASE)
 _OWNERS: Final = frozenset("my our his her their the hi".split())
 
@@ -73,7 +74,10 @@ def beyond(clause: str, common: frozenset[str]) -> bool:
 def other_people(new: str, old: str) -> bool:
     """Tell whether two clauses name two of one kind of kin: my cousin Piet, my cousin Klaas."""
     one, two = whose(new), whose(old)
-    return bool(one & two and one - two and two - one)
+    if one & two and one - two and two - one:
+        return True
+    mine, theirs = (dict(_CALLED.findall(text)) for text in (new, old))
+    return any(mine[kin] != theirs[kin] for kin in mine.keys() & theirs.keys())
 
 
 def _stems(text: str) -> frozenset[str]:

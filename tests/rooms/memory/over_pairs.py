@@ -153,6 +153,9 @@ ENDS = [
     ("I'm on the board of the housing co-op.", "I stepped down from the board of the housing co-op."),
     ("I work at Shell.", "I quit my job."),
     ("I work at Shell.", "I retired."),
+    ("My husband is called Marc.", "Marc and I are divorced."),
+    ("I'm training for a half marathon in Ghent.", "I gave up the half marathon."),
+    ("I use Obsidian for my notes.", "I switched from Obsidian to Logseq."),
 ]
 STAYS = [
     (
@@ -294,4 +297,13 @@ STAYS = [
     ("I work at Shell.", "I nearly lost my job."),
     ("I live with my mother.", "I left my mother a note."),
     ("I play chess in a club.", "I lost my job."),
+    ("I take the bus to work.", "The Tuesday bus was cancelled."),
+    ("My boss is Gert.", "Gert is off sick this week."),
+    ("I have a subscription to The Economist.", "The Economist cancelled its podcast."),
+    ("I go swimming on Tuesday evenings.", "I no longer swim on Thursdays."),
+    ("I run a small bookshop with my cousin Jade.", "My cousin Luc moved to Lens."),
+    ("My car insurance is with AXA.", "I stopped the car."),
+    ("We have a caravan in Wissant.", "I almost sold the caravan."),
+    ("I have a boat.", "I haven't sold my boat."),
+    ("I sing in a choir.", "I didn't quit the choir."),
 ]
