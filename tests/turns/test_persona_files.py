@@ -5,11 +5,13 @@ import logging
 import os
 
 import pytest
-from stage import Client, book_on, user
+from stage import Client, book_on, config, user
 
-from cuebook import Ask
+from cuebook import Ask, Cuebook
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.mind import Sentiment
 from cuebook.signals.profiles import tracking_of
+from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
 PRESETS = {"sentimentTracking": {"defaultProfileByMode": {"tutor": "tutor"}}}
@@ -180,6 +182,30 @@ async def test_a_persona_may_name_a_profile_that_comes_with_it(place):
         write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva.", "sentimentTracking": "gentle"})
         assert await said(book, "ada") == "You are Eva."
         assert tracking_of(book.desk.personas["ada"], None, book.desk.profiles).cooldown_turns == 7
+
+
+class Shouting:
+    """Reads capitals as bad."""
+
+    name = "shouting"
+
+    def read(self, text):
+        return Sentiment(score=-0.9 if text.isupper() else 0.0, polarity="negative" if text.isupper() else "neutral")
+
+
+async def test_a_persona_and_a_profile_may_name_a_method_the_book_was_given(place):
+    write_presets(place, {"sentimentTracking": {"profiles": {"loud": {"method": "shouting"}}}})
+    write(place, "ada.json", {"id": "ada", "sentimentTracking": {"enabled": True, "method": "shouting"}})
+    with pytest.raises(
+        InvalidInput, match=r"profiles.loud.method: no method 'shouting'; known are lexicon_based, llm,"
+    ):
+        async with book_on(place):
+            pass
+    opened = Cuebook.open(config(place), analyzers=[Shouting()], model=ScriptedModel(default="Hm."), worker=False)
+    async with opened as book:
+        write(place, "bob.yaml", "id: bob\nsentimentTracking: loud\nbaseSystemPrompt: You are loud.\n")
+        assert await said(book, "bob") == "You are loud."
+        assert tracking_of(book.desk.personas["bob"], None, book.desk.profiles).method == "shouting"
 
 
 ODD = [

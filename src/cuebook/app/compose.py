@@ -82,7 +82,7 @@ def compose(
         key=key,
         personas=personas,
         default_persona=default,
-        profiles=load_profiles(config),
+        profiles=load_profiles(config, methods_of(methods)),
         compaction=compaction,
         lines=Lines(settings.server.line),
         tunes=settings.optimizer.enabled,

@@ -10,14 +10,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from cuebook.app.persona_files import folder_of, read_folder
+from cuebook.app.persona_files import folder_of, own_methods, read_folder
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
 from cuebook.records.persona import Persona
-from cuebook.records.tracking import METHODS
 from cuebook.signals.profiles import SHIPPED as SENTIMENT
 from cuebook.signals.profiles import Profiles, read_profiles
 
@@ -131,19 +130,20 @@ def files_of(config: Config) -> list[str]:
     return [file.relative_to(folder).with_suffix("").as_posix() for file in sorted(folder.rglob("*.md"))]
 
 
-def load_profiles(config: Config) -> Profiles:
+def load_profiles(config: Config, methods: tuple[str, ...] = ()) -> Profiles:
     """Read the presets file's profiles of sentiment tracking; the shipped ones where there is no file."""
-    file = Path(config.folder) / config.settings.memory.presets
-    return read_profiles(_read_json(file), file=str(config.settings.memory.presets)) if file.exists() else SENTIMENT
+    name, methods = config.settings.memory.presets, methods or own_methods()
+    file = Path(config.folder) / name
+    return read_profiles(_read_json(file), file=name, methods=methods) if file.exists() else SENTIMENT
 
 
-def load_personas(config: Config, methods: tuple[str, ...] = METHODS) -> tuple[dict[str, Persona], str]:
-    """Read the personas of a project and the id of the default one. `methods` read sentiment in this book.
+def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[str, Persona], str]:
+    """Read the personas of a project and the id of the default one. `methods` read sentiment here, own ones among them.
 
     Raises InvalidInput naming the first file at fault, the path in it, and what to write there.
     """
     personas: dict[str, Persona] = {}
-    for file in read_folder(config, load_profiles(config), methods):
+    for file in read_folder(config, load_profiles(config, methods), methods):
         if file.faults or file.persona is None:
             more = f" (and {len(file.faults) - 1} more: `cuebook persona check` lists them)" * (len(file.faults) > 1)
             msg = f"{file.name}: {file.faults[0]}{more}"

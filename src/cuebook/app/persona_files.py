@@ -19,8 +19,8 @@ from cuebook.prompts.names import instructions
 from cuebook.records.fields import Fault
 from cuebook.records.persona import Persona, look_at_persona, odd_fields
 from cuebook.records.persona_tracking import odd_metaprompts
-from cuebook.records.tracking import METHODS
 from cuebook.signals.profiles import Profiles, check_persona, tracking_of
+from cuebook.signals.sentiment import analyzers_of, methods_of
 
 YAML: Final = (".yaml", ".yml")
 ENDINGS: Final = (".json", *YAML)
@@ -50,6 +50,11 @@ class PersonaFile(Struct, frozen=True, kw_only=True):
         return None if self.faults else self.persona
 
 
+def own_methods() -> tuple[str, ...]:
+    """Name the methods of sentiment every book has. `methods` below are those, and what a book was given."""
+    return methods_of(analyzers_of())
+
+
 def folder_of(config: Config) -> Path:
     """Give the folder of a project's personas."""
     return Path(config.folder) / config.settings.persona.folder
@@ -66,7 +71,7 @@ def means_persona(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
-def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> PersonaFile:
+def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
     """Read a persona's file and all that is wrong in it; `name` is what errors call it. Raises nothing."""
     try:
         document = document_of(bytes_of(file, name), name)
@@ -75,13 +80,13 @@ def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, 
     return persona_of(document, name=name, profiles=profiles, methods=methods)
 
 
-def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> PersonaFile:
+def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
     """Read a definition and all that is wrong in it."""
     persona, found = look_at_persona(document)
     if persona is None or not isinstance(document, Mapping):
         return PersonaFile(name=name, faults=tuple(map(str, found)))
     if not found:
-        found += check_persona(persona, profiles, methods)
+        found += check_persona(persona, profiles, methods or own_methods())
     found += _keys(persona)
     tracking = tracking_of(persona, None, profiles)
     odd = [] if found else [*odd_fields(document), *odd_metaprompts(document, persona.metaprompts, tracking)]
@@ -179,7 +184,7 @@ def settle_ids(files: list[PersonaFile]) -> list[PersonaFile]:
     return found
 
 
-def read_folder(config: Config, profiles: Profiles, methods: tuple[str, ...] = METHODS) -> list[PersonaFile]:
+def read_folder(config: Config, profiles: Profiles, methods: tuple[str, ...] = ()) -> list[PersonaFile]:
     """Read all files of a project's personas. Raises InvalidInput where the folder cannot be read."""
     folder = folder_of(config)
     try:

@@ -108,7 +108,7 @@ class Watch:
             return
         try:
             compaction = await asyncio.to_thread(load_compaction, self._config)
-            profiles = await asyncio.to_thread(load_profiles, self._config)
+            profiles = await asyncio.to_thread(load_profiles, self._config, self._methods())
             known = await self._known()
             presets = await asyncio.to_thread(load_presets, self._config, known)
             builtin = next(iter(self._desks())).builtin

@@ -77,8 +77,11 @@ def _fold(mode: str) -> str:
     return " ".join(mode.casefold().split())
 
 
-def read_profiles(document: object, *, file: str) -> Profiles:
-    """Read `sentimentTracking` of a presets file. Raises InvalidInput naming the path inside the file."""
+def read_profiles(document: object, *, file: str, methods: Collection[str] = METHODS) -> Profiles:
+    """Read `sentimentTracking` of a presets file; `methods` read sentiment in the book.
+
+    Raises InvalidInput naming the path inside the file.
+    """
     faults: list[Fault] = []
     if not isinstance(document, Mapping):
         refuse([Fault("$", f"expected an object, got {shown(document)}")], file=file)
@@ -94,7 +97,7 @@ def read_profiles(document: object, *, file: str) -> Profiles:
         # a profile is named to be used: one of its own that says nothing of `enabled` is on
         base = profiles.get(name, Tracking(enabled=True))
         found = structs.replace(read_tracking(given, name, profiles=False, base=base), given=frozenset())  # type: ignore[arg-type]
-        check_method(found, f"{SECTION}.profiles.{name}", faults, METHODS)
+        check_method(found, f"{SECTION}.profiles.{name}", faults, methods)
         profiles[str(name)] = found
     by_mode: dict[str, str] = {}
     modes = section.object("defaultProfileByMode", _all(section.body.get("defaultProfileByMode")), what="an object")
