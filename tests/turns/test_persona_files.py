@@ -1,5 +1,6 @@
 """A book takes over what changed in its personas and presets files when the next turn begins."""
 
+import asyncio
 import json
 import logging
 import os
@@ -11,7 +12,7 @@ from cuebook import Ask, Cuebook
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.mind import Sentiment
 from cuebook.signals.profiles import tracking_of
-from cuebook.testing import ScriptedModel
+from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
 PRESETS = {"sentimentTracking": {"defaultProfileByMode": {"tutor": "tutor"}}}
@@ -104,7 +105,9 @@ async def test_the_default_persona_stays_when_its_file_goes(place, caplog):
         (place / "personas/ada.json").unlink()
         for _ in range(2):
             assert await said(book, None) == "You are Ada."
-        assert caplog.messages == ["personas/ada.json: is gone, and 'ada' is the default persona; it stays as it was"]
+        assert caplog.messages == [
+            "personas/ada.json: holds 'ada' no more, which is the default persona; it stays as it was"
+        ]
         write(place, "new.json", {"id": "ada", "baseSystemPrompt": "You are anew."})
         assert await said(book, None) == "You are anew."
 
@@ -182,6 +185,39 @@ async def test_a_persona_may_name_a_profile_that_comes_with_it(place):
         write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva.", "sentimentTracking": "gentle"})
         assert await said(book, "ada") == "You are Eva."
         assert tracking_of(book.desk.personas["ada"], None, book.desk.profiles).cooldown_turns == 7
+
+
+async def test_a_look_that_is_given_up_loses_no_change(place):
+    async with book_on(place) as book:
+        for name in ("Eva", "Eve", "Ida"):
+            write(place, "ada.json", {"id": "ada", "baseSystemPrompt": f"You are {name}."})
+            write_presets(place, {"sentimentTracking": {"profiles": {name: {}}}})
+            for pauses in range(4):
+                given_up = asyncio.create_task(book.desk.catch_up())
+                for _ in range(pauses):
+                    await asyncio.sleep(0)
+                given_up.cancel()
+            assert await said(book, "ada") == f"You are {name}."
+            assert name in book.desk.profiles.profiles
+
+
+async def test_an_id_that_is_taken_leaves_a_file_with_the_one_it_had(place, caplog):
+    async with book_on(place) as book:
+        write(place, "bob.yaml", "id: ada\nbaseSystemPrompt: You are nobody.\n")
+        assert (await said(book, "ada"), await said(book, "bob")) == ("You are Ada.", "You are Bob.")
+        [told] = caplog.messages
+        assert "'ada' is taken by personas/ada.json; give each persona its own; what it said before holds" in told
+
+
+async def test_a_presets_file_is_tried_again_when_what_it_names_may_be_there(place):
+    clock = FrozenClock()
+    async with book_on(place, clock=clock) as book:
+        write_presets(place, {"presets": [{"id": "x", "addonPromptKeys": ["_meta/late"]}],
+                              "routing": {"defaultPresetId": "x"}})  # fmt: skip
+        assert await said(book, "ada") == "You are Ada."
+        await book.prompts.save("_meta/late", {"body": "Be brief."})
+        clock.advance(3)
+        assert await said(book, "ada") == "You are Ada.\nBe brief."
 
 
 class Shouting:

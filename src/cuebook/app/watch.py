@@ -12,8 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.app.load import (
     PLAIN,
@@ -36,6 +38,8 @@ from cuebook.signals.sentiment import methods_of
 #: A file changed so shortly before it was read may change again without its time telling: it is read again.
 _UNSURE_NS = 2_000_000_000
 
+#: Seconds after which a presets file at fault is tried again: what it names may be there by then.
+_RETRY_S = 2.0
 #: What comes of a file that cannot be read.
 _HOLDS = "; what it said before holds"
 _OUT = "; it is left out"
@@ -56,6 +60,17 @@ class _Kept(Struct, frozen=True, kw_only=True):
     good: Persona | None
 
 
+class _Seen(Struct, frozen=True, kw_only=True):
+    """What a look found: every file as it was read, and what came of it."""
+
+    kept: Mapping[str, _Kept] = {}
+    owners: Mapping[str, str] = {}  # the file of each persona
+    found: Mapping[str, Persona] = {}
+    told: Mapping[str, str] = {}  # by file what is wrong
+    presets: tuple[Sign | None, int, bytes] = (None, 0, b"")  # the presets file: sign, when it was read, digest
+    presets_fault: str = ""
+
+
 class Watch:
     """Looks at the files of a book's project. `desks` are those of all tenants, `known` the ids of its prompts."""
 
@@ -69,130 +84,156 @@ class Watch:
         self._desks = desks
         self._known = known
         self._turn = asyncio.Lock()
-        self._kept: dict[str, _Kept] = {}
-        self._presets_file = Path(config.folder) / config.settings.memory.presets
-        self._presets_sign: Sign | None = None
-        self._presets_fault = ""
-        self._told: dict[str, str] = {}  # by file what the log was told
-        self._owners: dict[str, str] = {}  # the file of each persona
-        self._found: Mapping[str, Persona] = {}
+        self._presets = Path(config.folder) / config.settings.memory.presets
+        self._tried_s = 0.0
+        self._seen = _Seen()
 
     async def begin(self) -> None:
         """Note how the files are now, as the book was opened with them."""
-        desk = next(iter(self._desks()))
-        self._found = dict(desk.personas)
-        self._presets_sign, *_ = await asyncio.to_thread(self._scan, desk.profiles, desk.default_persona)
+        found = dict(next(iter(self._desks())).personas)
+        self._seen = replace(await self._scan(_Seen(found=found)), found=found)
 
     async def look(self) -> None:
-        """Take over what changed since the last look."""
+        """Take over what changed since the last look. What a look that is given up had found is found by the next."""
         async with self._turn:
-            desk = next(iter(self._desks()))
-            sign, found, told = await asyncio.to_thread(self._scan, desk.profiles, desk.default_persona)
-            if sign != self._presets_sign:
-                self._presets_sign = sign
-                await self._take_presets()
-                _, found, told = await asyncio.to_thread(self._scan, desk.profiles, desk.default_persona)
-            self._tell(told)
-            if found != self._found:
-                self._found = found
-                for each in self._desks():
-                    each.personas = dict(found)
-                _log.info("the personas are now %s", ", ".join(sorted(found)))
+            before = self._seen
+            seen = await self._scan(before)
+            again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
+            if seen.presets[2] != before.presets[2] or again:
+                fault = await self._take_presets(gone=seen.presets[0] is None)
+                # the profiles that personas name may be others now
+                kept = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
+                seen = await self._scan(replace(before, kept=kept, presets_fault=fault))
+            self._take(seen)
 
-    # ---- the presets file -------------------------------------------------------------------------------------------
+    def _take(self, seen: _Seen) -> None:
+        """Put what was found in force, in one step."""
+        before, self._seen = self._seen, seen
+        for name, why in seen.told.items():
+            if before.told.get(name) != why:
+                _log.warning("%s", why)
+        for name in before.told.keys() - seen.told.keys():
+            _log.info("%s is well again", name)
+        if seen.found != before.found:
+            for desk in self._desks():
+                desk.personas = dict(seen.found)
+            _log.info("the personas are now %s", ", ".join(sorted(seen.found)))
 
-    async def _take_presets(self) -> None:
-        name = self._config.settings.memory.presets
-        if self._presets_sign is None:
-            self._presets_fault = f"{name}: is gone or cannot be read{_HOLDS}"
-            return
+    async def _take_presets(self, *, gone: bool) -> str:
+        """Put what the presets file says in force, all of it or nothing; answers with what is wrong, "" for nothing."""
+        name, self._tried_s = self._config.settings.memory.presets, self._now()
+        if gone:
+            return f"{name}: is gone or cannot be read{_HOLDS}"
         try:
             compaction = await asyncio.to_thread(load_compaction, self._config)
             profiles = await asyncio.to_thread(load_profiles, self._config, self._methods())
             known = await self._known()
             presets = await asyncio.to_thread(load_presets, self._config, known)
-            builtin = next(iter(self._desks())).builtin
-            check_instructions(self._config, compaction, known | builtin.keys())
+            check_instructions(self._config, compaction, known | next(iter(self._desks())).builtin.keys())
         except InvalidInput as error:
-            self._presets_fault = f"{error}{_HOLDS}"
-            return
+            return f"{error}{_HOLDS}"
         for desk in self._desks():
             desk.compaction, desk.profiles, desk.presets = compaction, profiles, presets
-        self._presets_fault = ""
-        self._kept = {file: _again(kept) for file, kept in self._kept.items()}  # profiles they name may be others now
         _log.info("%s was read again", name)
+        return ""
 
-    # ---- persona files ----------------------------------------------------------------------------------------------
-
-    def _scan(self, profiles: Profiles, default: str) -> tuple[Sign | None, Mapping[str, Persona], dict[str, str]]:
-        """Read what changed. Gives the presets file's sign, all personas by id, and by file what is wrong."""
-        folder = folder_of(self._config)
-        told = {self._config.settings.memory.presets: self._presets_fault} if self._presets_fault else {}
-        presets = _sign(self._presets_file)
-        try:
-            files = _listed(folder) if self._kept or folder.exists() else []
-        except OSError as error:
-            told[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}); the personas stay as they were"
-            return presets, self._found, told
-        before = self._kept
-        self._kept = {}
-        for file, sign in files:
-            name = f"{self._config.settings.persona.folder}/{file}"
-            self._kept[name] = kept = self._read(folder / file, sign, name, before.get(name), profiles)
-            if kept.read.faults:
-                told[name] = f"{name}: {kept.read.faults[0]}{_HOLDS if kept.good else _OUT}"
-        if before.keys() == self._kept.keys() and all(kept is before[name] for name, kept in self._kept.items()):
-            return presets, self._found, {file: why for file, why in self._told.items() if file != str(folder)} | told
-        found, owners = self._cast(told)
-        if default not in found and default in self._found and default in self._owners:
-            found[default] = self._found[default]
-            name = owners[default] = self._owners[default]
-            told.setdefault(name, f"{name}: is gone, and {default!r} is the default persona; it stays as it was")
-        self._owners = owners
-        found.setdefault(PLAIN.id, PLAIN)
-        return presets, found, told
+    def _now(self) -> float:
+        return next(iter(self._desks())).clock.now()
 
     def _methods(self) -> tuple[str, ...]:
         return methods_of(name for desk in self._desks() for name in desk.analyzers)
 
-    def _read(self, file: Path, sign: Sign | None, name: str, before: _Kept | None, profiles: Profiles) -> _Kept:
-        """Read a file, if it is not the one read before."""
-        now = time.time_ns()
-        if before and sign and sign == before.sign and before.read_ns - sign[0] > _UNSURE_NS:
-            return before
-        good = before.good if before else None
-        try:
-            data = bytes_of(file, name)
-            digest = blake2b(data).digest()
-            if before and digest == before.digest:
-                return _Kept(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
-            read = persona_of(document_of(data, name), name=name, profiles=profiles, methods=self._methods())
-        except InvalidInput as error:
-            digest, read = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
-        return _Kept(sign=sign, read_ns=now, digest=digest, read=read, good=read.whole or good)
+    async def _scan(self, before: _Seen) -> _Seen:
+        desk = next(iter(self._desks()))
+        given: dict[str, Any] = {"profiles": desk.profiles, "methods": self._methods()}
+        return await asyncio.to_thread(_scan, self._config, before, default=desk.default_persona, **given)
 
-    def _cast(self, told: dict[str, str]) -> tuple[dict[str, Persona], dict[str, str]]:
-        """Give the personas by id and the file each is from; of two files with one id the one that had it has it."""
-        good = {name: kept.good for name, kept in sorted(self._kept.items()) if kept.good}
-        found: dict[str, Persona] = {}
-        owners: dict[str, str] = {}
-        for name in sorted(good, key=lambda each: self._owners.get(good[each].id) != each):
-            persona = good[name]
-            if persona.id in found:
-                taken = f"is taken by {owners[persona.id]}; give each persona its own{_OUT}"
-                told[name] = f"{name}: id: {persona.id!r} {taken}"
-            else:
-                found[persona.id], owners[persona.id] = persona, name
-        return found, owners
 
-    def _tell(self, told: dict[str, str]) -> None:
-        """Say in the log what is wrong, once, and what is well again."""
-        for name, why in told.items():
-            if self._told.get(name) != why:
-                _log.warning("%s", why)
-        for name in self._told.keys() - told.keys():
-            _log.info("%s is well again", name)
-        self._told = told
+# ---- a look, in a thread --------------------------------------------------------------------------------------------
+
+
+def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Seen:
+    """Read what changed since `before`."""
+    folder, presets = folder_of(config), config.settings.memory.presets
+    told = {presets: before.presets_fault} if before.presets_fault else {}
+    before = replace(before, presets=_presets(Path(config.folder) / presets, before.presets))
+    try:
+        files = _listed(folder) if before.kept or folder.exists() else []
+    except OSError as error:
+        told[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}); the personas stay as they were"
+        return replace(before, told=told)
+    kept: dict[str, _Kept] = {}
+    for file, sign in files:
+        name = f"{config.settings.persona.folder}/{file}"
+        kept[name] = _read(folder / file, sign, name, before.kept.get(name), profiles=profiles, methods=methods)
+    if before.kept.keys() == kept.keys() and all(each is before.kept[name] for name, each in kept.items()):
+        same = {name: why for name, why in before.told.items() if name not in (presets, str(folder))}
+        return replace(before, told=same | told)
+    for name, each in kept.items():
+        if each.read.faults:
+            told[name] = f"{name}: {each.read.faults[0]}{_HOLDS if each.good else _OUT}"
+    found, owners = _cast({name: each.good for name, each in kept.items() if each.good}, before, told)
+    if default not in found and default in before.owners:
+        name = owners[default] = before.owners[default]
+        found[default] = before.found[default]
+        told.setdefault(name, f"{name}: holds {default!r} no more, which is the default persona; it stays as it was")
+    found.setdefault(PLAIN.id, PLAIN)
+    return replace(before, kept=kept, owners=owners, found=found, told=told)
+
+
+def _read(
+    file: Path, sign: Sign | None, name: str, before: _Kept | None, *, profiles: Profiles, methods: tuple[str, ...]
+) -> _Kept:
+    """Read a file, if it is not the one read before."""
+    now = time.time_ns()
+    if before and sign and sign == before.sign and before.read_ns - sign[0] > _UNSURE_NS:
+        return before
+    good = before.good if before else None
+    try:
+        data = bytes_of(file, name)
+        digest = blake2b(data).digest()
+        if before and digest == before.digest:
+            return _Kept(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
+        read = persona_of(document_of(data, name), name=name, profiles=profiles, methods=methods)
+    except InvalidInput as error:
+        digest, read = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
+    return _Kept(sign=sign, read_ns=now, digest=digest, read=read, good=read.whole or good)
+
+
+def _cast(
+    good: Mapping[str, Persona], before: _Seen, told: dict[str, str]
+) -> tuple[dict[str, Persona], dict[str, str]]:
+    """Give the personas by id and the file each is from; of two files with one id the one that had it has it.
+
+    A file that took another's id goes on with the one it had, if nobody has that now.
+    """
+    found: dict[str, Persona] = {}
+    owners: dict[str, str] = {}
+    late: list[str] = []
+    for name in sorted(good, key=lambda each: (before.owners.get(good[each].id) != each, each)):
+        persona = good[name]
+        if persona.id in found:
+            late.append(name)
+        else:
+            found[persona.id], owners[persona.id] = persona, name
+    for name in late:
+        taken = f"{name}: id: {good[name].id!r} is taken by {owners[good[name].id]}; give each persona its own"
+        had = next((each for each, file in before.owners.items() if file == name and each not in found), None)
+        told[name] = f"{taken}{_HOLDS if had else _OUT}"
+        if had:
+            found[had], owners[had] = before.found[had], name
+    return found, owners
+
+
+def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign | None, int, bytes]:
+    """Give how the presets file is now: its sign, when it was read, and the digest of what it says."""
+    sign, now = _sign(file), time.time_ns()
+    if sign and sign == before[0] and before[1] - sign[0] > _UNSURE_NS:
+        return before
+    try:
+        return sign, now, blake2b(file.read_bytes()).digest()
+    except OSError:
+        return None, now, b""
 
 
 async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
