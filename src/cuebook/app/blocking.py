@@ -14,6 +14,7 @@ from cuebook.app.blocking_experiences import BlockingExperiences
 from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_memories import BlockingMemories
+from cuebook.app.blocking_mind import BlockingMind
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_tuning import BlockingOptimizer
@@ -150,6 +151,11 @@ class BlockingCuebook:
     def memory(self) -> BlockingMemory:
         """What is remembered: search, items, the summary."""
         return BlockingMemory(self._host)
+
+    @property
+    def mind(self) -> BlockingMind:
+        """The state of mind conversations are in: what moved it, and reflecting by hand."""
+        return BlockingMind(self._host)
 
     @property
     def optimizer(self) -> BlockingOptimizer:

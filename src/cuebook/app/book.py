@@ -12,24 +12,13 @@ from typing import Any, Self
 from msgspec import Struct
 
 from cuebook.app.asked import digest_of_ask, upstream_model
-from cuebook.app.audit import Audit
 from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
-from cuebook.app.conversations import Conversations
-from cuebook.app.experiences import Experiences
-from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
-from cuebook.app.keys import Keys
 from cuebook.app.load import check_instructions, load_config, load_presets
-from cuebook.app.memories import Memories
-from cuebook.app.memory import Memory
-from cuebook.app.optimizer import Optimizer
-from cuebook.app.organizations import Organizations
-from cuebook.app.prompt_files import PromptFiles, push_by_itself, pushes_by_itself
-from cuebook.app.prompts import Prompts
+from cuebook.app.parts import Parts
+from cuebook.app.prompt_files import push_by_itself, pushes_by_itself
 from cuebook.app.tenants import desk_of
-from cuebook.app.turns import Turns
-from cuebook.app.vault import Vault
 from cuebook.app.watch import Watch, known_prompts
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config, build
@@ -71,7 +60,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     window: Window | None
 
 
-class Cuebook:
+class Cuebook(Parts):
     """A book. `async with Cuebook.open("cuebook.toml") as book:` opens it, does its work behind, and closes it."""
 
     def __init__(
@@ -196,56 +185,6 @@ class Cuebook:
             raise CuebookError(msg)
         return self._desk
 
-    @property
-    def conversations(self) -> Conversations:
-        """Transcripts: list, read, move the head, export, delete."""
-        return Conversations(self.desk)
-
-    @property
-    def turns(self) -> Turns:
-        """Turns: show every block of a prompt, replay it."""
-        return Turns(self.desk)
-
-    @property
-    def memories(self) -> Memories:
-        """What is remembered across conversations: of users, personas, organizations; and knowledge."""
-        return Memories(self.desk)
-
-    @property
-    def experiences(self) -> Experiences:
-        """The handwritten experiences: which there are, and what a query would get of them."""
-        return Experiences(self.desk)
-
-    @property
-    def prompts(self) -> Prompts:
-        """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
-        return Prompts(self.desk)
-
-    @property
-    def audit(self) -> Audit:
-        """What was said to the model and why, that nobody changed it, and each render again."""
-        return Audit(self.desk, self._mirror)
-
-    @property
-    def prompt_files(self) -> PromptFiles:
-        """The project's prompts on disk: push, pull, and where they differ from those in the book."""
-        return PromptFiles(self.desk, self.config)
-
-    @property
-    def keys(self) -> Keys:
-        """The keys of the server: make, list, revoke; and who asks with one."""
-        return Keys(self.desk, self._tenant)
-
-    @property
-    def organizations(self) -> Organizations:
-        """The organizations: what each allows in its long-term memory."""
-        return Organizations(self.desk, self._tenant)
-
-    @property
-    def vault(self) -> Vault:
-        """What is kept sealed of the secrets in posts: counts, values for the owner, another key."""
-        return Vault(self.desk, self.config, self._tenant)
-
     def of(self, tenant: str) -> "Cuebook":
         """Give this book as a tenant with keys sees it, while it is open: nothing of others' is there.
 
@@ -258,26 +197,6 @@ class Cuebook:
         seen._desk, seen._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # it is one of us
         seen._mirror = self._mirror if tenant == DEFAULT_TENANT else None  # noqa: SLF001
         return seen
-
-    @property
-    def memory(self) -> Memory:
-        """What is remembered: search, items, the summary."""
-        return Memory(self.desk)
-
-    @property
-    def optimizer(self) -> Optimizer:
-        """What tunes how much of a conversation stays whole: its runs and what they came to."""
-        return Optimizer(self.desk)
-
-    @property
-    def receipts(self) -> Receipts:
-        """The receipts of what was forgotten: read, checked."""
-        return Receipts(self.desk)
-
-    @property
-    def holds(self) -> Holds:
-        """The legal holds: what must not be forgotten yet."""
-        return Holds(self.desk)
 
     async def ask(self, ask: Ask) -> Reply:
         """Answer. The query is durable before the model is asked, the answer before this returns."""

@@ -16,6 +16,8 @@ from cuebook.engine.forget import Retention, finish_all, pending
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.observe import due as outcomes_due
 from cuebook.engine.observe import observe_due
+from cuebook.engine.reflect import due as reflections_due
+from cuebook.engine.reflect import reflect_due
 from cuebook.engine.regress import Watches
 from cuebook.engine.sinks import Outlet
 from cuebook.engine.tune import Tuner
@@ -36,6 +38,7 @@ def chores_of(
         Chore(name="observation", run=lambda: observe_due(desk, of), due=lambda: outcomes_due(desk)),
         Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
         Chore(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
+        Chore(name="reflection", run=lambda: reflect_due(desk), due=lambda: reflections_due(desk)),
         Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
         *(
             Chore(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))

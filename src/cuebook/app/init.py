@@ -35,6 +35,7 @@ FILES = {
     "prompts/system/gmi_self_trait_adjustment.md": "prompts/system/gmi_self_trait_adjustment.md",
     "prompts/system/experience_selection.md": "prompts/system/experience_selection.md",
     "prompts/system/memory_compactor_v2_json.md": "prompts/system/memory_compactor_v2_json.md",
+    "prompts/system/sentiment_llm.md": "prompts/system/sentiment_llm.md",
     ".gitignore": "gitignore",
 }
 _TEMPLATES = Path(__file__).with_name("project")

@@ -200,13 +200,15 @@ class OpenAIModel:
 
     def _body(self, request: ModelRequest) -> bytes:
         body: dict[str, Any] = {
-            "model": self.name,
+            "model": request.model or self.name,
             "messages": [msgspec.Raw(message) for message in request.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
         }
         if request.max_tokens:
             body["max_tokens"] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
         if request.schema:
             schema = {"name": request.purpose, "schema": request.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.assembly.tokens import Counter, cut
-from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import unlearned
 from cuebook.engine.instruct import Instruction, Work, instruct, told
 from cuebook.engine.promote import promoted
+from cuebook.engine.saying import said_by
 from cuebook.engine.zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
@@ -28,7 +28,7 @@ from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
 from cuebook.memory.steps import Calls, held_together
 from cuebook.memory.words import day_of
-from cuebook.ports.model import Model, ModelRequest
+from cuebook.ports.model import ModelRequest
 from cuebook.ports.store import Compacted, CompactionInput
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
@@ -53,8 +53,6 @@ VALUES: Mapping[str, Any] = {
 FAILURES = 3
 #: Of what it covers, a summary may take at most this much, else the pass is refused (a summary must shrink).
 SHRINK = 0.9
-#: Characters a model may say in a pass.
-LONGEST = 1_000_000
 #: What a pass came to: a new summary; a failure that is tried again later; one that would not be smaller than what it
 #: covers; or nothing to do any more.
 Outcome = Literal["stored", "failed", "refused", "nothing"]
@@ -243,7 +241,7 @@ async def _by_model(
     )
     failure: InvalidInput | None = None
     for _ in range(2):
-        text = await _said(desk, model, request)
+        text = await said_by(desk, model, request)
         try:
             answer = parse_answer(text, known=known, max_tokens=most, count=desk.count)
         except InvalidInput as error:
@@ -252,24 +250,6 @@ async def _by_model(
         derived = _from_answer(desk, read, lines, _clean(desk, answer), model.name)
         return msgspec.structs.replace(derived, prompt=instruction.version.source)
     raise failure or InvalidInput("the model gave no answer")
-
-
-async def _said(desk: Desk, model: Model, request: ModelRequest) -> str:
-    """Give all a model says. Raises BackendError for one that comes to no end: all the others would wait behind it."""
-    text: list[str] = []
-    room = LONGEST
-    try:
-        async with asyncio.timeout(desk.work_patience_s), closing(model.stream(request)) as pieces:
-            async for piece in pieces:
-                text.append(piece.text)
-                room -= len(piece.text)
-                if room < 0:
-                    msg = f"{model.name} said more than {LONGEST:,} characters"
-                    raise BackendError(msg, retryable=True)
-    except TimeoutError:
-        msg = f"{model.name} did not come to an end within {desk.work_patience_s:g} s"
-        raise BackendError(msg, retryable=True) from None
-    return "".join(text)
 
 
 def _clean(desk: Desk, answer: Answer) -> Answer:

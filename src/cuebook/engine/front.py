@@ -23,6 +23,7 @@ from cuebook.engine.zones import zone_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.memory.words import day_of
 from cuebook.ports.prompts import Family
+from cuebook.ports.reflections import Call
 from cuebook.ports.store import Scene
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, parse_reference, project_of
@@ -41,7 +42,15 @@ GENERAL = "general"
 #: The block each link of a chain is shown as.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
 #: What a round's later steps tell of the choice as its first one did.
-_TOLD = ("promptProject", "promptProfile", "promptVariants", "promptVariant", "experienceSelection", "sentiment")
+_TOLD = (
+    "promptProject",
+    "promptProfile",
+    "promptVariants",
+    "promptVariant",
+    "experienceSelection",
+    "sentiment",
+    "mind",
+)
 
 
 class Front(Struct, frozen=True, kw_only=True):
@@ -52,6 +61,8 @@ class Front(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}
     renders: tuple[Record, ...] = ()  # what the audit keeps of them
     asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
+    mind: Text | None = None  # the state of mind the path is in, where the persona asks for one and it says anything
+    calls: tuple[Call, ...] = ()  # what the reflection on the turn is to do
     heard: Heard | None = None  # of the message that is answered, where it is a fresh turn and somebody wants to know
 
 

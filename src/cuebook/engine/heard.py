@@ -22,6 +22,7 @@ from cuebook.ports.store import Scene, TurnOn
 from cuebook.prompts.select import ALIASES
 from cuebook.records.conversation import TOOL, Draft, PathPost
 from cuebook.records.mind import Counters, Event, Heard, Sentiment
+from cuebook.records.persona import Persona
 from cuebook.records.tracking import Tracking
 from cuebook.records.turn import Ask
 from cuebook.signals.context import drift_by_words, goes_on
@@ -51,9 +52,10 @@ async def hear_turn(
     desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
 ) -> Heard | None:
     """Hear the message a turn answers; None where nobody wants to know. A side branch is heard and never fires."""
-    tracking, last = _tracking(desk, scene, ask), scene.last_turn
+    persona, last = speaker_in(desk, scene, ask), scene.last_turn
+    tracking = tracking_in(desk, scene, persona, ask.mode)
     serves = any(len(family.active) > 1 for family in scene.families.values()) or _chose(last)
-    if not (tracking.enabled or serves):
+    if not (tracking.enabled or persona.metaprompts or serves):
         return None
     before = heard_of(last.metadata) if last else None
     if last and before and _answers_again(scene, last, drafts):
@@ -61,7 +63,7 @@ async def hear_turn(
     earlier = _earlier(scene, drafts)
     return hear(
         ask.text,
-        before=before.counters if before else Counters(),
+        before=counters_on(scene),
         sentiment=read_sentiment(desk, tracking, ask.text),
         tracking=tracking,
         trace=trace_of(scene, last, drafts),
@@ -69,6 +71,28 @@ async def hear_turn(
         drift=await _drift(desk, ask.text, earlier),
         fires=not aside and tracking.method in desk.analyzers,
     )
+
+
+def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
+    """Give the persona that speaks in a turn."""
+    return desk.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
+
+
+def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> Tracking:
+    """Give the tracking of sentiment that holds for a persona in a turn."""
+    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
+    return tracking_of(persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
+
+
+def counters_on(scene: Scene) -> Counters:
+    """Give what the newest message of a path left behind: as a model judged it, else as it was heard at once."""
+    last, reflected = scene.last_turn, scene.reflection
+    if last is None:
+        return Counters()
+    if reflected is not None and reflected.turn == last.n and reflected.heard is not None:
+        return reflected.heard.counters
+    heard = heard_of(last.metadata)
+    return heard.counters if heard else Counters()
 
 
 def signals_for(ask: Ask, heard: Heard | None) -> dict[str, float]:
@@ -162,13 +186,6 @@ def heard_of(metadata: Mapping[str, Any]) -> Heard | None:
 
 
 _SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
-
-
-def _tracking(desk: Desk, scene: Scene, ask: Ask) -> Tracking:
-    known = scene.conversation
-    persona = desk.persona(ask.persona or (known.persona if known else None))
-    kept = known.metadata.get("mode") if known else None
-    return tracking_of(persona, ask.mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
 
 
 def _chose(last: TurnOn | None) -> bool:

@@ -17,6 +17,7 @@ from cuebook.engine.experiences import advise
 from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.heard import hear_turn, signals_for, with_heard
 from cuebook.engine.metadata import metadata_of
+from cuebook.engine.mind import with_mind
 from cuebook.engine.plan import Planned, Wish
 from cuebook.engine.retrieve import retrieve
 from cuebook.engine.sense import with_sense
@@ -134,10 +135,10 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     if turn is None:
         heard = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
         front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
-        front = with_heard(front, heard)
+        front = with_mind(desk, scene, intent.ask, with_heard(front, heard))
     else:
         front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
-    wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped)
+    wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped, mind=front.mind)
     if turn is None:
         wish = _with_memories(desk, scene, wish, number)
         if front.texts or not intent.relayed:
@@ -252,6 +253,7 @@ def _opening(
         project=ask.project,
         idempotency=desk.kept(intent.idempotency),
         audit=front.renders,
+        calls=front.calls if intent.moves_head else (),
         epoch=scene.epoch,
     )
 

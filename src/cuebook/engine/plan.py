@@ -24,6 +24,7 @@ from cuebook.assembly.window import (
 )
 from cuebook.engine.advice import fit_advice
 from cuebook.engine.found import rank_found, shown_of
+from cuebook.engine.mind import fit_mind
 from cuebook.engine.opened import heavier, live_posts, live_text, weigh_most, with_values
 from cuebook.engine.retrieve import Retrieved, line_of
 from cuebook.errors import InvalidInput
@@ -64,6 +65,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     memories: Retrieved = Retrieved()  # what other conversations tell
     advice: tuple[Text, ...] = ()  # experiences chosen for the query, the best first
     opened: Opened = Opened()  # what the vault keeps of the conversation
+    mind: Text | None = None  # the state of mind the path is in, as it is said
     zone: tzinfo = UTC  # whose days are said
 
 
@@ -277,14 +279,14 @@ def _volatile(
     if wish.frozen is not None:
         return _frozen(wish.frozen, room, tokens)
     left = tokens - volatile_overhead(count)
-    texts: list[Text] = []
+    texts, dropped, left = fit_mind(wish.mind, left, count)
     advice, unfit, left = fit_advice(wish.advice, left, count)
+    dropped += unfit
+    used: list[Hit] = []
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
         source, told = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Text(kind="memory", source=source, text=told, role="user"))
         left -= count(told) + 1
-    used: list[Hit] = []
-    dropped: list[Dropped] = [*unfit]
     left = _say_memories(wish, left, count, (texts, used, dropped))
     shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
     for hit in _hits(scene, wish, {*shown, query}):

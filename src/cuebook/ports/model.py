@@ -27,6 +27,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     purpose: str = "reply"  # "reply" or the kind of work behind
     schema: dict[str, Any] | None = None
     max_tokens: int | None = None
+    temperature: float | None = None  # None = the provider's own
+    model: str = ""  # which of the provider's models answers; "" = the one that was set
     conversation: str = ""
     recalled: tuple[Any, ...] = ()  # what stands in the volatile block, for answers made without a model
     zone: tzinfo = UTC  # whose days such an answer tells

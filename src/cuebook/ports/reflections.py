@@ -46,8 +46,8 @@ class Reflecting(Struct, frozen=True, kw_only=True):
 class ReflectionStore(Protocol):
     """Keeps reflections."""
 
-    async def due(self, *, limit: int = 100) -> list[DueReflection]:
-        """Name the oldest due reflection of each conversation whose turn has ended."""
+    async def due(self, scope: Scope | None = None, conversation: str = "", *, limit: int = 100) -> list[DueReflection]:
+        """Name the oldest due reflection of each conversation whose turn has ended; with a scope of one."""
         ...
 
     async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
@@ -63,6 +63,10 @@ class ReflectionStore(Protocol):
 
         Raises NotFound, and InvalidInput where no turn is there.
         """
+        ...
+
+    async def waiting(self, scope: Scope, conversation: str) -> int:
+        """Count a conversation's due reflections, of turns that run too. Raises NotFound."""
         ...
 
     async def of(self, scope: Scope, conversation: str, *, limit: int = 50) -> list[Reflection]:

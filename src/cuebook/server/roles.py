@@ -34,6 +34,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
         "GET /api/experiences",
         "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
+        f"GET {_CONVERSATION}/mind",
         "GET /learning/optimizer/status", "GET /learning/optimizer/history",
         "GET /api/prompts", "GET /api/prompts/migrate", f"GET {_PROMPT}",
         *(
@@ -46,6 +47,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /v1/chat/completions", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
         f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
+        f"POST {_CONVERSATION}/mind/run", f"POST {_CONVERSATION}/mind/reset",
         f"PATCH {_MEMORY}", f"DELETE {_MEMORY}", "POST /api/memories/forget",
         "POST /learning/knowledge", "POST /learning/knowledge/{knowledge}/use", "POST /learning/optimizer/run",
         "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",

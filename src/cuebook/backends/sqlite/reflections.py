@@ -32,9 +32,10 @@ class SqliteReflections:
         self._read = read
         self._write = write
 
-    async def due(self, *, limit: int = 100) -> list[DueReflection]:
+    async def due(self, scope: Scope | None = None, conversation: str = "", *, limit: int = 100) -> list[DueReflection]:
         """Name what is due."""
-        found = await self._read(lambda c: c.execute(SQL["reflections_due"], {"limit": limit}).fetchall())
+        values = {"of": scope and scope.tenant, "id": conversation, "limit": limit}
+        found = await self._read(lambda c: c.execute(SQL["reflections_due"], values).fetchall())
         return [
             DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
             for tenant, id_, place in found
@@ -73,6 +74,16 @@ class SqliteReflections:
             return last.n
 
         return await self._write(write)
+
+    async def waiting(self, scope: Scope, conversation: str) -> int:
+        """Count a conversation's due reflections."""
+
+        def read(connection: sqlite3.Connection) -> int:
+            row = base.need(connection, scope, conversation)
+            found = run(connection, "reflections_waiting", tenant=row["tenant"], no=row["no"]).fetchone()
+            return int(found[0])
+
+        return await self._read(read)
 
     async def of(self, scope: Scope, conversation: str, *, limit: int = 50) -> list[Reflection]:
         """Give a conversation's reflections."""

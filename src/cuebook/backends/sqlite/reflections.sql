@@ -9,7 +9,12 @@ WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 SELECT r.tenant, c.id, min(r.turn * 1000 + r.n) AS place FROM reflection r
 JOIN conversation c ON c.no = r.conversation
 JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
-WHERE r.due = 1 AND t.state <> 'running' GROUP BY r.tenant, r.conversation LIMIT :limit;
+WHERE r.due = 1 AND t.state <> 'running' AND (:of IS NULL OR (c.tenant = :of AND c.id = :id))
+GROUP BY r.tenant, r.conversation LIMIT :limit;
+
+-- name: reflections_waiting
+-- How many reflections of a conversation are due.
+SELECT count(*) FROM reflection WHERE tenant = :tenant AND conversation = :no AND due = 1;
 
 -- name: reflection_get
 -- A reflection by its place.

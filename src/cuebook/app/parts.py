@@ -1,0 +1,109 @@
+"""What a book is made of, each part under its name."""
+
+from abc import abstractmethod
+
+from cuebook.app.audit import Audit
+from cuebook.app.conversations import Conversations
+from cuebook.app.experiences import Experiences
+from cuebook.app.forgetting import Holds, Receipts
+from cuebook.app.keys import Keys
+from cuebook.app.memories import Memories
+from cuebook.app.memory import Memory
+from cuebook.app.mind import MindOf
+from cuebook.app.optimizer import Optimizer
+from cuebook.app.organizations import Organizations
+from cuebook.app.prompt_files import PromptFiles
+from cuebook.app.prompts import Prompts
+from cuebook.app.turns import Turns
+from cuebook.app.vault import Vault
+from cuebook.config import Config
+from cuebook.engine.desk import Desk
+from cuebook.engine.mirror import Mirror
+
+
+class Parts:
+    """The parts of an open book."""
+
+    config: Config
+    _tenant: str
+    _mirror: Mirror | None
+
+    @property
+    @abstractmethod
+    def desk(self) -> Desk:
+        """What the engine works with; for this package."""
+
+    @property
+    def conversations(self) -> Conversations:
+        """Transcripts: list, read, move the head, export, delete."""
+        return Conversations(self.desk)
+
+    @property
+    def turns(self) -> Turns:
+        """Turns: show every block of a prompt, replay it."""
+        return Turns(self.desk)
+
+    @property
+    def memories(self) -> Memories:
+        """What is remembered across conversations: of users, personas, organizations; and knowledge."""
+        return Memories(self.desk)
+
+    @property
+    def experiences(self) -> Experiences:
+        """The handwritten experiences: which there are, and what a query would get of them."""
+        return Experiences(self.desk)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
+        return Prompts(self.desk)
+
+    @property
+    def audit(self) -> Audit:
+        """What was said to the model and why, that nobody changed it, and each render again."""
+        return Audit(self.desk, self._mirror)
+
+    @property
+    def prompt_files(self) -> PromptFiles:
+        """The project's prompts on disk: push, pull, and where they differ from those in the book."""
+        return PromptFiles(self.desk, self.config)
+
+    @property
+    def keys(self) -> Keys:
+        """The keys of the server: make, list, revoke; and who asks with one."""
+        return Keys(self.desk, self._tenant)
+
+    @property
+    def organizations(self) -> Organizations:
+        """The organizations: what each allows in its long-term memory."""
+        return Organizations(self.desk, self._tenant)
+
+    @property
+    def vault(self) -> Vault:
+        """What is kept sealed of the secrets in posts: counts, values for the owner, another key."""
+        return Vault(self.desk, self.config, self._tenant)
+
+    @property
+    def memory(self) -> Memory:
+        """What is remembered: search, items, the summary."""
+        return Memory(self.desk)
+
+    @property
+    def mind(self) -> MindOf:
+        """The state of mind conversations are in: what moved it, and reflecting by hand."""
+        return MindOf(self.desk)
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        return Optimizer(self.desk)
+
+    @property
+    def receipts(self) -> Receipts:
+        """The receipts of what was forgotten: read, checked."""
+        return Receipts(self.desk)
+
+    @property
+    def holds(self) -> Holds:
+        """The legal holds: what must not be forgotten yet."""
+        return Holds(self.desk)

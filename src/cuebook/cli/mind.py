@@ -1,0 +1,99 @@
+"""`cuebook mind`: show, run, reset."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app.mind import MindState, mind_shape
+from cuebook.app.shapes import iso
+from cuebook.cli import screen
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.state import State
+from cuebook.records.mind import Heard, Reflection
+
+app = new_app(
+    "Show what state of mind a conversation is in, and reflect.",
+    "cuebook mind show c1",
+    "cuebook mind run c1 gmi_self_trait_adjustment",
+)
+
+
+@command(app, "cuebook mind show c1", "cuebook mind show c1 --last 50 --json", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="How many reflections.")] = 20,
+    user: User = None,
+) -> None:
+    """Show the mood, the picture of the user's skill and of the task, and what moved them."""
+    with state.open() as book:
+        _say(state, book.mind.show(conversation, user=user, limit=last))
+
+
+@command(app, "cuebook mind run c1 gmi_self_trait_adjustment", name="run")
+def run(
+    state: State,
+    conversation: Conversation,
+    metaprompt: Annotated[str, typer.Argument(metavar="METAPROMPT", help="Its id.", show_default=False)],
+    *,
+    user: User = None,
+) -> None:
+    """Run a metaprompt now, on the newest turn: one of the persona's, or one that ships."""
+    with state.open() as book:
+        _say(state, book.mind.run(conversation, metaprompt, user=user))
+
+
+@command(app, "cuebook mind reset c1", name="reset")
+def reset(state: State, conversation: Conversation, *, user: User = None) -> None:
+    """Make it neutral again; the history stays."""
+    with state.open() as book:
+        _say(state, book.mind.reset(conversation, user=user))
+
+
+def _say(state: State, found: MindState) -> None:
+    if state.json:
+        screen.say_json(mind_shape(found))
+        return
+    mind = found.mind
+    since = f"since turn {found.turn}" if found.turn else "as every conversation begins"
+    screen.say(f"mood {mind.mood} · user's skill {mind.user_skill} · task {mind.task_complexity} ({since})")
+    if mind.strategy:
+        screen.say(f"what helps now: {mind.strategy}")
+    for key, value in mind.imprints.items():
+        screen.say(f"imprint.{key}: {value}")
+    if found.due:
+        screen.say(f"{found.due} more to be made; `cuebook settle` makes them when their turn has ended")
+    if found.reflections:
+        rows = [row for made in found.reflections for row in _rows(made)]
+        screen.table(("turn", "when", "metaprompt", "why", "by", "what came of it"), rows, right=("turn",))
+
+
+def _rows(made: Reflection) -> list[tuple[str, ...]]:
+    when = (iso(made.at) or "")[:16].replace("T", " ")
+    rows: list[tuple[str, ...]] = []
+    if made.heard is not None:
+        rows.append((str(made.turn), when, "", "llm", made.heard.sentiment.method, _heard(made.heard)))
+    for run in made.runs:
+        came = _came(run.outcome, run.reason, run.changes)
+        rows.append((str(made.turn), when, run.metaprompt, run.trigger, run.by, came))
+    return rows
+
+
+def _heard(heard: Heard) -> str:
+    events = ", ".join(event.name for event in heard.events)
+    return f"sentiment {heard.sentiment.score:+.2f}" + (f"; {events}" if events else "")
+
+
+def _came(outcome: str, reason: str, changes: object) -> str:
+    moved = [f"{name} {before} → {after}" for name, (before, after) in _short(changes)]
+    return "; ".join([*(moved or [outcome]), *([reason] if reason else [])])
+
+
+def _short(changes: object) -> list[tuple[str, tuple[str, str]]]:
+    """Give what moved, but for long texts, of which only that they did."""
+    if not isinstance(changes, dict):
+        return []
+    plain = {name: pair for name, pair in changes.items() if name != "strategy" and not name.startswith("imprint.")}
+    told = [(name, (str(pair[0]), str(pair[1]))) for name, pair in plain.items()]
+    return told + [(name, ("…", "new")) for name in changes if name not in plain]

@@ -1,0 +1,318 @@
+"""Behind the reply a conversation reflects: metaprompts that fired are put to a model, or to the rules where there is
+none, and what they say moves the Mind (docs/design/011).
+
+Level-triggered: a reflection is due while nothing came of it, whoever works. A model is asked outside of any
+transaction, and what it says is kept by compare-and-set. Where it cannot be reached the rules decide; where its answer
+does not hold the Mind stays as it was, and the reflection says why.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.assembly.forms import parts_of
+from cuebook.engine.desk import Desk
+from cuebook.engine.heard import heard_of, tracking_in
+from cuebook.engine.instruct import Instruction, Work, instruct, told
+from cuebook.engine.mind import BY_MODEL, RESET, calls_of
+from cuebook.engine.receipts import receipt
+from cuebook.engine.rehear import reheard
+from cuebook.engine.saying import said_by
+from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.ports.model import Model, ModelRequest
+from cuebook.ports.reflections import Call, DueReflection, Reflecting
+from cuebook.ports.store import Look, Scene
+from cuebook.prompts.names import SYSTEM, project_of
+from cuebook.prompts.template import render
+from cuebook.records.audit import Record
+from cuebook.records.conversation import TOOL, PathPost
+from cuebook.records.erasure import GONE
+from cuebook.records.memory import Scope
+from cuebook.records.mind import NEUTRAL, Heard, Mind, Reflection, Run
+from cuebook.records.persona import Persona
+from cuebook.records.prompt import Version
+from cuebook.records.tracking import Metaprompt
+from cuebook.signals.metaprompts import (
+    SELF,
+    SHIPPED,
+    VARIABLES,
+    Asked,
+    changes_of,
+    metaprompts_of,
+    read_answer,
+    schema_of,
+)
+from cuebook.signals.reflex import RULES, by_rules
+from cuebook.signals.trace import failed
+
+log = logging.getLogger("cuebook.reflect")
+
+#: Who the audit says was told.
+REFLECTION = "reflection"
+#: Messages a metaprompt sees, characters of each, and errors.
+RECENT = 10
+CHARACTERS = 600
+ERRORS = 5
+#: Reflections one look makes; more wait for the next.
+AT_ONCE = 100
+
+
+async def reflect_due(desk: Desk) -> None:
+    """Make what is due; one that fails is tried again next time, and holds up no other conversation's."""
+    for due in await desk.store.reflections.due(limit=AT_ONCE):
+        try:
+            await reflect_once(desk, due)
+        except CuebookError as error:
+            log.warning("reflection on %s: %s", due.conversation, desk.writer.clean(str(error)))
+
+
+async def due(desk: Desk) -> int:
+    """Count conversations that have something to reflect on."""
+    return len(await desk.store.reflections.due(limit=AT_ONCE))
+
+
+async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
+    """Make all that is due of one conversation. Raises NotFound."""
+    while found := await desk.store.reflections.due(scope, conversation, limit=1):
+        if not await reflect_once(desk, found[0]):
+            return
+
+
+async def reflect_once(desk: Desk, due: DueReflection) -> bool:
+    """Make one reflection; False where it was made or forgotten meanwhile."""
+    scope = Scope(due.tenant)
+    read = await desk.store.reflections.read(scope, due)
+    if read is None:
+        return False
+    desk.failpoint("reflect.read")
+    look = Look(
+        conversation=due.conversation,
+        parent=read.turn.query_seq,
+        full_tokens=RECENT * CHARACTERS,
+        small_tokens=0,
+        use_summary=False,
+    )
+    scene = await desk.store.scene(scope, look)
+    made, records = await _Reflecting(desk, scope, read, scene).made()
+    desk.failpoint("reflect.made")
+    kept = await desk.store.reflections.save(scope, read, made, audit=records)
+    desk.stirred()
+    return kept
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """What was decided about a metaprompt."""
+
+    mind: Mind
+    run: Run
+    records: tuple[Record, ...]
+
+
+class _Reflecting:
+    """One reflection being made: what it sees, and each metaprompt in its turn."""
+
+    def __init__(self, desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> None:
+        self._desk = desk
+        self._scope = scope
+        self._read = read
+        self._scene = scene
+        self._persona = _persona_of(desk, read)
+        mode = read.turn.metadata.get("mode")
+        self._tracking = tracking_in(desk, scene, self._persona, mode if isinstance(mode, str) else None)
+        self._heard = heard_of(read.turn.metadata) or Heard()
+
+    async def made(self) -> tuple[Reflection, list[Record]]:
+        """Do what was asked for, one after another: each sees the Mind as the one before left it."""
+        mind = self._read.before.mind if self._read.before else NEUTRAL
+        runs: list[Run] = []
+        records: list[Record] = []
+        calls, judged = list(self._read.calls), False
+        if any(call.trigger == BY_MODEL for call in calls):
+            judged = True
+            self._heard, said = await reheard(self._desk, self._scope, self._read, self._scene, self._tracking)
+            records += said
+            calls = [call for call in calls if call.trigger != BY_MODEL]
+            calls = [*_newly(calls_of(self._persona, self._tracking, self._heard), calls), *calls]
+        known = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
+        for call in calls:
+            if call.trigger == RESET:
+                run = Run(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
+                runs.append(_with_changes(run, mind, NEUTRAL, ""))
+                mind = NEUTRAL
+                continue
+            metaprompt = known.get(call.metaprompt) or (
+                SHIPPED.get(call.metaprompt) if call.trigger == "manual" else None
+            )
+            if metaprompt is None:
+                reason = f"persona {self._persona.id!r} has no such metaprompt"
+                run = Run(metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason)
+                runs.append(run)
+                continue
+            answer = await self._answer(Asked(metaprompt=metaprompt, trigger=call.trigger), mind)
+            mind = answer.mind
+            runs.append(answer.run)
+            records += answer.records
+        at = self._desk.clock.now()
+        heard = self._heard if judged else None
+        return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=heard), records
+
+    async def _answer(self, asked: Asked, mind: Mind) -> _Answer:
+        model = self._desk.work_model
+        if model is None:
+            return self._by_rules(asked, mind)
+        work = self._work(asked, mind)
+        try:
+            instruction = await self._instruction(asked, work)
+            rendered = told(self._desk, instruction, work, conversation=self._read.conversation.id)
+            text = await self._asked(model, asked.metaprompt, instruction)
+        except (BackendError, InvalidInput) as error:
+            reason = self._desk.writer.clean(str(error))
+            log.warning("reflection on %s goes by the rules: %s", self._read.conversation.id, reason)
+            return self._by_rules(asked, mind, because=f"{model.name} could not be asked: {reason}")
+        version = instruction.version
+        run = Run(
+            metaprompt=asked.metaprompt.id,
+            trigger=asked.trigger,
+            by=model.name,
+            outcome="unchanged",
+            prompt=version.source,
+        )
+        try:
+            moved, reason = read_answer(text, asked.metaprompt, mind)
+            moved, reason = _cleaned(self._desk, moved), self._desk.writer.clean(reason)
+        except InvalidInput as error:
+            moved, reason = mind, self._desk.writer.clean(f"{error.where}: {error}" if error.where else str(error))
+            run = replace(run, outcome="refused")
+            log.warning("%s answered %s with what does not hold: %s", model.name, asked.metaprompt.id, reason)
+        run = _with_changes(run, mind, moved, reason)
+        return _Answer(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
+
+    def _by_rules(self, asked: Asked, mind: Mind, *, because: str = "") -> _Answer:
+        moved, reason = by_rules(asked, mind, self._heard)
+        reason = f"{reason}; {because}" if because else reason
+        run = Run(metaprompt=asked.metaprompt.id, trigger=asked.trigger, by=RULES, outcome="unchanged")
+        run = _with_changes(run, mind, moved, reason)
+        return _Answer(mind=moved, run=run, records=(self._receipt(self._version(asked.metaprompt), run, reason),))
+
+    # ---- what a model is told --------------------------------------------------------------------------------------
+
+    def _work(self, asked: Asked, mind: Mind) -> Work:
+        kept = self._read.conversation.metadata.get("project")
+        return Work(
+            agent=REFLECTION,
+            key=asked.metaprompt.key or SELF,
+            otherwise=SELF,
+            values=self._values(asked, mind),
+            project=project_of(None, kept, self._desk.project),
+        )
+
+    async def _instruction(self, asked: Asked, work: Work) -> Instruction:
+        """Give a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
+        if not asked.metaprompt.template:
+            return await instruct(self._desk, self._scope, work)
+        text = render(asked.metaprompt.template, work.values, engine="braces", declared=VARIABLES)
+        return Instruction(text=text, version=self._version(asked.metaprompt), context=dict(work.values))
+
+    def _version(self, metaprompt: Metaprompt) -> Version:
+        """Give the version a record names: the shipped one, or the persona's own text by its version."""
+        shipped = None if metaprompt.template else self._desk.builtin.get(SYSTEM + metaprompt.key)
+        return shipped or Version(slug=f"metaprompt/{metaprompt.id}", semver=self._persona.version)
+
+    async def _asked(self, model: Model, metaprompt: Metaprompt, instruction: Instruction) -> str:
+        """Put it to the model. What was said in the conversation is in it: it goes as data, never as a system text."""
+        request = ModelRequest(
+            messages=(msgspec.json.encode({"role": "user", "content": instruction.text}),),
+            purpose=REFLECTION,
+            schema=schema_of(metaprompt),
+            max_tokens=metaprompt.max_output_tokens,
+            temperature=metaprompt.temperature,
+            model=metaprompt.model_id,
+        )
+        return await said_by(self._desk, model, request)
+
+    def _values(self, asked: Asked, mind: Mind) -> dict[str, str]:
+        """Give all that a metaprompt's text may name, whichever it is."""
+        heard, counters = self._heard, self._heard.counters
+        noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in heard.events]
+        return {
+            "current_mood": mind.mood,
+            "user_skill": mind.user_skill,
+            "task_complexity": mind.task_complexity,
+            "current_sentiment": heard.sentiment.polarity,
+            "recent_conversation": _recent(self._scene.path),
+            "recent_errors": _errors(self._scene.path, self._read.turn.error),
+            "evidence": "; ".join(noticed) or asked.trigger,
+            "sentiment_score": f"{heard.sentiment.score:.2f}",
+            "consecutive_frustration": str(counters.frustration),
+            "consecutive_confusion": str(counters.confusion),
+            "consecutive_satisfaction": str(counters.satisfaction),
+            "confusion_keywords": ", ".join(heard.keywords),
+            "consecutive_neutral": str(counters.neutral),
+        }
+
+    def _receipt(self, version: Version, run: Run, output: str) -> Record:
+        """Give the audit's record of a metaprompt that ran, whoever decided."""
+        context = {
+            "metaprompt": run.metaprompt,
+            "trigger": run.trigger,
+            "by": run.by,
+            "outcome": run.outcome,
+            "changes": json.dumps(run.changes, ensure_ascii=False),
+        }
+        record = receipt(
+            self._desk,
+            version,
+            "reflect",
+            agent=REFLECTION,
+            context=context,
+            output=output,
+            conversation=self._read.conversation.id,
+        )
+        return replace(record, turn=self._read.turn.n)
+
+
+def _persona_of(desk: Desk, read: Reflecting) -> Persona:
+    """Give who spoke; a persona that is no more has no metaprompts."""
+    name = read.conversation.persona or desk.default_persona
+    return desk.personas.get(name) or Persona(id=name)
+
+
+def _newly(calls: Sequence[Call], asked: Sequence[Call]) -> list[Call]:
+    """Give calls that fire now that the sentiment is known, without those asked for before."""
+    return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
+
+
+def _with_changes(run: Run, before: Mind, after: Mind, reason: str) -> Run:
+    changes = changes_of(before, after)
+    return replace(run, outcome="moved" if changes else run.outcome, reason=reason, changes=changes)
+
+
+def _cleaned(desk: Desk, mind: Mind) -> Mind:
+    """Give a Mind without secrets: a model may know some of its own."""
+    imprints = {key: desk.writer.clean(value) for key, value in mind.imprints.items()}
+    return replace(mind, strategy=desk.writer.clean(mind.strategy), imprints=imprints)
+
+
+def _recent(path: Sequence[PathPost]) -> str:
+    """Give the last messages as JSON lines, each cut to what matters."""
+    said = [post for post in path if post.role != "system" and post.message and post.state != GONE]
+    return "\n".join(
+        json.dumps({"role": post.role, "text": _short(post.message or "")}, ensure_ascii=False)
+        for post in said[-RECENT:]
+    )
+
+
+def _errors(path: Sequence[PathPost], error: str) -> str:
+    """Give the last errors of the path, one a line."""
+    results = [post for post in path if post.role == TOOL and failed(post.message or "", parts_of(post))]
+    found = [_short(post.message or "") for post in results]
+    return "\n".join([*found, *([_short(error)] if error else [])][-ERRORS:])
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= CHARACTERS else f"{text[:CHARACTERS]}…"
