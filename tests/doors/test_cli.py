@@ -83,6 +83,7 @@ Commands:
   vault         Keep secrets sealed, for the model in their own conversation.
   knowledge     Keep what is known under a category and a key.
   experience    Show handwritten experiences, and which of them a query gets.
+  mind          Show what state of mind a conversation is in, and reflect.
   optimizer     Show and run what tunes how much of a talk stays whole.
   organization  Show and set what an organization allows in its memory.
   settle        Do the work that is due behind the replies.
