@@ -122,7 +122,10 @@ def test_what_does_nothing_is_a_warning(here: Here) -> None:
     odd = {"id": "odd", "metaPrompts": [{"id": "gmi_error_recovery"}]}
     file = write(here.folder, "odd.json", odd)
     said = here("persona", "check", str(file))
-    assert "metaPrompts[0].trigger: no event fires while sentimentTracking is off; switch it on" in said
+    assert (
+        "metaPrompts[0].trigger: no event fires while sentimentTracking is off; switch it on, here or by the mode"
+        in said
+    )
     assert "1 files, 0 faults, 1 warnings" in here("persona", "check", str(file), "--strict", code=1)
     assert "no event fires while sentimentTracking is off" in here("doctor")
 

@@ -86,8 +86,7 @@ def persona_of(document: object, *, name: str, profiles: Profiles, methods: tupl
     if persona is None or not isinstance(document, Mapping):
         return PersonaFile(name=name, faults=tuple(map(str, found)))
     if not found:
-        found += check_persona(persona, profiles, methods or own_methods())
-    found += _keys(persona)
+        found += [*check_persona(persona, profiles, methods or own_methods()), *_keys(persona)]
     tracking = tracking_of(persona, None, profiles)
     odd = [] if found else [*odd_fields(document), *odd_metaprompts(document, persona.metaprompts, tracking)]
     return PersonaFile(name=name, persona=persona, faults=tuple(map(str, found)), odd=tuple(map(str, odd)))

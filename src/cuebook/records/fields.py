@@ -110,7 +110,7 @@ class Fields:
     def choice(self, key: str, default: str, *, of: Collection[str], what: str) -> str:
         """Give one of some names."""
         value = self.text(key, default)
-        if value != default and value not in of:
+        if isinstance(self.body.get(key), str) and value not in of:
             self.fault(key, unknown(what, value, of))
             return default
         return value

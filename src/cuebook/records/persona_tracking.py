@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from cuebook.records.fields import Fault, Fields, shown
+from cuebook.records.fields import Fault, Fields, shown, unknown
 from cuebook.records.tracking import (
     EVENTS,
     METHODS,
@@ -102,7 +102,7 @@ def check_thresholds(tracking: Tracking, path: str, faults: list[Fault]) -> None
 def check_method(tracking: Tracking, path: str, faults: list[Fault], methods: Collection[str] = METHODS) -> None:
     """Say that nothing reads sentiment by that name."""
     if tracking.method not in methods:
-        Fields({"method": tracking.method}, path, faults, ("method",)).choice("method", "", of=methods, what="method")
+        faults.append(Fault(f"{path}.method", unknown("method", tracking.method, methods)))
 
 
 # ---- metaPrompts ----------------------------------------------------------------------------------------------------
@@ -222,7 +222,12 @@ def odd_metaprompts(
             why = 'missing, so it runs when asked for; write {"type": "turn_interval", "intervalTurns": 5}, or another'
             found.append(Fault(f"{path}.trigger", why))
         if read.trigger.type == "event_based" and not tracking.enabled:
-            found.append(Fault(f"{path}.trigger", "no event fires while sentimentTracking is off; switch it on"))
+            found.append(
+                Fault(
+                    f"{path}.trigger",
+                    "no event fires while sentimentTracking is off; switch it on, here or by the mode",
+                )
+            )
     if tracking.presets and not tracking.enabled:
         found.append(
             Fault("sentimentTracking.presets", "do nothing while sentimentTracking is off; write enabled: true")

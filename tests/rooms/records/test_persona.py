@@ -184,6 +184,7 @@ def test_no_score_is_both_frustrated_and_satisfied() -> None:
             {"trigger": {"type": "event_based", "eventName": "user_frustated"}},
             "trigger.eventName: no event 'user_frustated'; did you mean 'user_frustrated'?",
         ),
+        ({"trigger": {"type": "event_based", "eventName": ""}}, "trigger.eventName: no event ''; known are"),
         (
             {"trigger": {"type": "manual", "intervalTurns": 5}},
             "trigger.intervalTurns: means nothing to a trigger of type manual; leave it out",

@@ -107,6 +107,7 @@ def test_what_is_no_object_is_no_presets_file(document: object) -> None:
             {"defaultProfileByMode": {"tutor": "tuter"}},
             "sentimentTracking.defaultProfileByMode.tutor: no profile 'tuter'; did you mean 'tutor'?",
         ),
+        ({"defaultProfileByMode": {"a": ""}}, "sentimentTracking.defaultProfileByMode.a: no profile ''; known are off"),
         ({"defaultProfileByMode": {" ": "off"}}, "sentimentTracking.defaultProfileByMode: has a mode without a name"),
     ],
 )
@@ -140,4 +141,6 @@ def test_a_method_is_one_the_book_has() -> None:
     own = persona({"enabled": True, "method": "mine"})
     [fault] = check_persona(own, SHIPPED)
     assert str(fault).startswith("sentimentTracking.method: no method 'mine'; known are lexicon_based, llm, trained")
+    [fault] = check_persona(persona({"method": ""}), SHIPPED)
+    assert str(fault).startswith("sentimentTracking.method: no method ''; known are")
     assert not check_persona(own, SHIPPED, methods=("lexicon_based", "mine"))
