@@ -84,7 +84,7 @@ def mind_shape(state: MindState) -> Wire:
         **_mind(state.mind),
         "turn": state.turn,
         "due": state.due,
-        "reflections": [_reflection(each) for each in state.reflections],
+        "reflections": [reflection_shape(each) for each in state.reflections],
     }
 
 
@@ -92,7 +92,8 @@ def _mind(mind: Mind) -> Wire:
     return {**mind_to_wire(mind), "strategy": mind.strategy, "imprints": dict(mind.imprints)}
 
 
-def _reflection(made: Reflection) -> Wire:
+def reflection_shape(made: Reflection) -> Wire:
+    """Give what came of reflecting on a turn as JSON shows it."""
     runs: list[dict[str, Any]] = [
         {"reason": "", "changes": {}, "prompt": "", **msgspec.to_builtins(run)} for run in made.runs
     ]

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app import feedback, shapes
+from cuebook.app.mind import reflection_shape
 from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
 from cuebook.assembly.forms import whole
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
@@ -97,7 +98,11 @@ class Turns:
                 {"from": first, "to": last, "count": last - first + 1} for first, last in covered
             ]
         word = await feedback.observation(self._desk, scope, conversation, turn)
-        return shown | {"replay": replay.verdict, "step": shown_step.n, "observation": word}
+        made = await self._desk.store.reflections.of(scope, conversation, turn=n)
+        reflections = [reflection_shape(each) for each in reversed(made)]
+        return shown | {
+            "replay": replay.verdict, "step": shown_step.n, "observation": word, "reflections": reflections,
+        }  # fmt: skip
 
     async def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
         """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""

@@ -1,6 +1,6 @@
-"""How `cuebook turn show` tells what was heard of a message: its sentiment, the events it fired, its signals."""
+"""How `cuebook turn show` tells what was heard of a message, and what came of it: sentiment, events, signals, Mind."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cuebook.app import shapes
@@ -20,6 +20,29 @@ def heard_lines(told: shapes.Wire) -> Iterator[str]:
     signals = [f"{name} {value:.2f}" for name, value in read if value and name != "sentiment_high"]
     if signals:
         yield f"signals: {', '.join(signals)}"
+
+
+def mind_lines(told: shapes.Wire, reflections: Sequence[shapes.Wire]) -> Iterator[str]:
+    """Say the state of mind a turn was answered in, and what came of reflecting on it."""
+    if mind := told.get("mind"):
+        yield f"mind: mood {mind['mood']}, user's skill {mind['userSkill']}, task {mind['taskComplexity']}"
+    for made in reflections:
+        if judged := made.get("sentiment"):
+            yield f"heard anew: {', '.join(_said(judged))}"
+            yield from (f"event: {name}" for name in judged["events"])
+        for run in made["runs"]:
+            why = f"; {run['reason']}" if run["reason"] else ""
+            came = ", ".join(changed(run["changes"])) or run["outcome"]
+            yield f"reflected: {run['metaprompt'] or 'by hand'} ({run['trigger']}) by {run['by']}: {came}{why}"
+
+
+def changed(changes: Mapping[str, Any]) -> Iterator[str]:
+    """Say what moved, of long texts only that they did."""
+    for name, (before, after) in changes.items():
+        if name == "strategy" or name.startswith("imprint."):
+            yield f"{name} {'gone' if after in (None, '') else 'new'}"
+        else:
+            yield f"{name} {before} → {after}"
 
 
 def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:

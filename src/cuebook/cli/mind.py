@@ -8,8 +8,9 @@ from cuebook.app.mind import MindState, mind_shape
 from cuebook.app.shapes import iso
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.heard import changed
 from cuebook.cli.state import State
-from cuebook.records.mind import Heard, Reflection
+from cuebook.records.mind import Heard, Reflection, Run
 
 app = new_app(
     "Show what state of mind a conversation is in, and reflect.",
@@ -74,9 +75,7 @@ def _rows(made: Reflection) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     if made.heard is not None:
         rows.append((str(made.turn), when, "", "llm", made.heard.sentiment.method, _heard(made.heard)))
-    for run in made.runs:
-        came = _came(run.outcome, run.reason, run.changes)
-        rows.append((str(made.turn), when, run.metaprompt, run.trigger, run.by, came))
+    rows += [(str(made.turn), when, run.metaprompt, run.trigger, run.by, _came(run)) for run in made.runs]
     return rows
 
 
@@ -85,15 +84,5 @@ def _heard(heard: Heard) -> str:
     return f"sentiment {heard.sentiment.score:+.2f}" + (f"; {events}" if events else "")
 
 
-def _came(outcome: str, reason: str, changes: object) -> str:
-    moved = [f"{name} {before} → {after}" for name, (before, after) in _short(changes)]
-    return "; ".join([*(moved or [outcome]), *([reason] if reason else [])])
-
-
-def _short(changes: object) -> list[tuple[str, tuple[str, str]]]:
-    """Give what moved, but for long texts, of which only that they did."""
-    if not isinstance(changes, dict):
-        return []
-    plain = {name: pair for name, pair in changes.items() if name != "strategy" and not name.startswith("imprint.")}
-    told = [(name, (str(pair[0]), str(pair[1]))) for name, pair in plain.items()]
-    return told + [(name, ("…", "new")) for name in changes if name not in plain]
+def _came(run: Run) -> str:
+    return "; ".join(filter(None, (", ".join(changed(run.changes)) or run.outcome, run.reason)))

@@ -9,7 +9,7 @@ from cuebook.app import shapes
 from cuebook.app.feedback import to_wire
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
-from cuebook.cli.heard import heard_lines
+from cuebook.cli.heard import heard_lines, mind_lines
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
 from cuebook.errors import InvalidInput
@@ -82,7 +82,8 @@ def show(
     else:
         draw(shown["window"], full=full)
     told = shown["metadata"] or {}
-    for line in (*heard_lines(told), *_why(told), *_observed(shown["observation"])):
+    minds = mind_lines(told, shown["reflections"])
+    for line in (*heard_lines(told), *minds, *_why(told), *_observed(shown["observation"])):
         screen.say(line)
     for each in shown["steps"]:
         if each.get("error"):

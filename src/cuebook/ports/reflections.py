@@ -69,6 +69,8 @@ class ReflectionStore(Protocol):
         """Count a conversation's due reflections, of turns that run too. Raises NotFound."""
         ...
 
-    async def of(self, scope: Scope, conversation: str, *, limit: int = 50) -> list[Reflection]:
-        """Give a conversation's reflections on all branches, the newest first. Raises NotFound."""
+    async def of(
+        self, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
+    ) -> list[Reflection]:
+        """Give a conversation's reflections on all branches, or on one turn, the newest first. Raises NotFound."""
         ...

@@ -249,6 +249,7 @@ class TurnAnswer(Out, frozen=True, kw_only=True):
     window: dict[str, Any] | None
     metadata: dict[str, Any]
     observation: dict[str, Any]
+    reflections: list[dict[str, Any]]
     created_at: str | None
 
 

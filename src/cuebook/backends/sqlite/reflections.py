@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, takewhile
 
 import msgspec
 
@@ -85,12 +85,15 @@ class SqliteReflections:
 
         return await self._read(read)
 
-    async def of(self, scope: Scope, conversation: str, *, limit: int = 50) -> list[Reflection]:
+    async def of(
+        self, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
+    ) -> list[Reflection]:
         """Give a conversation's reflections."""
 
         def read(connection: sqlite3.Connection) -> list[Reflection]:
             row = base.need(connection, scope, conversation)
-            return [_reflection(body) for body, *_ in islice(_made(connection, row, row["turns"]), limit)]
+            found = (_reflection(body) for body, *_ in _made(connection, row, turn or row["turns"]))
+            return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
 
         return await self._read(read)
 
