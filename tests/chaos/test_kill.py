@@ -31,6 +31,7 @@ HERE = (
     "commit.before", "commit.after", "expire.stored", "summary.begin", "summary.stored", "head.stored", "delete.stored",
 )  # fmt: skip
 ELSEWHERE = {
+    "outcome.folded": "tests/chaos/test_loop_kill.py",
     "stream.piece": "tests/chaos/test_turn_kill.py",
     "stream.ended": "tests/chaos/test_turn_kill.py",
     "compact.read": "tests/chaos/test_turn_kill.py",

@@ -9,11 +9,12 @@ from cuebook.engine.metadata import iso
 from cuebook.engine.observe import spoke_in, teach
 from cuebook.errors import InvalidInput
 from cuebook.ports.prompts import Once
-from cuebook.prompts.learn import known_score
+from cuebook.prompts.learn import score as score_of
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Known, Outcome
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Turn
+from cuebook.signals.outcome import NEUTRAL
 
 Thumb = Literal["up", "down"]
 THUMBS: Final[dict[str, float]] = {"up": 1.0, "down": 0.0}
@@ -86,7 +87,7 @@ def _outcome(
         msg = "score: nothing is said of the turn; give score, thumb, outcome or corrections"
         raise InvalidInput(msg, where="score")
     try:
-        total = known_score(sentiment, corrections, task)
+        total = score_of(NEUTRAL if sentiment is None else sentiment, corrections or 0, task)
     except InvalidInput as error:
         if error.where != "sentiment":
             raise

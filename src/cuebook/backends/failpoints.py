@@ -31,6 +31,7 @@ NAMES = (
     "forget.mirror",
     "forget.log",
     "forget.signed",
+    "outcome.folded",
     "stream.piece",
     "stream.ended",
     "compact.read",

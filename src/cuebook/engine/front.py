@@ -329,5 +329,6 @@ class _Speaker:
             "edgeWeight": picked.edge_weight,
             "contextFit": picked.context_fit,
             "totalScore": picked.total_score,
+            "signals": dict(self._signals),
         }
         return family.version(picked.branch) or family.version(MAIN) or family.active[0]

@@ -12,22 +12,28 @@ taken back by how the one before it did.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from cuebook.assembly.forms import parts_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
 from cuebook.engine.regress import review
 from cuebook.errors import CuebookError
 from cuebook.ports.outcomes import DueOutcome, Lesson
+from cuebook.ports.store import Scene
+from cuebook.prompts.learn import score
 from cuebook.prompts.names import Reference, parse_reference
+from cuebook.records.conversation import TOOL, Draft
 from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.mind import Heard
 from cuebook.records.outcome import Outcome
 from cuebook.records.prompt import Observation, Version
-from cuebook.records.turn import Turn
-from cuebook.signals.outcome import NEUTRAL
+from cuebook.records.turn import Ask, Turn
+from cuebook.signals.outcome import NEUTRAL, word_on
+from cuebook.signals.trace import failed
 
 log = logging.getLogger("cuebook.observe")
 
@@ -37,6 +43,38 @@ BATCH: Final = 100
 RETRIES: Final = 5
 #: How the prompts of the book are named as the source of a text.
 _PROMPT: Final = "prompt:"
+
+
+def outcome_before(
+    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: Heard | None
+) -> tuple[int, Outcome] | None:
+    """Give what a new message says of the turn it goes on from, with that turn's number; None where it says nothing.
+
+    Only a turn whose answer stands on the message's path is spoken of, and only by a user.
+    """
+    last = scene.last_turn
+    if not desk.observes or heard is None or last is None or last.state != "finished" or not last.reply_seq:
+        return None
+    if not scene.families or not any(each.role == "user" for each in drafts):
+        return None
+    if not any(post.seq == last.reply_seq for post in reversed(scene.path)):
+        return None
+    said = [post for post in scene.path if last.query_seq < post.seq < last.reply_seq and post.role == TOOL]
+    results = [failed(post.message or post.small or "", parts_of(post)) for post in said]
+    word = word_on(heard, ask.text, results=results)
+    if word is None:
+        return None
+    known = scene.conversation
+    return last.n, Outcome(
+        by="next",
+        at=desk.clock.now(),
+        score=score(word.sentiment, word.corrections, word.task),
+        sentiment=word.sentiment,
+        corrections=word.corrections,
+        task=word.task,
+        reasons=tuple(map(desk.writer.clean, word.reasons)),
+        user=ask.user or (known.user if known else None) or "",
+    )
 
 
 # ---- behind the reply -----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from cuebook.engine.front import Front, front_again, front_of, wanted
 from cuebook.engine.heard import hear_turn, signals_for, with_heard
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.mind import with_mind
+from cuebook.engine.observe import outcome_before
 from cuebook.engine.plan import Planned, Wish
 from cuebook.engine.retrieve import retrieve
 from cuebook.engine.sense import with_sense
@@ -254,6 +255,7 @@ def _opening(
         idempotency=desk.kept(intent.idempotency),
         audit=front.renders,
         calls=front.calls if intent.moves_head else (),
+        outcome=outcome_before(desk, scene, ask, intent.drafts, front.heard) if intent.moves_head else None,
         epoch=scene.epoch,
     )
 

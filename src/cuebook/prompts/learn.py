@@ -62,21 +62,6 @@ def score(
     return heard + 0.2 * SUCCESS[outcome]
 
 
-def known_score(sentiment: float | None, corrections: int | None = None, outcome: TaskOutcome | None = None) -> float:
-    """Score a round by what is known of it, in [0, 1]: the document's terms with its weights, those left out of which
-    nothing was said. 0.5 where nothing was said at all. Raises InvalidInput by name.
-    """
-    if sentiment is not None and corrections is not None:
-        return score(sentiment, corrections, outcome, missing="renormalise")
-    score(sentiment or 0.0, corrections or 0, outcome)  # raises
-    terms = [(0.5, sentiment)] if sentiment is not None else []
-    if corrections is not None:
-        terms.append((0.3, 1.0 - min(corrections, 10) * 0.1))
-    if outcome not in (None, "unknown"):
-        terms.append((0.2, SUCCESS[outcome]))
-    return sum(weight * value for weight, value in terms) / sum(weight for weight, _ in terms) if terms else 0.5
-
-
 def ema(weight: float, scored: float) -> float:
     """Move an edge weight by one observation: 0.9 weight + 0.1 score (B). Both in [0, 1], and so is the answer."""
     for value, name in ((weight, "weight"), (scored, "score")):

@@ -10,11 +10,11 @@ Source = Literal["next", "feedback"]
 
 
 class Outcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The word on a turn. What is None nobody said: it is left out of the score."""
+    """The word on a turn. What is None nobody said: it counts as neither pleased nor displeased, as no correction."""
 
     by: Source
     at: float  # Unix seconds, when it was heard
-    score: float = 0.0  # 0..1, of what is known
+    score: float = 0.0  # 0..1, as `prompts.learn` has it
     sentiment: float | None = None  # 0..1, 0.5 neither pleased nor displeased
     corrections: int | None = None
     task: TaskOutcome = "unknown"

@@ -1,11 +1,11 @@
-"""A score that is corrected afterwards leaves what it would have left at first; what nobody said is left out."""
+"""A score that is corrected afterwards leaves behind what it would have left at first."""
 
 import random
 
 import pytest
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.learn import Posterior, ema, ema_revised, known_score, update, update_revised
+from cuebook.prompts.learn import Posterior, ema, ema_revised, update, update_revised
 
 
 def folded(scores, xs):
@@ -38,26 +38,3 @@ def test_a_weight_stays_within_its_bounds():
 def test_features_of_another_length_are_refused():
     with pytest.raises(InvalidInput, match="align"):
         update_revised(Posterior(), (1.0, 0.5), 0.1, 0)
-
-
-@pytest.mark.parametrize(
-    ("said", "score"),
-    [
-        ((1.0, 0, "success"), 1.0),
-        ((0.0, 10, "failure"), 0.0),
-        ((0.5, 0, "unknown"), (0.25 + 0.3) / 0.8),
-        ((0.5, 1, None), (0.25 + 0.27) / 0.8),
-        ((0.7, None, None), 0.7),
-        ((1.0, None, "failure"), 0.5 / 0.7),
-        ((None, None, "partial"), 0.5),
-        ((None, None, None), 0.5),
-    ],
-)
-def test_what_nobody_said_is_left_out_of_the_score(said, score):
-    assert known_score(*said) == pytest.approx(score)
-
-
-@pytest.mark.parametrize("said", [(1.5, 0, None), (0.5, -1, None), (None, -1, None), (float("nan"), None, None)])
-def test_what_is_out_of_range_is_refused_by_name(said):
-    with pytest.raises(InvalidInput, match=r"sentiment|corrections"):
-        known_score(*said)

@@ -1,0 +1,25 @@
+"""A process in which a user goes on from an answer, and the prompt that spoke learns it; a failpoint ends it."""
+
+import asyncio
+import sys
+
+from cuebook import Ask, Cuebook
+from cuebook.config import build
+from cuebook.testing import ScriptedModel
+
+SLUG = "persona/assistant"
+
+
+async def learn(folder: str) -> None:
+    """Ask twice, and do the work behind."""
+    config = build(arguments={"store.url": "book.db"}, folder=folder)
+    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        for text in ("How do I sort a list?", "That works, thank you so much!"):
+            await book.ask(Ask(text, "c", user="ann"))
+        await book.work()
+        await book.turns.feedback("c", 1, thumb="down")
+
+
+if __name__ == "__main__":
+    asyncio.run(learn(sys.argv[1]))

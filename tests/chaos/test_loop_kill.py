@@ -1,0 +1,43 @@
+"""kill -9 while a prompt learns what came of a turn: it has learnt it once, or it is still due, and never twice."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from learner import SLUG
+
+from cuebook import Cuebook
+from cuebook.config import build
+from cuebook.records.memory import Scope
+from cuebook.testing import ScriptedModel
+
+LEARNER = Path(__file__).with_name("learner.py")
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "scores"),
+    [("open.stored:kill@2", 0), ("outcome.folded:kill", 1), ("outcome.folded:kill@2", 1)],
+)
+async def test_a_killed_lesson_is_taught_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
+    done = subprocess.run(
+        [sys.executable, str(LEARNER), str(tmp_path)],
+        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr
+    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:
+        assert await book.settle() == {}
+        seen = await book.desk.prompts.observations(Scope(), SLUG)
+        assert [each.turn for each in seen] == [1] * scores
+        [branch] = (await book.prompts.family(SLUG)).branches
+        assert branch.observations == scores
+        if scores:
+            by = (await book.turns.show("c", 1))["observation"]["by"]
+            assert by == ("feedback" if failpoint.endswith("@2") else "next")
+            assert branch.weight == pytest.approx(0.45 + 0.1 * seen[0].score)
+        assert (await book.audit.verify()).ok

@@ -1,0 +1,298 @@
+"""What the user says next is the observation of the prompts that spoke: one a round, whoever works, and undone by none."""
+
+import asyncio
+import json
+
+import pytest
+from stage import Client, book_on
+
+from cuebook import Ask, Cuebook
+from cuebook.records.memory import Scope
+from cuebook.testing import ScriptedModel
+from cuebook.testing.audience import Audience, Echo, Taste
+from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+
+SLUG = "persona/assistant"
+THANKS = "That works now, thank you so much! Wonderful."
+WRONG = "No, that's not what I asked. This is terrible and useless."
+
+
+@pytest.fixture
+async def book(clock):
+    async with book_on(clock=clock) as opened:
+        await opened.prompts.save(SLUG, {"body": "Be kind."})
+        yield opened
+
+
+async def talk(book, *texts, name="c", user="ann", clock=None, **fields):
+    """Say some things one after the other, the work behind done after each."""
+    replies = []
+    for text in texts:
+        replies.append(await book.ask(Ask(text, name, user=user, **fields)))
+        await book.work()
+        if clock:
+            clock.advance(60)
+    return replies
+
+
+async def seen(book, slug=SLUG):
+    """Give the observations of a prompt, oldest first."""
+    return await book.desk.prompts.observations(Scope(), slug)
+
+
+async def word(book, n, name="c"):
+    return (await book.turns.show(name, n))["observation"]
+
+
+async def test_what_is_said_next_is_an_observation_of_what_spoke_before(book, clock):
+    first, *_ = await talk(book, "How do I sort a list?", THANKS, WRONG, clock=clock)
+    pleased, displeased = await seen(book)
+    assert (pleased.turn, pleased.conversation, pleased.user) == (1, "c", "ann")
+    assert (pleased.outcome, pleased.corrections, pleased.sentiment > 0.8) == ("success", 0, True)
+    assert pleased.score == pytest.approx(0.5 * pleased.sentiment + 0.3 + 0.2)
+    assert pleased.signals == first.metadata["promptVariant"]["signals"]
+    assert pleased.at == (await book.turns.get("c", 2)).created_at
+    assert (displeased.turn, displeased.outcome, displeased.corrections >= 1) == (2, None, True)
+    assert displeased.sentiment < 0.3
+    told = await word(book, 1)
+    assert (told["by"], told["nextTurn"], told["pending"], told["reasons"]) == ("next", 2, False, ['"That works"'])
+    assert told["taught"] == [{"promptId": SLUG, "branch": "main", "version": 1, "counted": True}]
+    assert await word(book, 3) == {"by": None, "reason": "nobody has gone on from it yet"}
+    [branch] = (await book.prompts.family(SLUG)).branches
+    assert branch.weight == pytest.approx(0.9 * (0.45 + 0.1 * pleased.score) + 0.1 * displeased.score)
+    assert (await book.audit.verify()).ok
+
+
+async def test_nothing_delays_the_reply_and_settling_finds_what_is_due(book):
+    await book.ask(Ask("hello", "c"))
+    await book.ask(Ask(THANKS, "c"))
+    assert await seen(book) == []
+    assert (await word(book, 1))["pending"]
+    assert await book.settle() == {}
+    assert len(await seen(book)) == 1
+    await book.settle()
+    assert len(await seen(book)) == 1
+
+
+async def test_a_message_in_a_language_nobody_reads_says_nothing(book):
+    await talk(
+        book, "How do I sort a list?", "Das ist ja wirklich ganz furchtbar und völlig unbrauchbar.", "你好，这个不行。"
+    )
+    assert await seen(book) == []
+    assert "nothing can be read" in (await word(book, 1))["reason"]
+
+
+async def test_switched_off_nothing_is_observed_but_feedback_teaches(clock):
+    async with book_on(clock=clock, learning__observe="off") as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        await talk(book, "hello", THANKS)
+        assert await seen(book) == []
+        assert (await word(book, 1))["reason"] == "learning.observe is off"
+        await book.turns.feedback("c", 1, thumb="down")
+        assert [each.score for each in await seen(book)] == [pytest.approx(0.3)]
+
+
+async def test_a_message_said_otherwise_observes_no_second_time(clock):
+    upstream = ScriptedUpstream()
+    async with book_on(clock=clock, upstream=upstream, model__name="m") as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        client = Client(book, upstream, who="ann")
+        await client.say("How do I sort a list?", model="assistant")
+        before = list(client.history)
+        await client.say(THANKS, model="assistant")
+        for text in (THANKS, WRONG):  # the answer made anew, and the message said otherwise
+            client.history = [*before]
+            await client.say(text, model="assistant")
+        await book.settle()
+        assert len(await book.turns.last("c")) == 4
+        assert [(each.turn, each.outcome) for each in await seen(book)] == [(1, "success")]
+
+
+async def test_an_answer_made_anew_is_judged_by_what_follows_it(clock):
+    upstream = ScriptedUpstream()
+    async with book_on(clock=clock, upstream=upstream, model__name="m") as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        client = Client(book, upstream, who="ann")
+        await client.say("How do I sort a list?", model="assistant")
+        client.history = client.history[:1]
+        upstream.say(completion("Use sorted."))
+        client.history.append(json.loads(await client.send(model="assistant"))["choices"][0]["message"])
+        await client.say(WRONG, model="assistant")
+        await book.settle()
+        assert [each.turn for each in await seen(book)] == [2]
+
+
+async def test_a_round_with_tools_is_observed_once_and_by_its_results(clock):
+    upstream = ScriptedUpstream()
+    async with book_on(clock=clock, upstream=upstream, model__name="m") as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        client = Client(book, upstream, who="ann")
+        client.history.append({"role": "user", "content": "Look for apples."})
+        upstream.say(completion(calls=[call("1")]))
+        client.history.append(json.loads(await client.send(model="assistant"))["choices"][0]["message"])
+        client.history.append(result("1", "Error: the shelf cannot be reached"))
+        upstream.say(completion("I could not look."))
+        client.history.append(json.loads(await client.send(model="assistant"))["choices"][0]["message"])
+        await client.say("And what about pears?", model="assistant")
+        await book.settle()
+        [only] = await seen(book)
+        assert (only.turn, only.outcome) == (1, "failure")
+
+
+async def test_prompts_that_spoke_together_learn_together(clock, tmp_path):
+    (tmp_path / "config").mkdir()
+    presets = {"presets": [{"id": "p", "addonPromptKeys": ["_meta/short"]}], "routing": {"defaultPresetId": "p"}}
+    async with book_on(tmp_path, clock=clock) as book:
+        for slug in (SLUG, "_meta/short"):
+            await book.prompts.save(slug, {"body": "Be kind."})
+    (tmp_path / "config" / "metaprompt-presets.json").write_text(json.dumps(presets))
+    async with book_on(tmp_path, clock=clock, prompts__rollback="off") as book:
+        await book.prompts.fork("_meta/short", "terse")
+        await talk(book, "hello", THANKS)
+        assert await seen(book) == []  # no other could have spoken, and none is taken back
+        [only] = await seen(book, "_meta/short")
+        assert (only.turn, only.propensity) == (1, pytest.approx(0.9) if only.branch == "main" else pytest.approx(0.1))
+
+
+async def test_two_processes_teach_each_round_once(tmp_path, clock):
+    async with book_on(tmp_path, clock=clock) as one, book_on(tmp_path, clock=clock) as other:
+        await one.prompts.save(SLUG, {"body": "Be kind."})
+        for text in ("hello", *[THANKS] * 8):
+            await one.ask(Ask(text, "c", user="ann"))
+        await asyncio.gather(one.work(), other.work(), one.work(), other.work())
+        assert sorted(each.turn for each in await seen(one)) == list(range(1, 9))
+
+
+async def test_feedback_stands_before_and_after_what_is_said_next(book):
+    await talk(book, "hello")
+    await book.turns.feedback("c", 1, thumb="down")
+    await talk(book, THANKS, THANKS)
+    assert [(each.turn, each.sentiment) for each in await seen(book)][0] == (1, 0.0)
+    await book.turns.feedback("c", 2, thumb="down")
+    assert [(each.turn, each.sentiment) for each in await seen(book)] == [(1, 0.0), (2, 0.0)]
+    assert (await word(book, 2))["by"] == "feedback"
+    [branch] = (await book.prompts.family(SLUG)).branches
+    assert branch.weight == pytest.approx(0.9 * (0.45 + 0.03) + 0.03)
+
+
+async def test_each_tenants_prompts_learn_from_their_own(clock):
+    async with book_on(clock=clock) as book:
+        for own in (book, book.of("umb")):
+            await own.prompts.save(SLUG, {"body": "Be kind."})
+        await talk(book.of("umb"), "hello", THANKS)
+        await book.settle()
+        assert await seen(book) == []
+        [only] = await seen(book.of("umb"))
+        assert only.outcome == "success"
+
+
+async def test_what_is_forgotten_teaches_nothing_more(tmp_path, clock):
+    async with book_on(tmp_path, clock=clock) as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        for name in ("gone", "kept"):
+            await book.ask(Ask("hello", name, user="ann"))
+            await book.ask(Ask(THANKS, name, user="ann"))
+        await book.turns.feedback("gone", 1, thumb="up", comment="the tulip garden")
+        await book.conversations.delete("gone")
+        await book.settle()
+        assert sorted(each.conversation == "kept" for each in await seen(book)) == [False, True]
+        assert all("gone" not in (each.conversation, each.user) for each in await seen(book))
+        for file in tmp_path.rglob("*"):
+            assert not file.is_file() or b"tulip garden" not in file.read_bytes()
+
+
+async def test_a_guests_word_goes_with_the_guest(clock):
+    async with book_on(clock=clock) as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        await book.ask(Ask("hello", "c", user="ann"))
+        await book.conversations.participants("c", ["ann", "bob"])
+        await book.ask(Ask(THANKS, "c", user="bob"))
+        assert (await word(book, 1))["userId"] == "bob"
+        await book.memory.forget(user="bob")
+        await book.settle()
+        assert await seen(book) == []
+        assert (await word(book, 1))["by"] is None
+
+
+async def test_one_who_shouts_moves_little(book, clock):
+    for n in range(12):
+        await talk(book, "hello", THANKS, name=f"c{n}", user=f"u{n}")
+    [before] = (await book.prompts.family(SLUG)).branches
+    for user in ("mallory", None):
+        await talk(book, "hello", *["Terrible! This is the worst answer ever."] * 60, name=f"shout {user}", user=user)
+    [after] = (await book.prompts.family(SLUG)).branches
+    assert after.observations == before.observations + 120
+    for name in ("shout mallory", "shout None"):
+        counts = [each.counted for n in range(1, 61) for each in await taught(book, name, n)]
+        assert (len(counts), sum(counts) <= 20) == (60, True)
+
+
+async def taught(book, name, n):
+    known = await book.desk.store.outcomes.get(Scope(), name, n)
+    return known.taught if known else ()
+
+
+GOOD, POOR = "PLAIN", "LENGTHY"
+
+
+async def month(book, clock, crowd, conversations):
+    """Let people talk with a book; says in how many of the last third the good variant spoke."""
+    spoke = []
+    for n in range(conversations):
+        text = crowd.begins()
+        for _ in range(crowd.rounds()):
+            reply = await book.ask(Ask(text, f"c{n}", user=f"u{n % 20}"))
+            clock.advance(45)
+            text = crowd.answers(reply.text)
+        spoke.append(GOOD in reply.text)
+        await book.work()
+        clock.advance(8000)
+    return sum(spoke[-conversations // 3 :]) / (conversations // 3)
+
+
+@pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
+async def test_the_better_of_two_variants_wins_by_what_users_say(clock, strategy):
+    crowd = Audience({GOOD: Taste(0.6, 0.1), POOR: Taste(0.15, 0.5)})
+    async with book_on(model=Echo([GOOD, POOR]), clock=clock, prompts__strategy=strategy) as book:
+        await book.prompts.save(SLUG, {"body": f"Answer {POOR}."})
+        await book.prompts.fork(SLUG, "plain")
+        await book.prompts.save(SLUG, {"body": f"Answer {GOOD}."}, branch="plain")
+        share = await month(book, clock, crowd, 60)
+        poor, good = (await book.prompts.family(SLUG)).branches
+        assert good.weight > poor.weight + 0.05
+        assert share >= 0.7
+        assert (await book.audit.verify()).ok
+
+
+async def test_a_version_that_does_worse_is_taken_back_by_what_users_say(clock):
+    crowd = Audience({GOOD: Taste(0.7, 0.05), POOR: Taste(0.05, 0.8)})
+    async with book_on(model=Echo([GOOD, POOR]), clock=clock) as book:
+        await book.prompts.save(SLUG, {"body": f"Answer {GOOD}."})
+        await month(book, clock, crowd, 24)
+        await book.prompts.save(SLUG, {"body": f"Answer {POOR}."})
+        for n in range(120):
+            text = crowd.begins()
+            for _ in range(4):
+                reply = await book.ask(Ask(text, f"d{n}", user=f"u{n % 20}"))
+                clock.advance(45)
+                text = crowd.answers(reply.text)
+            await book.work()
+            clock.advance(8000)
+            if (await book.prompts.family(SLUG)).branches[0].active == 1:
+                break
+        [branch] = (await book.prompts.family(SLUG)).branches
+        assert (branch.active, branch.rolled_back) == (1, (2,))
+        assert 20 <= n < 119
+
+
+async def test_a_model_that_says_nothing_teaches_nothing(clock):
+    async with book_on(model=ScriptedModel("Well."), clock=clock) as book:
+        assert isinstance(book, Cuebook)
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        await talk(book, "hello")
+        with pytest.raises(Exception, match="."):
+            await talk(book, WRONG)
+        await book.settle()
+        assert [each.turn for each in await seen(book)] == [1]
+        await book.turns.feedback("c", 2, thumb="down")
+        assert (await word(book, 2))["taught"] == []
