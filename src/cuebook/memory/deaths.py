@@ -23,7 +23,9 @@ _DIED: Final = Expression(
 #: Whose somebody is.
 _OWNER: Final = Expression(r"\b([\w-]+)['’]s\b(?! (?:an?|the|called|named|\d|not|my|our)\b)")
 _OWN: Final = Expression(
-    r"\b(?:(?:my|our|the)|(?:have|has|got|own|adopted|keep|bought) (?:an?|one)) (?:[\w-]+ ){0,2}$", re.IGNORECASE
+    r"\b(?:(?:my|our|the)|(?:have|has|got|own|adopted|keep|bought) (?:an?|one)) (?:[\w-]+ ){0,2}"
+    r"(?:(?:and|,) an? (?:[\w-]+ ){0,2})?$",
+    re.IGNORECASE,
 )
 
 

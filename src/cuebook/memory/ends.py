@@ -44,9 +44,8 @@ _NO_LONGER: Final = Expression(r"\b(?:i|we)(?:['’](?:m|re))?(?: am| are)? no l
 _ADVERB: Final = r"(?:(?:now|just|really|actually|also|finally|recently|already|officially|sadly|never|always|since) )*"
 #: Words that turn what a clause says into its opposite; two of them leave it as it is ("I will never stop playing").
 _TURNS: Final = Expression(
-    r"\b(?:can['’]t stand|no longer|not|never|cannot|used to(?: be)?|no more|(?:do|does|did|is|are|was|were|wo|ca|would|"
-    r"should|have|has|"
-    r"had|could|need)n['’]t|can['’]t|won['’]t"
+    r"\b(?:can['’]t stand|no longer|not|never|cannot|used to(?: be)?|no more|(?:do|does|did|is|are|was|were|wo|"
+    r"ca|would|should|have|has|had|could|need)n['’]t|can['’]t|won['’]t"
     r"|(?:stop(?:ped|ping|s)?(?! (?:the|my|our) (?:car|bus|train|bike|van|music)\b)|quit(?:ting|s)?|"
     r"g[ai]ve(?:n|s)? up|giving up|done with|given up on|"
     r"through with)(?: being)?"
@@ -91,7 +90,8 @@ _LEFT: Final = Expression(
 )
 #: An hour, an errand or a thing left behind: who left it comes back.
 _BRIEFLY: Final = Expression(
-    r"^(?:(?:my|our|the) )?[\w-]+ (?:an?|the|some|my|our) \w|\b(?:at (?:\d|noon|midnight|one|two|three|four|five|six|seven|eight|nine|ten|eleven|half|around|"
+    r"^(?:(?:my|our|the) )?[\w-]+ (?:an?|the|some|my|our) \w|"
+    r"\b(?:at (?:\d|noon|midnight|one|two|three|four|five|six|seven|eight|nine|ten|eleven|half|around|"
     r"about)|early|late|"
     r"on time|behind|for (?:lunch|dinner|work|the (?:day|night|weekend|evening|airport|station))|"
     r"to (?:get|buy|go|catch|"
@@ -256,6 +256,12 @@ def beside(new: str, old: str) -> bool:
     """Tell whether a clause denies, in few words, more than an older one says: "I no longer take the bike to work"."""
     denied = said(new) if _NO_LONGER.search(lowered(new)) else None
     return denied is not None and len(denied.words) <= FEW and not denied.words <= _words(old)
+
+
+def lost(new: Iterable[End], news: Iterable[Said]) -> frozenset[str]:
+    """Give the stems of all that a statement ends or denies."""
+    ended = (end.words for end in new if end.kind in {"left", "died", "taken back"})
+    return frozenset().union(*ended, *(each.words for each in news if not each.holds))
 
 
 def parted(new: Iterable[End], news: Iterable[Said]) -> bool:

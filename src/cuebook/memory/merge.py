@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.change import Claim, as_held, claim_of
-from cuebook.memory.ends import anew, ends, parted, sayings, search_words
+from cuebook.memory.ends import anew, ends, lost, parted, sayings, search_words
 from cuebook.memory.patterns import KEPT_NEWS
 from cuebook.memory.reasons import Judge
 from cuebook.memory.relations import clues, relations
@@ -196,7 +196,7 @@ class _Board:
         if over:
             item = msgspec.structs.replace(item, supersedes=self._items[over[0][0]].id)
         for place, clause in over:
-            rest = remainder(self._items[place], clause, parted=claim is not None and parted(claim.ends, claim.said))
+            rest = self._left_of(self._items[place], clause, claim)
             self._by[self._items[place].id] = item.id
             self._end(place, item.valid_from)
             if rest is not None and normal(rest.text) not in self._by_text:
@@ -204,6 +204,13 @@ class _Board:
         self._place(item)
         if claim is not None:
             self._claims[self._next - 1] = as_held(claim)
+
+    def _left_of(self, item: Item, clause: str, claim: Claim | None) -> Item | None:
+        """Return what of an item still holds where a clause of it is over by the claim of a new one."""
+        if claim is None:
+            return remainder(item, clause)
+        over = lost(claim.ends, claim.said).union(*claim.over)
+        return remainder(item, clause, parted=parted(claim.ends, claim.said), over=over)
 
     def lapse(self, now: float, zone: tzinfo) -> None:
         """End what by its own words held until before `now`."""

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from cuebook.memory.extract import dependent, score
+from cuebook.memory.listed import without
 from cuebook.memory.patterns import SUBJECTS
 from cuebook.memory.sentences import sentences, trim
 from cuebook.memory.slots import topic
@@ -15,6 +16,9 @@ from cuebook.records.memory import Item
 
 #: A remainder is already known to come from a kept statement, so it needs less than a new one.
 REMAINS: Final = 0.25
+#: Of so many stems a remainder tells something; of one fewer, where it weighs this much.
+FEWEST: Final = 3
+SURE: Final = 0.5
 #: Who is whose kin weighs no more than this: what is told of them beside it stands in a summary first.
 KIN: Final = 0.4
 _STATEMENTS: Final = Expression(
@@ -36,13 +40,17 @@ _LOOSE: Final = Expression(
 )
 
 
-def remainder(item: Item, clause: str, *, parted: bool = False) -> Item | None:
+def remainder(item: Item, clause: str, *, parted: bool = False, over: frozenset[str] = frozenset()) -> Item | None:
     """Return what of `item` still holds when one clause of it is over, in its own words, or None.
 
-    `parted`: what is over is that somebody was who they were to the speaker.
+    `parted`: what is over is that somebody was who they were to the speaker. `over` are the stems of what is over where
+    that is known: one of the several things a clause may list.
     """
     if not clause:
         return None
+    less = without(item.text, over) if over else ""
+    if less:
+        return _as(item, less, item.weight)
     return _rest(item, clause) or (None if parted else _kin(item))
 
 
@@ -72,14 +80,19 @@ def _rest(item: Item, clause: str) -> Item | None:
         left.pop(0)
     text = " ".join(left)
     judged = score(text)
-    if not left or not (_single(text) or (judged.weight >= REMAINS and len(topic(text)) >= 3)):
+    tells = len(topic(text)) >= (FEWEST if judged.weight < SURE else FEWEST - 1)
+    if not left or not (_single(text) or (judged.weight >= REMAINS and tells)):
         return None
+    return _as(item, text, judged.weight)
+
+
+def _as(item: Item, text: str, weight: float) -> Item:
     return msgspec.structs.replace(
         item,
         id=item_id(item.category, text),
         text=text,
         subject=_resubject(item, text),
-        weight=min(item.weight, judged.weight),
+        weight=min(item.weight, weight),
     )
 
 

@@ -141,8 +141,8 @@ SIGNS: Final[tuple[Sign, ...]] = (
             r"\b(?:i|we|he|she|they|i've|we've|have|has|just|finally) left\b(?! (?:out|over|it|them)\b)",
             r"\b(?:quit|resigned|retired|fired|sacked|laid off|let go|dismissed|expelled|moved out|moved away|"
             r"lost (?:my|our)|(?:gave|given) (?:away|back)|handed (?:back|in my notice)|let me go|broke off|sold|"
-            r"passed away|died|put down|dead|stolen|broke up|split up|separated|divorced?|any ?more|any longer|stepped down|"
-            r"no longer|stopped|unsubscribed|no more|called off)\b",
+            r"passed away|died|put down|dead|stolen|broke up|split up|separated|divorced?|any ?more|any longer|"
+            r"stepped down|no longer|stopped|unsubscribed|no more|called off)\b",
             r"\b(?:forget|ignore|disregard|never ?mind)(?: about)? (?:what|everything|the|my|all)\b",
             r"\b(?:like|eat|drink|love) [\w -]{2,30} (?:again|now)\b|\b(?:come to|grown to|learned to) (?:like|love)\b",
         ),

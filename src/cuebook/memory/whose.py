@@ -76,7 +76,7 @@ def other_people(new: str, old: str) -> bool:
     one, two = whose(new), whose(old)
     if one & two and one - two and two - one:
         return True
-    mine, theirs = (dict(_CALLED.findall(text)) for text in (new, old))
+    mine, theirs = ({match[1].lower(): match[2] for match in _CALLED.finditer(text)} for text in (new, old))
     return any(mine[kin] != theirs[kin] for kin in mine.keys() & theirs.keys())
 
 

@@ -112,3 +112,18 @@ def test_a_short_statement_is_kept_with_its_accents_and_a_wish_without_please(te
 @pytest.mark.parametrize("text", ["Mein Name ist Jürgen.", "Je suis né à Liège.", "Vivo en Málaga.", "Żyję w Łodzi."])
 def test_a_short_statement_of_another_language_is_not_read_as_english(text):
     assert after(text)[0] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        ("I'm allergic to nuts and cats.", "I'm no longer allergic to cats.", "I'm allergic to nuts."),
+        ("We use Jira and Slack for work.", "We stopped using Jira.", "We use Slack for work."),
+        ("I have a dog and a cat.", "The cat died.", "I have a dog."),
+        ("I live in Ghent and my sister lives in Lier.", "I moved to Bruges.", "my sister lives in Lier."),
+    ],
+)
+def test_of_several_things_in_one_statement_the_others_stay(old, new, left):
+    held, ended = after(old, new)
+    assert [one.text for one in ended] == [old]
+    assert [one.text for one in held] == [left, new]
