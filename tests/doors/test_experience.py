@@ -123,6 +123,7 @@ def test_errors_say_what_to_do(here: Here) -> None:
     assert "says nothing" in here("experience", "test", "  ", code=1)
     (here.folder / "cuebook.toml").write_text('[experience]\nselection = "off"\n')
     assert "switched off" in here("experience", "test", ASKED, code=1)
+    assert '"off"' in here("experience", "list", code=1)
     for file in (here.folder / "experience").iterdir():
         file.unlink()
     (here.folder / "cuebook.toml").write_text("")

@@ -186,6 +186,31 @@ async def test_by_meaning_other_words_are_found(tmp_path: Path) -> None:
         assert len(embedder.asked) == asked, "vectors of experiences are remembered"
 
 
+async def test_what_an_embedder_does_in_time_is_kept_for_the_next_turn(tmp_path: Path) -> None:
+    write(tmp_path, *(REFUND.replace("refund\n", f"e{number}\n", 1) + f"# {number}\n" for number in range(3)))
+    for number in range(100):
+        write(tmp_path, **{f"z{number}": f"exp_id: z{number}\nwhen: Case number {number}.\nwhat: Do it.\n"})
+    embedder = Slow()
+    async with book_on(tmp_path, embedder=embedder, experience__timeout_s=0.3, embedder__timeout_s=0.3) as book:
+        reply = await book.ask(Ask(ASKED, "c"))
+        assert reply.metadata["experienceSelection"]["by"] == "words"
+        reply = await book.ask(Ask(ASKED, "c"))
+        assert reply.metadata["experienceSelection"]["by"] == "meaning"
+
+
+class Slow(HashingEmbedder):
+    """Takes its time for the second batch of texts it ever gets."""
+
+    batches = 0
+
+    async def embed(self, texts: Any) -> list[bytes]:
+        self.batches += len(texts) > 1
+        if self.batches == 2:
+            self.batches += 1
+            await asyncio.sleep(30)
+        return await super().embed(texts)
+
+
 async def test_an_embedder_out_of_order_leaves_words(tmp_path: Path) -> None:
     write(tmp_path, REFUND)
     embedder = HashingEmbedder()

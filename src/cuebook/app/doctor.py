@@ -138,7 +138,7 @@ def _experiences(config: Config) -> Check:
     """Read the experiences' files, and say which are left out and which are for nobody."""
     if config.settings.experience.selection == "off":
         return Check(name="experiences", state="ok", found="off")
-    shelf = experience_files(config).read()
+    shelf = experience_files(config).read(quiet=True)
     problems = list(shelf.problems)
     with suppress(InvalidInput):  # told as the personas' own
         problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])

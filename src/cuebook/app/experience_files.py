@@ -69,8 +69,11 @@ class ExperienceFiles:
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
-    def read(self) -> Shelf:
-        """Give what the files say now. Costs a look at each file; only a changed one is read."""
+    def read(self, *, quiet: bool = False) -> Shelf:
+        """Give what the files say now. Costs a look at each file; only a changed one is read.
+
+        What is wrong is told once in the log, not to who is `quiet`: that one tells it itself.
+        """
         with self._lock:
             found, fault = self._look()
             changed = [name for name, mark in found if name not in self._files or self._files[name].mark != mark]
@@ -82,10 +85,10 @@ class ExperienceFiles:
                 for name in changed:
                     self._files[name] = self._read(name, marks[name])
                 self._shelf = self._gathered(fault)
-            for problem in self._shelf.problems:
+            for problem in () if quiet else self._shelf.problems:
                 if problem not in self._told:
                     log.warning("%s", problem)
-            self._told = set(self._shelf.problems)
+            self._told = self._told if quiet else set(self._shelf.problems)
             return self._shelf
 
     def _look(self) -> tuple[list[tuple[str, tuple[int, int, int]]], str]:

@@ -63,13 +63,15 @@ class Experiences:
 
         Raises NotFound for a role nobody has.
         """
-        shelf = await self._shelf()
+        if self._desk.experiences is None:
+            return ExperienceList(items=(), problems=('experience.selection is "off": no experience is read',))
+        shelf = await self._shelf(quiet=True)
         kept = shelf.kept
         if role is not None:
             mine = {each.exp_id for each in offered([one.experience for one in kept], self._names(role, shelf))}
             kept = tuple(each for each in kept if each.experience.exp_id in mine)
         odd = strangers(shelf, [name for each in self._desk.personas.values() for name in (each.id, each.role)])
-        items = tuple(Listed(experience=clean(self._desk, [one.experience])[0], file=one.file) for one in kept)
+        items = tuple(Listed(experience=clean(self._desk, one.experience), file=one.file) for one in kept)
         return ExperienceList(items=items, problems=(*shelf.problems, *odd))
 
     async def select(self, query: str, *, role: str | None = None) -> ExperienceChoice:
@@ -87,15 +89,15 @@ class Experiences:
             raise InvalidInput(msg, where="query")
         shelf = await self._shelf()
         names = self._names(self._desk.default_persona if role is None else role, shelf)
-        candidates = offered(clean(self._desk, [each.experience for each in shelf.kept]), names)
+        candidates = offered([each.experience for each in shelf.kept], names)
         asked = Query(text=self._desk.writer.clean(query), project=self._desk.project)
         speaker = self._desk.personas.get(names[0]) or replace(self._desk.persona(None), role=names[-1])
         choice = await choose_for(self._desk, Scope(), speaker, asked, candidates, asks_model=True)
         return _given(query, choice)
 
-    async def _shelf(self) -> Shelf:
+    async def _shelf(self, *, quiet: bool = False) -> Shelf:
         reader = self._desk.experiences
-        return await asyncio.to_thread(reader.files.read) if isinstance(reader, Reader) else Shelf()
+        return await asyncio.to_thread(reader.files.read, quiet=quiet) if isinstance(reader, Reader) else Shelf()
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
         """Give the names somebody goes by. Raises NotFound."""

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -50,7 +50,9 @@ LONGEST = 20_000
 REPLY_TOKENS = 1_024
 #: Choices and vectors remembered; a failed choice is tried again after so many seconds.
 REMEMBERED = 256
-VECTORS = 4_096
+VECTORS = 8_192
+#: Texts embedded at once.
+AT_ONCE = 64
 AGAIN_S = 30.0
 #: Properties a schema may have (OpenAI's limit).
 PROPERTIES = 100
@@ -82,7 +84,7 @@ async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model
         return Advice()
     known = scene.conversation
     persona = desk.persona(ask.persona or (known.persona if known else None))
-    candidates = offered(clean(desk, await desk.experiences()), (persona.id, persona.role))
+    candidates = offered(await desk.experiences(), (persona.id, persona.role))
     if not candidates:
         return Advice()
     project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
@@ -91,7 +93,7 @@ async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model
     )
     choice = await choose_for(desk, scope, persona, query, candidates, asks_model=asks_model)
     by_id = {each.exp_id: each for each in candidates}
-    texts = tuple(advice_of(by_id[name]) for name in choice.chosen)
+    texts = tuple(advice_of(clean(desk, by_id[name])) for name in choice.chosen)
     return Advice(texts=texts, metadata=told_of(choice), asked=_asked(choice))
 
 
@@ -121,12 +123,10 @@ def told_of(choice: Choice) -> dict[str, Any]:
     return {"experienceSelection": said | ({"instead": choice.instead} if choice.instead else {})}
 
 
-def clean(desk: Desk, experiences: Sequence[Experience]) -> list[Experience]:
-    """Give experiences without the secrets they hold, as all that is stored."""
-    return [
-        msgspec.structs.replace(each, when=desk.writer.clean(each.when), what=desk.writer.clean(each.what))
-        for each in experiences
-    ]
+def clean(desk: Desk, experience: Experience) -> Experience:
+    """Give an experience without the secrets it holds, as all that is stored and sent."""
+    when, what = desk.writer.clean(experience.when), desk.writer.clean(experience.what)
+    return msgspec.structs.replace(experience, when=when, what=what)
 
 
 async def choose_for(
@@ -186,12 +186,11 @@ async def _closeness(
     space = space_of(embedder)
     missing = list(dict.fromkeys(text for own in texts.values() for text in own if (space, text) not in desk.meant))
     try:
-        if missing:
-            async with asyncio.timeout(max(desk.embed_s, desk.experience_s)):
-                vectors = await embedder.embed(missing)
-            check_size(embedder, vectors)
-            for text, vector in zip(missing, vectors, strict=True):
-                desk.meant[space, text] = vector
+        async with asyncio.timeout(max(desk.embed_s, desk.experience_s)):
+            for batch in batched(missing, AT_ONCE):  # what came in time is there for the next turn
+                vectors = await embedder.embed([desk.writer.clean(text) for text in batch])
+                check_size(embedder, vectors)
+                desk.meant.update({(space, text): vector for text, vector in zip(batch, vectors, strict=True)})
     except TimeoutError:
         log.warning("%s took too long for the experiences; words alone choose among them", embedder.name)
         return None, 0.0
@@ -202,6 +201,11 @@ async def _closeness(
     while len(desk.meant) > VECTORS:
         desk.meant.popitem(last=False)
     return found, embedder.akin
+
+
+def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Cut into batches."""
+    return (texts[first : first + size] for first in range(0, len(texts), size))
 
 
 def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, float]:
@@ -245,7 +249,8 @@ async def _selected(
     if model is None:
         return None
     listed = "\n\n".join(
-        f"--- Experience {number} (ID: {each.exp_id}) ---\n{each.when[:WHEN]}" for number, each in enumerate(shown, 1)
+        f"--- Experience {number} (ID: {each.exp_id}) ---\n{desk.writer.clean(each.when)[:WHEN]}"
+        for number, each in enumerate(shown, 1)
     )
     work = Work(
         agent=SELECTOR,

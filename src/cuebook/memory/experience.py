@@ -1,8 +1,8 @@
 """Which handwritten advice fits a query, without a model: its `when` against the query by words, and by meaning.
 
 A `when` is read clause by clause, without the words it is framed in ("Use when the user asks for …"), and its best
-clause counts: how much of what it says the query holds, each word weighed by how few of the offered have it and by
-how much it tells in everyday English; and how close both are in meaning, where an embedder knows. A threshold decides
+clause counts: how much of what it says the query holds, each word weighed by how few of the offered have it, little
+if advice begins with it; and how close both are in meaning, where an embedder knows. A threshold decides
 whether anything fits at all, a margin to the best one what else does. `what` is never looked at. The numbers are set on
 `tests/rooms/memory/experience_pairs.py` and measured in docs/design/014.
 """
@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -23,13 +24,13 @@ from cuebook.records.experience import Experience
 __all__ = ["Scored", "choose", "clauses", "offered", "read_experience", "score"]
 
 #: Of a clause's weight the query must hold, where there are words alone, and the share of the best one's for others.
-#: Precise before complete: advice that does not fit is worse than none (docs/design/014).
+#: Precise before complete (best F0.5): advice that does not fit is worse than none (docs/design/014).
 BY_WORDS: Final = 0.32
 BESIDE_WORDS: Final = 0.6
 #: Of cosine and WORDS of what the words say, where there is an embedder.
-BY_MEANING: Final = 0.33
-BESIDE_MEANING: Final = 0.7
-WORDS: Final = 0.2
+BY_MEANING: Final = 0.36
+BESIDE_MEANING: Final = 0.8
+WORDS: Final = 0.1
 #: The cosine from which on texts are about the same thing by the embedder the thresholds are set for.
 AKIN: Final = 0.5
 #: Texts words are counted among at the least: of one `when` alone every word would be in all of them.
@@ -141,13 +142,14 @@ def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[
 # ---- what fits a query ----------------------------------------------------------------------------------------------
 
 
-def clauses(when: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def clauses(when: str) -> tuple[str, ...]:
     """Give what a `when` is about: its sentences and their alternatives, each without what frames it."""
     found: list[str] = []
     for sentence in map(str.strip, _SENTENCE.split(when[:READ])):
         parts = _CLAUSE.split(sentence)
         found += [_unframed(part) for part in ([sentence, *parts] if len(parts) > 1 else parts) if part.strip()]
-    return list(dict.fromkeys(found))[:MOST_CLAUSES]
+    return tuple(dict.fromkeys(found))[:MOST_CLAUSES]
 
 
 def _unframed(text: str) -> str:
@@ -162,7 +164,7 @@ def score(
     `akin` is from which cosine on its embedder takes two texts to be about the same thing.
     """
     asked = set(words(query[:READ]))
-    read = [[set(words(clause)) for clause in clauses(each.when)] for each in experiences]
+    read = [_words_of(each.when) for each in experiences]
     weights = _weights(read)
     found = []
     for each, texts in zip(experiences, read, strict=True):
@@ -180,9 +182,14 @@ def score(
     return sorted(found, key=lambda one: (-one.score, one.exp_id))
 
 
-def _weights(read: Sequence[Sequence[set[str]]]) -> Mapping[str, float]:
+@lru_cache(maxsize=4096)
+def _words_of(when: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(words(clause)) for clause in clauses(when))
+
+
+def _weights(read: Sequence[Sequence[frozenset[str]]]) -> Mapping[str, float]:
     """Weigh each word by BM25's idf among the offered, as a share of what a word of one alone has, and by the list."""
-    counts = Counter(word for texts in read for word in set[str]().union(*texts))
+    counts = Counter(word for texts in read for word in frozenset[str]().union(*texts))
     total = max(len(read), FEWEST)
     most = math.log(1 + (total - 0.5) / 1.5)
     return {
@@ -191,7 +198,7 @@ def _weights(read: Sequence[Sequence[set[str]]]) -> Mapping[str, float]:
     }
 
 
-def _held(asked: set[str], text: set[str], weights: Mapping[str, float]) -> float:
+def _held(asked: set[str], text: frozenset[str], weights: Mapping[str, float]) -> float:
     whole = max(SLIGHT, sum(weights[word] for word in text))
     return sum(weights[word] for word in text & asked) / whole
 

@@ -96,7 +96,7 @@ def test_offered_is_what_is_for_the_persona_its_role_or_all() -> None:
     ],
 )
 def test_a_when_is_read_without_what_frames_it(when: str, about: list[str]) -> None:
-    assert clauses(when) == about
+    assert clauses(when) == tuple(about)
 
 
 def measured(pairs: object, closeness: object = None) -> tuple[float, float, float]:
@@ -124,9 +124,9 @@ def test_by_words_what_is_chosen_fits_and_most_that_fits_nothing_gets_nothing() 
     """The bars stand a little below what docs/design/014 reports."""
     for pairs in (SET_ON, HELD_OUT):
         precision, recall, some = measured(pairs)
-        assert precision >= 0.8
-        assert recall >= 0.55
-        assert some <= 0.15
+        assert precision >= 0.88
+        assert recall >= 0.58
+        assert some <= 0.1
 
 
 @pytest.mark.skipif(bool(missing()), reason="needs cuebook[embeddings]")
@@ -142,9 +142,9 @@ def test_by_meaning_more_is_found() -> None:
 
     for pairs in (SET_ON, HELD_OUT):
         precision, recall, some = measured(pairs, closeness)
-        assert precision >= 0.78
-        assert recall >= 0.82
-        assert some <= 0.23
+        assert precision >= 0.8
+        assert recall >= 0.78
+        assert some <= 0.18
 
 
 def floats(vector: bytes) -> list[float]:
