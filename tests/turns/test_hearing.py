@@ -11,6 +11,7 @@ from cuebook.backends.system import SystemDice
 from cuebook.engine.heard import heard_of
 from cuebook.errors import BackendError
 from cuebook.testing import ScriptedModel
+from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
 
 ANGRY = "This is terrible, nothing works and I hate it!!"
@@ -227,6 +228,21 @@ async def test_signals_of_the_caller_go_before_those_that_were_read(place):
         said = metadata["promptVariant"]["signals"]
         assert given.items() <= said.items()
         assert "user_pleased" not in said, "it is the other name of a signal that was given"
+
+
+async def test_topics_are_compared_by_meaning_and_by_words_where_the_embedder_is_out_of_order(place):
+    far, near = "Which herbs grow on a shady balcony?", "Which branch does git rename?"
+    embedder = HashingEmbedder()
+    async with book_on(place, embedder=embedder) as book:
+        for number, text in enumerate((near, far)):
+            told = (await heard_in(book, CALM, CALM, text, conversation=f"c{number}"))[-1]
+            assert (told["signals"]["topic_shift_high"] > 0.9) is (text is far)
+        asked_for = len(embedder.asked)
+        await heard_in(book, far, conversation="c2")
+        assert len(embedder.asked) == asked_for, "what was embedded is remembered"
+        embedder.fails = True
+        told = (await heard_in(book, CALM, "What wine goes with mushroom risotto?", conversation="c3"))[-1]
+        assert 0.3 < told["signals"]["topic_shift_high"] <= 0.4
 
 
 async def test_a_method_that_breaks_stops_no_turn(place):

@@ -25,7 +25,7 @@ from cuebook.records.mind import Counters, Event, Heard, Sentiment
 from cuebook.records.persona import Persona
 from cuebook.records.tracking import Tracking
 from cuebook.records.turn import Ask
-from cuebook.signals.context import drift_by_words, goes_on
+from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
 from cuebook.signals.hear import hear
 from cuebook.signals.profiles import tracking_of
@@ -215,14 +215,12 @@ def _is_result(role: str, post: PathPost) -> bool:
 
 async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
     """How far a message's topic is from that of those before it: by what they mean, else by their words."""
-    if not earlier or goes_on(text):
+    if not earlier:
         return 0.0
     sensed = await sense_all(desk, [text, *earlier])
     if sensed is None:
         return drift_by_words(text, earlier)
     own, *others = (array("f", each.vector) for each in sensed)
     mean = [sum(column) / len(others) for column in zip(*others, strict=True)]
-    size = math.hypot(*mean) or 1.0
-    cosine = float(sum(map(mul, own, mean))) / size
-    akin = sensed[0].akin
-    return round(min(max((akin - cosine) / akin, 0.0), 1.0), 3)
+    cosine = float(sum(map(mul, own, mean))) / (math.hypot(*mean) or 1.0)
+    return drift_by_meaning(text, cosine, akin=sensed[0].akin)

@@ -20,10 +20,15 @@ AMONG: Final = 4
 #: Messages after which a task nobody named again is over, and what it counts until then.
 LASTS: Final = 3
 FOLLOWS: Final = 0.5
-#: Without an embedder, how sure a change of words alone is of a change of topic,
-WORDS_ALONE: Final = 0.6
-#: and how many words with content a message has to have for that.
-CONTENT: Final = 3
+#: Cosines, as parts of an embedder's `akin`, of a message and the mean of those before it: from here on its topic is
+#: theirs, and below here another. Measured: docs/design/013.
+NEAR, FAR = 0.5, 0.1
+#: What a change of topic weighs in a message that goes on in words like "and" or "it",
+DOUBTED: Final = 0.6
+#: and one that is seen by its words alone, without an embedder.
+WORDS_ALONE: Final = 0.4
+#: Words with content a message has to have for either.
+LEAST, CONTENT = 2, 3
 #: Seconds between two messages of one who is quick, and of one who is not slow.
 QUICK, BRISK = 15.0, 60.0
 #: The lowest threshold a mean is measured by.
@@ -84,8 +89,16 @@ def goes_on(said: str) -> bool:
     return len(set(stems(said))) < CONTENT or _GOES_ON.search(said) is not None
 
 
+def drift_by_meaning(said: str, cosine: float, *, akin: float) -> float:
+    """Say how far a message's topic is from that of those before it, 0..1, by the cosine with their mean."""
+    if len(set(stems(said))) < LEAST:
+        return 0.0
+    far = min(max((NEAR * akin - cosine) / ((NEAR - FAR) * akin), 0.0), 1.0)
+    return round(far * (DOUBTED if goes_on(said) else 1.0), 3)
+
+
 def drift_by_words(said: str, earlier: Sequence[str]) -> float:
-    """How far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
+    """Say how far a message's words are from those of earlier ones, 0..`WORDS_ALONE`.
 
     0 for the first message, for short ones and for those that go on in words like "and" or "it".
     """

