@@ -2,13 +2,10 @@
 not work, somebody is in danger. Tales of one, questions about one and figures of speech are none.
 """
 
-import re
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from cuebook.records.expression import Expression
-
-_I: Final = re.IGNORECASE
 
 _DOWN: Final = (
     r"(?:production|prod|(?:web ?)?site|(?:web|mail|database|db|app|our|the|all) ?servers?|(?:our|the|whole"
@@ -26,11 +23,20 @@ _CRISIS: Final = Expression(
     r"|\b(?:being|got|been|was just|are) hacked\b|\battackers? (?:are|is) (?:inside|in)\b|\b(?:stealing"
     r"|encrypting|deleting) (?:our |the |all )?\w+ .*\bright now\b|\bransomware\b.*\b(?:now|our|us)\b"
     r"|\bdata (?:breach|leak) (?:right )?now\b"
+    r"|\b(?:we're|we are|i'm|i am) losing (?:money|data|orders|customers|everything)\b"
+    r"|\b(?:corrupted|wiped|deleted|encrypted)\b.*\bno backups?\b|\b(?:every|all(?: our| the)?) (?:customers?|users?) "
+    r"(?:is|are|gets?|sees?|can't|cannot)\b.*\b(?:errors?|out|nothing|log ?in|pay)\b|\b(?:nobody"
+    r"|no one) can (?:log in|pay|"
+    r"check out|connect)\b"
     # due within the hour, and it does not work
     r"|\b(?:in|within|only|have|got) (?:the next |less than |under |only )?(?:[1-5]?\d|five|ten|fifteen|twenty"
     r"|thirty|a few|an?|half an) ?(?:min(?:ute)?s?|hour)\b(?=.*(?:\bhelp\b|nothing works|\bbroken\b"
     r"|doesn't work|not working|won't (?:start|work|build|open)|\bfails?\b|crash|hand (?:this|it) in|\blost\b))"
     # somebody in danger
+    r"|\bthreatening (?:me|us|to (?:kill|hurt))\b|\b(?:following|stalking|attacking|hitting) me\b(?=.*\b(?:now"
+    r"|help|outside|"
+    r"scared|door)\b)|\bbreaking into (?:my|our)\b|\b(?:i|he|she) (?:just |have |has )?took (?:too many|all my"
+    r"|a lot of) pills\b"
     r"|\bkill myself\b|\b(?:i(?:'m| am| feel)|feeling) (?:so )?suicidal\b|\bcommit suicide\b(?=.*\bi\b)"
     r"|\bend(?:ing)? (?:my life|it all)\b|\bi (?:really |just )?(?:don't|do not|dont) (?:want|wanna"
     r"|wish)(?: to)? (?:live|be alive|exist|be here)\b(?! (?:in|at|with|near|on|like|alone|abroad))"
@@ -46,16 +52,16 @@ _CRISIS: Final = Expression(
     r"|a gas leak|gas)\b(?: (?:in|coming|at|on))|\b(?:house|kitchen|flat|office|building"
     r"|server room) is (?:on fire|burning|flooding|flooded)\b"
     r"|\b(?:this|it)(?:'s| is) (?:an|a real) emergency\b|\bemergency\s*!",
-    _I,
 )
 #: One of these words is in every message above.
 _HINTS: Final = frozenset(
     """
     down offline unreachable unavailable crashed crashing fire hacked gone responding reachable available outage
     attacker attackers stealing encrypting deleting ransomware breach leak min mins minute minutes hour myself
-    suicidal suicide all life live alive exist here die on panic breathing breathe unconscious collapsed overdosed
-    too bleach battery pills poison detergent whole attack stroke seizure bleeding choking ambulance 911 112 999
-    smoke gas burning flooding flooded emergency p0 p1 sev0 sev1 sev-0 sev-1
+    suicidal suicide life live alive exist here die panic breathing breathe unconscious collapsed overdosed bleach
+    battery pills poison detergent attack stroke seizure bleeding choking ambulance 911 112 999 smoke gas burning
+    flooding flooded emergency p0 p1 sev0 sev1 sev-0 sev-1 losing backup backups threatening following stalking
+    attacking hitting breaking took customers customer users can't end ending log pay connect check
     """.split()
 )
 _URGENT: Final = Expression(r"\bURGENT(?:LY)?\b|\b[Uu]rgent(?:ly)?\s*[:!]")
@@ -71,13 +77,12 @@ _TOLD: Final = Expression(
     r"|drills?|exercise|hypothetical\w*|example|essay|joke|episode|last (?:year|week|month|night)|yesterday|"
     r"in \d{4}|years ago|post-?mortem|retrospective|how do (?:i|you|we) (?:prevent|avoid|detect|define|write"
     r"|handle)|what (?:is|are|does|was|causes?)|how do(?:es)? \w+ \w+ work|if (?:the|our|a|we|it))\b",
-    _I,
 )
 
 
-def is_crisis(text: str, words: AbstractSet[str]) -> bool:
-    """Whether a message is of an emergency; `words` are its words, lower case."""
+def is_crisis(text: str, low: str, words: AbstractSet[str]) -> bool:
+    """Whether a message is of an emergency; `low` is it in lower case, `words` are its words so."""
     urgent = not words.isdisjoint(_TROUBLE) and _URGENT.search(text) is not None
-    if not urgent and (words.isdisjoint(_HINTS) or not _CRISIS.search(text)):
+    if not urgent and (words.isdisjoint(_HINTS) or not _CRISIS.search(low)):
         return False
-    return not _TOLD.search(text)
+    return not _TOLD.search(low)

@@ -33,7 +33,7 @@ class _Phrases(Struct, frozen=True):
 
 #: As programs write: fenced code, a line of it, a call, names, files, errors by name.
 _CODE: Final = Expression(
-    r"```|^\s*(?:def|class|import|from|const|let|var|func|fn|public|private|SELECT|#include|<\?php)\b.*[(:={;]"
+    r"```|(?<![=<>!])={2,3}(?!=)|^\s*(?:def|class|import|from|const|let|var|func|fn|public|private|SELECT|#include|<\?php)\b.*[(:={;]"
     r"|\b\w+\(\)|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w*\(|\b[\w-]+\.(?:py|js|ts|tsx|jsx|java|go|rs|cpp|cs|rb|php"
     r"|sh|sql|ya?ml|toml|css|ipynb)\b"
     r"|\b(?:[A-Z]\w+)?(?:Error|Exception)\b:?"
@@ -47,7 +47,21 @@ _CODING: Final = frozenset(
     compilation stacktrace traceback refactor refactoring refactored debug debugging debugger nullpointer recursion
     recursive codebase destructor constructor mutex deadlock docstring decorator lambda linter lint localhost api
     apis endpoint openapi cli ide typeerror segfault programming coding typecheck typechecker async asyncio
-    multithreading multithreaded backend frontend front-end leetcode algorithm
+    multithreading multithreaded backend frontend front-end leetcode algorithm perl ruby php scala elixir clojure
+    fortran matlab cobol lua flutter angular vue svelte nextjs nodejs deno fastapi rails laravel wordpress redis
+    mongodb elasticsearch kafka rabbitmq nginx terraform ansible jenkins aws azure gcp s3 ec2 oauth jwt cors csrf
+    xss ssl tls tcp udp dns ssh websocket websockets grpc protobuf orm crud middleware microservice microservices
+    serverless idempotent idempotency semaphore coroutine coroutines closure closures polymorphism enum enums
+    struct structs malloc stdout stdin stderr breakpoint hashmap bytecode sdk jvm wasm webassembly llvm gcc clang
+    makefile cmake maven yarn pnpm conda virtualenv venv jupyter tensorflow pytorch sklearn scikit-learn keras
+    selenium playwright cypress jest junit eslint mypy ruff flake8 babel tailwind sass scss jquery ajax xml utf-8
+    unicode ascii base64 boolean booleans nullable callback callbacks event-loop vectorise vectorize vectorised
+    vectorized matplotlib dataframe dataframes cron crontab cronjob daemon regexp tokenizer transpile minify
+    serialize serialise deserialize deserialise serialization webhook webhooks https curl wget grep awk vim emacs
+    vscode intellij repl one-liner zsh powershell sudo chmod debounce upsert commit-message rebase typecast
+    stateless singleton constructor's parser tuple tuples dict dicts struct's subclass subclasses superclass
+    metaclass iterator iterators foreach instantiate monorepo submodule gitignore changelog devops cicd swiftui
+    xcode android-studio
     """.split()
 )
 _CODING_PHRASES: Final = _Phrases(
@@ -69,15 +83,24 @@ _CODISH: Final = frozenset(
     test tests fixture query table schema server container deploy deploys deployed deployment build code syntax
     parameter argument arguments import return returns thread process cache java rust go database migration index
     exception error fails console terminal repository repo dictionary dict tuple frame frames parse parser bracket
-    cluster origin component render renders side-effects effects hang install matches valid
+    cluster origin component render renders side-effects effects hang install matches valid interface abstract
+    shell browser handler handlers logging queries scan clause limiter bucket token tokens upload file files lines
+    line directory port operator keyword column columns row rows classes functions methods variables loops arrays
+    strings modules packages libraries scripts bugs branches commits tables schemas servers containers parameters
+    exceptions errors indexes indices threads processes caches migrations objects object node nodes client clients
+    request requests response header headers cookie cookies login session sessions timestamp plugin framework
+    widget button page css sdk runtime memory pointer pointers hash heap stack queue graph undefined null
+    implement compile typed typing float int promise await swift dart flask express version versions dependency
+    dependencies upgraded upgrade typescript
     """.split()
 )
 _PLANNING: Final = _Phrases(
     frozenset(
         """
         plan schedule timeline checklist roadmap agenda itinerary to-do to-dos todo todos list strategy road
-        milestone milestones next time prioritise prioritize priorities order first organise organize down goals
-        budget sprint kickoff kick-off divide training back work workback
+        milestone milestones next prioritise prioritize priorities order first organise organize down goals
+        budget sprint kickoff kick-off divide training back work workback tackle begin start outline phases map
+        calendar split sequence realistic meal weekly focus figure approach set organising deadline
         """.split()
     ),
     Expression(
@@ -91,14 +114,24 @@ _PLANNING: Final = _Phrases(
         r"\borgani[sz]e (?:my|our|the) \w+|\bschedule (?:the|my|our|a|an)\b|\bbreak (?:\S+ ){1,4}down into\b"
         r"|\bgoals for (?:the|this|next|my|our)\b|\bbudget for\b|\bsprint planning\b|\bkick-?off\b|"
         r"\bdivide (?:the|my|our)\b|\btraining (?:plan|schedule)\b|\blist of what to do\b|\bproject plan\b"
-        r"|\bwork ?back\w* from\b",
+        r"|\bwork ?back\w* from\b"
+        r"|\b(?:figure out|decide|know) what to (?:tackle|do|start with|focus on)\b|\bwhere (?:do|should) (?:i"
+        r"|we) (?:begin|start)\b"
+        r"|\boutline (?:the|a|our|my) (?:phases|steps|stages|project|roll-?out|migration)\b|\bmap out\b"
+        r"|\bcalendar for\b|\bsplit the (?:work|tasks|budget)\b"
+        r"|\b(?:sensible|right|logical|best) (?:order|sequence)\b|\b(?:realistic|weekly|daily|monthly|study"
+        r"|work) (?:schedule|plan|routine)\b|\bmeal plan\b"
+        r"|\bset (?:some |my |our )?goals\b|\bwhat should (?:i|we) (?:do|tackle|focus on|work on) (?:first"
+        r"|today|tomorrow|next|this week)\b"
+        r"|\bhow (?:should|do) (?:i|we) (?:approach|organi[sz]e|structure|split|schedule) (?:the|this|my|our)\b",
     ),
 )
 _PLANNISH: Final = frozenset(
     """
     deadline deadlines week weeks month months quarter quarters until before june july august may march april owner
     owners date dates launch release prepare goal goals task tasks project steps phase first order plan exam
-    weekend trip budget
+    weekend trip budget autumn spring summer winter year week's thesis holiday vacation schedule calendar team
+    milestones finish
     """.split()
 )
 _CASUAL: Final = Expression(
@@ -109,7 +142,13 @@ _CASUAL: Final = Expression(
     r"\b(?:i'm|im|so) bored\b|\blet's chat\b|\byour fav(?:ou?rite)?\b|\bdo you (?:like|prefer|love|ever|dream"
     r"|sleep|have (?:feelings|a favou?rite|pets|friends))\b|\bguess what\b|\bnice one\b|"
     r"\bwhat a day\b|\bhave a (?:nice|good|great|lovely) (?:evening|day|weekend|night|one)\b|^not much\b"
-    r"|\bjust got home\b|[\U0001F600-\U0001F64F\U0001F917\U0001F923]|(?:^|\s)[:;]-?[)dp](?:\s|$)",
+    r"|\bjust got home\b|[\U0001F600-\U0001F64F\U0001F917\U0001F923]|(?:^|\s)[:;]-?[)dp](?:\s|$)"
+    r"|\bhow (?:did you sleep|was your (?:day|weekend|night|week|evening))\b|\bwhat are you (?:up to"
+    r"|doing (?:tonight|today))\b"
+    r"|\bugh,? (?:mondays?|it's monday)\b|\bcheers,? mate\b|\byou(?:'re| are) (?:a legend|the best|funny"
+    r"|hilarious|so sweet)\b"
+    r"|\bwhat's new\b|\blong time no see\b|\bnice to meet you\b|\bsweet dreams\b|\bmade me (?:smile|laugh)\b"
+    r"|\bfavou?rite (?:movie|film|song|colou?r|food|band|animal)\b",
 )
 _REFLECTION: Final = _Phrases(
     frozenset(
@@ -117,7 +156,8 @@ _REFLECTION: Final = _Phrases(
         looking hindsight retrospect retrospective learn learned learnt done said been known should shouldn't keep
         kept realise realised realize realized regret diary torn well life myself thinking reflecting wondering
         always never changed grown matters who journal journaling journalling career path job letting reflect
-        reflection lessons
+        reflection lessons younger older noticed mistake bothered avoiding afraid wonder outgrown proud values feel
+        self-reflection right
         """.split()
     ),
     Expression(
@@ -132,7 +172,14 @@ _REFLECTION: Final = _Phrases(
         r"|keep|never)\b|"
         r"\bhow have i (?:changed|grown)\b|\bwhat (?:really )?matters to me\b|\bwho i (?:am|would be|want to be)\b"
         r"|\bjournal(?:ing|ling)?\b|\bchose the right (?:career|path|job)\b|\bletting go\b|\breflect(?:ing"
-        r"|ion)? on\b|\blessons learned\b",
+        r"|ion)? on\b|\blessons learned\b"
+        r"|\bmy (?:younger|older|past|future) self\b|\bi(?:'ve| have) noticed (?:that )?i\b"
+        r"|\bwas it a mistake (?:to|that i)\b|\bbothered me\b"
+        r"|\bwhat am i (?:avoiding|afraid of|missing|really|doing with)\b|\bi wonder (?:if|whether|why|who) i\b"
+        r"|\boutgrown\b|\bam i (?:too|a bad|a good|being)\b"
+        r"|\bdid i (?:do|make) the right\b|\bi feel (?:like i|that i|as if i) (?:always|never|have|keep|am)\b"
+        r"|\bproud of myself\b|\bmy values\b|\bself-reflection\b"
+        r"|\bwhat (?:would|do) i (?:really |actually )?(?:want|tell)\b",
     ),
 )
 
@@ -142,7 +189,7 @@ def task_in(text: str) -> str:
     text = text[:LOOKED_AT].replace("\u2019", "'").strip()
     low = lowered(text)
     words = {word.rstrip("'-") for word in _WORD.findall(low)}
-    if is_crisis(text, words):
+    if is_crisis(text, low, words):
         return "crisis"
     weights = {
         "coding": (_CODE.search(text) is not None)
@@ -151,7 +198,7 @@ def task_in(text: str) -> str:
         + 0.5 * min(len(words & _CODISH), MOST),
         "reflection": 1.5 * _count(_REFLECTION, low, words),
         "planning": 1.25 * _count(_PLANNING, low, words) + 0.4 * min(len(words & _PLANNISH), 2),
-        "casual": (1.0 if len(text) <= _SHORT else 0.5) * (_CASUAL.search(low[: 2 * _SHORT]) is not None),
+        "casual": (1.0 if len(text) <= _SHORT else 0.5) * (len(text) <= 2 * _SHORT and _CASUAL.search(low) is not None),
     }
     best = max(weights, key=lambda task: weights[task])
     return best if weights[best] >= ENOUGH else ""
