@@ -13,6 +13,7 @@ from bench.judge import compressed, judge
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.memories import memories
+from bench.mind import mind
 from bench.picture import picture
 from bench.prompts import prompts
 from bench.recall import recall
@@ -37,6 +38,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
     "memories": ("Memories of one user as everybody else's grow", memories),
+    "mind": ("Hearing a message in the turn, reflecting on it behind", mind),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
     "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),
