@@ -36,6 +36,8 @@ NAMES = (
     "stream.ended",
     "compact.read",
     "compact.made",
+    "reflect.read",
+    "reflect.made",
     "migrate.statement",
 )
 _ACTIONS = ("kill", "raise", "delay", "stop")

@@ -1,0 +1,58 @@
+"""kill -9 while a conversation reflects: what was asked for is made once, by whoever comes next."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cuebook import Cuebook
+from cuebook.config import build
+
+ANGRY = Path(__file__).with_name("angry.py")
+PERSONA = {"id": "p", "baseSystemPrompt": "You are P.", "sentimentTracking": {"enabled": True, "presets": ["all"]}}
+PLACES = ["close.stored:kill@2", "reflect.read:kill", "reflect.made:kill", "commit.after:kill@7"]
+
+
+class Later:
+    """A clock ahead of every lease the dead process held."""
+
+    def now(self) -> float:
+        return time.time() + 120
+
+
+def talked_until_killed(folder: Path, failpoint: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(ANGRY), str(folder)],
+        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -9, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("failpoint", PLACES)
+async def test_a_reflection_is_made_once_after_a_kill(tmp_path: Path, failpoint: str) -> None:
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "personas" / "p.json").write_text(json.dumps(PERSONA))
+    said = await asyncio.to_thread(talked_until_killed, tmp_path, failpoint)
+    assert said[:1] == ["1"]
+    config = build(arguments={"store.url": "book.db", "persona.default": "p"}, folder=str(tmp_path))
+    async with Cuebook.open(config, clock=Later(), worker=False) as book:
+        await book.work()
+        await book.settle()
+        state = await book.mind.show("c")
+        assert (state.mind.mood, state.due) == ("empathetic", 0)
+        assert [(made.turn, [run.trigger for run in made.runs]) for made in state.reflections] == [
+            (2, ["event:user_frustrated"])
+        ]
+        events = [record.turn for record in await book.audit.records() if record.event == "reflect"]
+        assert events == [2]
+        assert (await book.audit.verify()).ok
