@@ -16,6 +16,7 @@ import pytest
 from commands import CUEBOOK, Here, cuebook, environment
 
 from cuebook import Cuebook
+from cuebook.app.init import FILES
 from cuebook.app.load import load_config
 from cuebook.server.app import create_app
 
@@ -336,14 +337,17 @@ def test_an_export_makes_the_same_book_elsewhere(
     kind("prompt", "branch", ID, "trial", "--by", "")
     kind("prompt", "new", f"{ID}@trial", "--section", "identity=Hey $user_name.")
     everything = tmp_path / "all.json"
-    assert kind.json("prompt", "export", "-o", str(everything)) == {"file": str(everything), "versions": 20}
+    versions = len([name for name in FILES if name.endswith(".md")]) + 4  # two of persona/kind on main, two on trial
+    assert kind.json("prompt", "export", "-o", str(everything)) == {"file": str(everything), "versions": versions}
     assert kind("prompt", "export", f"{ID}:1", "--format", "md") == KIND
     (tmp_path / "other").mkdir()
     assert cuebook("init", ".", cwd=tmp_path / "other").returncode == 0
     other = Here(tmp_path / "other", capsys)
     piped = cuebook("prompt", "import", "-", cwd=other.folder, said=everything.read_text())
     assert (piped.returncode, piped.stderr) == (0, "")
-    assert other("prompt", "import", str(everything)).endswith("20 versions stood there already\nnothing to write\n")
+    assert other("prompt", "import", str(everything)).endswith(
+        f"{versions} versions stood there already\nnothing to write\n"
+    )
     mine, theirs = texts(kind.folder), texts(other.folder)
     assert {path: theirs[path] for path in theirs if path != "registry.json"} == {
         path: mine[path] for path in mine if path != "registry.json"
