@@ -12,6 +12,7 @@ import pytest
 from stage import Client, book_on, user
 
 from cuebook import Ask, CuebookError
+from cuebook.backends.system import SystemDice
 from cuebook.ports.model import ModelRequest
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script
@@ -184,6 +185,17 @@ async def test_no_byte_of_what_was_forgotten_is_left(tmp_path: Path, what: str) 
         receipt = await book.memory.forget(**of)
         assert receipt.state == "done"
         assert not left(tmp_path / "logs")
+
+
+async def test_a_book_that_logs_no_more_forgets_what_it_logged(tmp_path: Path) -> None:
+    for folder in ("logs/prompts", "elsewhere", "elsewhere"):
+        async with on(tmp_path, logs__prompts=folder, dice=SystemDice()) as book:
+            await book.ask(Ask(f"My house is in {CANARY}", "c", user="ann"))
+    assert len(left(tmp_path)) > 2
+    async with on(tmp_path, logs__prompts="") as book:
+        assert (await book.memory.forget(user="ann")).state == "done"
+    assert not left(tmp_path)
+    assert (tmp_path / "book.db.logs").read_text() == "logs/prompts\nelsewhere\n"
 
 
 async def test_a_conversation_of_the_same_id_begins_with_an_empty_folder(tmp_path: Path) -> None:

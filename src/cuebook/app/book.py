@@ -18,6 +18,7 @@ from cuebook.app.given import check_analyzers, check_ask, check_call, check_part
 from cuebook.app.load import check_instructions, load_config, load_presets
 from cuebook.app.parts import Parts
 from cuebook.app.prompt_files import push_by_itself, pushes_by_itself
+from cuebook.app.prompt_log_folders import prompt_logs_of
 from cuebook.app.tenants import desk_of
 from cuebook.app.watch import Watch, known_prompts
 from cuebook.backends.sqlite.connect import MEMORY
@@ -136,6 +137,7 @@ class Cuebook(Parts):
             ids = await known()
             desk.presets = load_presets(self.config, ids)
             check_instructions(self.config, desk.compaction, ids | desk.builtin.keys())
+            self._logs = await asyncio.to_thread(prompt_logs_of, self.config, desk)
         except BaseException:
             await self.aclose()
             raise
@@ -144,10 +146,6 @@ class Cuebook(Parts):
         desk.catch_up = watch.look
         desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
-        if self.config.settings.logs.prompts:
-            logs = self._logs = PromptLogs(Path(self.config.folder) / self.config.settings.logs.prompts, desk)
-            desk.log_prompt, desk.erase_logs = logs.keep, logs.erase
-            desk.chores.append(logs.chore)
         desk.chores += chores_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
         if self._works:
             self._worker.start()

@@ -62,11 +62,11 @@ class PromptLog(Struct, frozen=True, kw_only=True):
 
 
 class PromptLogs:
-    """The folder of logs of one book."""
+    """The logs of one book: written to the first of its folders, erased in all of them."""
 
-    def __init__(self, folder: Path, desk: Desk) -> None:
+    def __init__(self, folders: Sequence[Path], desk: Desk) -> None:
         """`desk` is the book's own, not a tenant's."""
-        self._folder = folder
+        self._folder, self._folders = folders[0], folders
         self._desk = desk
         self._tasks: set[asyncio.Task[None]] = set()
         self._told = ""
@@ -120,8 +120,8 @@ class PromptLogs:
         await self.drain()  # what is being written now takes itself back
         everything = any(kind != "conversation" for kind in kinds)
         try:
-            folders = await asyncio.to_thread(_folders, self._folder)
-            away = [folder for folder, index in folders if everything or await self._goes(index)]
+            found = [each for folder in self._folders for each in await asyncio.to_thread(_folders, folder)]
+            away = [folder for folder, index in found if everything or await self._goes(index)]
             await asyncio.to_thread(_remove, away)
         except OSError as error:
             where, why = error.filename or str(self._folder), error.strerror or error
