@@ -133,9 +133,8 @@ class _Placing:
             near = akin(each, [past.get(one.id, one) for one in items])
             over = self._over_by(each, [one for one in near if one.seq <= each.seq])
             item = replace(each, supersedes=over[-1].id) if over else each
-            own = self._before_those(item, [one for one in near if one.seq > each.seq], past)
-            if own is None:
-                left.append(item)
+            own, rests = self._before_those(item, [one for one in near if one.seq > each.seq], past)
+            left.extend(rests if own else [item])
             for one in over:
                 past[one.id] = replace(one, valid_to=max(one.valid_from, each.valid_from))
                 by = own or memory_id(self._place, each.category, each.text)
@@ -160,9 +159,9 @@ class _Placing:
         held = [each for each in before if each.valid_to is not None and each.valid_to > item.valid_from]
         return [each for each in held if merge([replace(each, valid_to=None)], [item]).by]
 
-    def _before_those(self, item: Item, later: Sequence[Item], past: dict[str, Item]) -> str | None:
+    def _before_those(self, item: Item, later: Sequence[Item], past: dict[str, Item]) -> tuple[str | None, list[Item]]:
         """Place an item before what was said later: ended by it, or said again by it; gives the id of the memory it is,
-        None where it holds still.
+        None where it holds still, and what is left of it where one of its statements ended.
         """
         for each in sorted(later, key=lambda one: one.seq):
             said = replace(each, valid_from=self._moments[each.seq], valid_to=None, supersedes=None)
@@ -176,7 +175,7 @@ class _Placing:
                     if before is None or before.valid_from <= item.valid_from:
                         past[each.id] = replace(last, supersedes=ended.id)
                     self._ended_by(ended, each.id)
-                return ended.id
+                return ended.id, [one for one in done.added if one.id != said.id]
             if not done.added and done.kept and set(done.kept[0].sources) > set(item.sources):
                 again = past.get(each.id, each)
                 both = merge([replace(again, valid_to=None)], [replace(item, text=again.text, seq=again.seq)]).kept
@@ -186,8 +185,8 @@ class _Placing:
                     valid_to=again.valid_to,
                     seq=again.seq,
                 )
-                return each.id
-        return None
+                return each.id, []
+        return None, []
 
     def _own_id(self, item: Item) -> str:
         """Give the id an item has in the place; of one whose text holds already, that of its history."""

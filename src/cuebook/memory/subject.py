@@ -13,7 +13,7 @@ from cuebook.records.memory import Category
 #: Where one statement of a sentence ends and the next begins: "I live in Utrecht and work as a nurse".
 VERB: Final = Expression(r"(?:work|live|study|teach|play|own|drive|run|speak|have)\b", re.IGNORECASE)
 STATEMENTS: Final = Expression(
-    r"(?<=[.!?])\s+|;\s+|,\s+(?=(?:and|but|so)\s)|,?\s+(?:and|but|so)\s+(?=(?:i|we|my|our|i'm|i’m|i've|we're|we’re)\b|"
+    r"(?<=[.!?])\s+|;\s+|,\s+(?=(?:and|but|so)\s)|(?:,|(?<![\s,]))\s+(?:and|but|so)\s+(?=(?:i|we|my|our|i'm|i’m|i've|we're|we’re)\b|"
     rf"{VERB.pattern})",
     re.IGNORECASE,
 )
