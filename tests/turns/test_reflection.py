@@ -4,12 +4,13 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from stage import NAME, book_on
+from stage import NAME, Client, book_on
 
 from cuebook import Ask, InvalidInput, NotFound
 from cuebook.errors import UpstreamError
 from cuebook.records.mind import Mind
 from cuebook.testing import FrozenClock, ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
 
 TRACKS = {"enabled": True, "presets": ["all"]}
 CALM = "Please list the files of the report folder by their date."
@@ -27,7 +28,7 @@ MOVED = json.dumps(
 
 
 @asynccontextmanager
-async def minded(place, *, persona=None, model=None, **settings):
+async def minded(place, *, persona=None, model=None, upstream=None, **settings):
     """A book whose one persona tracks and reflects; gives it and a function that asks and lets the work be done."""
     (place / "personas").mkdir()
     definition = {
@@ -38,7 +39,7 @@ async def minded(place, *, persona=None, model=None, **settings):
     }
     (place / "personas" / "p.json").write_text(json.dumps(definition))
     clock = FrozenClock()
-    async with book_on(place, model=model, clock=clock, persona__default="p", **settings) as book:
+    async with book_on(place, model=model, clock=clock, upstream=upstream, persona__default="p", **settings) as book:
 
         async def say(text, conversation=NAME, **ask):
             reply = await book.ask(Ask(text, conversation, **ask))
@@ -248,6 +249,38 @@ async def test_another_user_does_not_see_a_mind(tmp_path):
         await say(ANGRY, user="ann")
         with pytest.raises(NotFound):
             await book.mind.show(NAME, user="bob")
+
+
+async def test_behind_base_url_the_upstream_is_told_too_and_a_round_s_later_steps_keep_what_its_first_said(tmp_path):
+    upstream = ScriptedUpstream()
+    async with minded(tmp_path, upstream=upstream) as (book, _):
+        client = Client(book, upstream)
+        await client.say(ANGRY)
+        await book.settle()
+        client.history.append({"role": "user", "content": "Look it up then, please."})
+        upstream.say(completion(calls=[call("c1", "search")]), completion("Found."))
+        client.history.append(json.loads(await client.send())["choices"][0]["message"])
+        first = json.dumps(upstream.sent())
+        assert "mood empathetic" in first
+        await book.mind.reset(NAME)
+        client.history.append(result("c1", "a page"))
+        await client.send()
+        assert "mood empathetic" in json.dumps(upstream.sent())
+        turns = await book.turns.last(NAME)
+        assert [turn.metadata["mind"]["mood"] for turn in turns] == ["neutral", "empathetic"]
+
+
+async def test_asked_again_the_same_message_is_reflected_on_once(tmp_path):
+    upstream = ScriptedUpstream()
+    async with minded(tmp_path, upstream=upstream) as (book, _):
+        client = Client(book, upstream)
+        client.history.append({"role": "user", "content": ANGRY})
+        upstream.say(completion("Hm."), completion("Oh."))
+        await client.send()
+        await book.settle()
+        await client.send()
+        await book.settle()
+        assert [len(made.runs) for made in (await book.mind.show(NAME)).reflections] == [1]
 
 
 # ---- sentiment by a model --------------------------------------------------------------------------------------------
