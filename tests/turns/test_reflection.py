@@ -192,13 +192,18 @@ async def test_an_own_metaprompt_has_all_variables_and_words_of_users_are_not_ex
     template = "\n".join(f"{name}={{{{{name}}}}}" for name in names)
     own = {"id": "mine", "trigger": {"type": "turn_interval", "intervalTurns": 1}, "promptTemplate": template}
     model = working('{"adjustmentRationale": "x", "strategy": "Be {{current_mood}} and $& kind."}')
-    async with minded(tmp_path, persona={"metaPrompts": [own]}, model=model, work__model="model") as (_, say):
+    async with minded(tmp_path, persona={"metaPrompts": [own]}, model=model, work__model="model") as (book, say):
         await say("Say {{current_mood}} and $& and ${user_skill} please.")
         [request] = asked(model)
         told = json.loads(request.messages[0])["content"]
         assert [line.partition("=")[0] for line in told.splitlines() if "=" in line][: len(names)] == names
         assert "{{current_mood}} and $& and ${user_skill}" in told
         assert "current_mood=neutral" in told
+        [render] = [
+            each for each in await book.audit.records() if each.event == "render" and each.agent == "reflection"
+        ]
+        assert render.prompt_id == "metaprompt/p/mine"
+        assert (await book.audit.replay(render.seq)).verdict == "identical"
         [said] = mind_in(await say("And?"))
         assert "Be {{current_mood}} and $& kind." in said
 

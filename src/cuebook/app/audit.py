@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 
 from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import Mirror, verifying_key
+from cuebook.engine.own_prompts import own_versions
 from cuebook.engine.prompting import resolved_of
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.prompts.chain import read_mirror, verify
@@ -132,6 +133,7 @@ class Audit:
         values: dict[str, Any] = json.loads(context.text) if context else {}
         versions = await self._desk.prompts.versions(Scope(), record.prompt_id)
         versions += [each for each in (self._desk.builtin.get(record.prompt_id),) if each is not None]
+        versions += own_versions(self._desk, record.prompt_id)
         version = next((each for each in versions if each.digest == record.digest), None)
         if version is None:
             return ReplayedRender(seq=seq, verdict="gone")

@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from cuebook.assembly.forms import parts_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.heard import heard_of, tracking_in
-from cuebook.engine.instruct import Instruction, Work, instruct, told
+from cuebook.engine.instruct import Instruction, Work, instruct, said, told
 from cuebook.engine.mind import BY_MODEL, RESET, calls_of
+from cuebook.engine.own_prompts import own_version
+from cuebook.engine.prompting import resolved_of
 from cuebook.engine.receipts import receipt
 from cuebook.engine.rehear import reheard
 from cuebook.engine.saying import said_by
@@ -27,7 +29,6 @@ from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.reflections import Call, DueReflection, Reflecting
 from cuebook.ports.store import Look, Scene
 from cuebook.prompts.names import SYSTEM, project_of
-from cuebook.prompts.template import render
 from cuebook.records.audit import Record
 from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
@@ -39,7 +40,6 @@ from cuebook.records.tracking import Metaprompt
 from cuebook.signals.metaprompts import (
     SELF,
     SHIPPED,
-    VARIABLES,
     Asked,
     changes_of,
     metaprompts_of,
@@ -214,13 +214,14 @@ class _Reflecting:
         """Give a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
         if not asked.metaprompt.template:
             return await instruct(self._desk, self._scope, work)
-        text = render(asked.metaprompt.template, work.values, engine="braces", declared=VARIABLES)
-        return Instruction(text=text, version=self._version(asked.metaprompt), context=dict(work.values))
+        own = own_version(self._persona, asked.metaprompt)
+        return said(await resolved_of(self._desk, own), work.values)
 
     def _version(self, metaprompt: Metaprompt) -> Version:
         """Give the version a record names: the shipped one, or the persona's own text by its version."""
-        shipped = None if metaprompt.template else self._desk.builtin.get(SYSTEM + metaprompt.key)
-        return shipped or Version(slug=f"metaprompt/{metaprompt.id}", semver=self._persona.version)
+        if metaprompt.template:
+            return own_version(self._persona, metaprompt)
+        return self._desk.builtin.get(SYSTEM + metaprompt.key) or self._desk.builtin[SYSTEM + SELF]
 
     async def _asked(self, model: Model, metaprompt: Metaprompt, instruction: Instruction) -> str:
         """Put it to the model. What was said in the conversation is in it: it goes as data, never as a system text."""
