@@ -11,86 +11,157 @@ LOOKED_AT: Final = 2_000
 LONGEST: Final = 300
 #: More corrections than this are not counted in one message.
 MOST: Final = 5
-#: What a "no" may stand before that sets nothing right: "no problem", "no idea", "no, thanks".
-_NO_OTHER: Final = (
-    r"(?:problem|worr(?:y|ies)|thanks?|thank|thx|need|idea|clue|hurry|rush|doubt|more|longer|way|questions?"
-    r"|further|one|"
-    r"body|matter|offen[cs]e|big deal|biggie|pressure|wonder|news|luck|difference|garlic|reason|time|money|sign"
-    r"|not yet|"
-    r"nothing|never|nobody|none|that's (?:all|it|fine|ok(?:ay)?|everything|good|great)|that is all|"
-    r"(?:i|we|he|she|they|it|there|you)(?:'m|'re|'s|'ve)? (?:am|are|is|was|were|have|has|had|do|does|did|don't"
-    r"|doesn't|didn't|"
-    r"haven't|hasn't|can't|cannot|isn't|aren't|will|won't|think|guess|just))"
+
+_OPENER: Final = (
+    r"(?:no+[,.! ]+|nope[,.! ]+|nah[,.! ]+|wait[,.! ]+|oops[,.! ]+|sorry[,.! ]+|hm+[,. ]+|but |and |well,? "
+    r"|oh,? |ah,? |"
+    r"again,? |like |as |still |please )*"
 )
+_IT_IS: Final = (
+    r"(?:(?:that|this|it|which)(?:'s| is| was| looks| seems)|(?:the|your|my) [\w-]+ (?:is|are|was|were|looks))"
+)
+_VERY: Final = r"(?:just |still |also |completely |totally |all |simply |plain |again |even |so )*"
 #: How a sentence that corrects begins.
 _BEGINNINGS: Final = (
+    # what was meant, said or asked
+    rf"{_OPENER}i (?:mean|meant)\b(?! to (?:thank|ask|say|tell|write|call)|(?:,| it) (?:thank|wow|come on))",
     (
-        r"(?:no+[,.! ]+|nope[,.! ]+|sorry[,.! ]+|but |well,? |oh,? )*i (?:mean|meant)\b(?! to (?:thank|ask|say"
-        r"|tell|write|call)|(?:,| it) (?:thank|wow|come on))"
+        rf"{_OPENER}i (?:only |explicitly |clearly |specifically |already )+(?:asked|said|wanted|told|wrote"
+        rf"|mentioned|meant)\b"
+    ),
+    rf"{_OPENER}i(?:'ve| have)? (?:said|told you) (?:no|not|in|at|without|only|\d|one|two|three|four|five)\b",
+    rf"{_OPENER}i(?:'ve| have)? (?:asked|told) you (?:for|about|to|already|before|that|this|twice|not)\b",
+    rf"{_OPENER}i (?:was|am|'m) (?:talking|asking|writing) about\b.*\bnot\b",
+    rf"{_OPENER}i (?:didn't|did not|never) (?:ask|want|request|say|mean) (?:for|you|that|to|this|it|a|an|the|any)\b",
+    # what it is, and what it is not
+    (
+        rf"{_OPENER}(?:i (?:want|need|wanted|needed|said|asked for|meant|prefer)|it(?:'s| is| was| should be)|"
+        r"that(?:'s| is| should be)|my [\w-]+ is|the [\w-]+ (?:is|should be)|use|make it|put it|we (?:want|need))\b"
+        r"[^?]{1,80}, (?:and )?not (?:a |an |the |my |in |on |at |from |for |by |to )?[\w-]+(?: [\w-]+){0,2}[.!]*$"
     ),
     (
-        r"(?:no+[,. ]+|but |well,? |again,? |like |as )*i(?:'ve| have)? (?:already )?(?:said|told you"
-        r"|asked (?:you )?(?:for|about|to)|"
-        r"wrote|specified|requested|wanted)\b(?! (?:yes|no|hello|goodbye|thanks?|to the|that to|my|her|him"
-        r"|them))(?! to (?:thank|ask|know|see|say|tell|learn))"
+        r"not (?:in |the |a |an |that |this |from |to |on )?[\w-]+(?: [\w-]+)?, (?:but )?(?:in |the |a |an |from "
+        r"|to |on )[\w-]+[.!]*$"
+    ),
+    rf"{_OPENER}(?:rather|instead|make (?:that|it)) \w+.*\b(?:instead of|rather than|not) \w+",
+    # what was got wrong
+    (
+        rf"{_OPENER}(?:{_IT_IS} )?{_VERY}(?:wrong|incorrect|outdated|not (?:right|correct|true|quite right|it|accurate|"
+        r"quite))\b(?! (?:with|to|about|in) (?:you|him|her|them)\b)(?! to\b)(?!.*\?$)"
     ),
     (
-        r"(?:no+[,. ]+|nope[,. ]+|but |well,? |sorry,? |hm+,? )*(?:(?:that|this|it|which)(?:'s| is| was| looks"
-        r"| seems)|still|again)?"
-        r" ?(?:just |still |also |completely |totally |all |simply |plain )*(?:wrong|incorrect|not (?:right|correct"
-        r"|true|quite right|it|accurate))\b(?! (?:with|to|about|in) (?:you|him|her|them)\b)(?!.*\?$)"
+        rf"{_OPENER}(?:that|this|it) (?:isn't|wasn't|is not|was not) (?:right|correct|true|it|quite|what|the|a|my"
+        rf"|accurate)\b(?!.*\?$)"
     ),
-    r"(?:that|this|it)(?:'s| is) (?:still )?(?:the )?wrong \w+",
     (
-        r"(?:you(?:'re| are) (?:still )?(?:wrong|mistaken)|wrong again|not quite|not exactly|not really[,.]"
-        r"|try again|nope?,? try again)\b"
+        rf"{_OPENER}(?:that|this|it)(?:'s| is) (?:still |again )?(?:the |an |my |a )?(?:wrong|old|opposite|other"
+        rf"|previous|same) [\w-]+(?!.*\?$)"
     ),
+    rf"{_OPENER}(?:that|this|it)(?:'s| is) the opposite\b",
+    (
+        rf"{_OPENER}(?:that|this|it) (?:doesn't|does not|didn't) (?:answer|match|make it|address|fit|help"
+        rf"|change anything|do it)\b"
+    ),
+    (
+        rf"{_OPENER}there (?:is|are|'s) no such\b|(?:but )?there(?:'s| is| are) (?:still )?(?:a|an|two|some) "
+        r"(?:mistakes?|errors?|typos?|bugs?) in (?:the|your|line|that|this|it|row|step)\b(?!.*\?$)"
+    ),
+    rf"{_OPENER}(?:that|this|it) (?:can't|cannot|can not) be (?:right|true|correct|it)\b",
+    rf"{_OPENER}(?:that's|that is|this is) not (?:how|where|who|why|what)\b",
+    rf"{_OPENER}i(?:'m| am) not (?:asking|talking) about\b",
+    rf"{_OPENER}i (?:didn't|did not|never) (?:mention|talk about|write|wrote|mentioned|talked about)\b",
+    (
+        rf"{_OPENER}(?:the|your|my) (?:[\w-]+ ){{1,3}}(?:is |are |does )?still (?:not|too|returns?|shows?|says?"
+        rf"|prints?|fails?|crashes|"
+        r"has|have|contains?|uses?|looks?|missing|wrong|broken|the same|in|on)\b(?!.*\?$)"
+    ),
+    (
+        r"(?:you(?:'re| are) (?:still )?(?:wrong|mistaken)|wrong again|wrong (?:one|file|answer|order|way"
+        r"|language|version)|"
+        r"not quite|not exactly|not really[,.]|try again|nope?,? try again|not that one|not this one)\b"
+    ),
+    r"why did you (?:change|remove|add|delete|drop|use|ignore|translate|rename|skip|leave|put|write|switch)\b",
+    (
+        r"(?:no[,. ]+)?(?:please )?(?:read|look at) (?:my|the) (?:question|message|text|request|mail"
+        r"|first \w+)\b.*\bagain\b"
+    ),
+    r"(?:please )?stop (?!it\b|by\b|for\b|at\b|the\b)\w+ing\b",
     r"(?:small |one |a |minor )*correction\s*:",
     r"(?:let me|i'll|i should) (?:rephrase|correct|clarify|put it (?:differently|another way))",
+    # it goes on
     (
-        r"(?:no+[,. ]+|but |and |sorry,? |hm+,? |that'?s? |it'?s? |this |it is |that is |which )*still (?:not"
-        r"|doesn't|does not|isn't|is not|won't|can't|didn't|fails?|failing|crashes|crashing|"
-        r"broken|wrong|the same|gives|nothing|missing|getting the|get the)\b(?! (?:sure|decided|clear|know|have"
-        r"|understand|get it))(?!.*\?$)"
+        rf"{_OPENER}(?:(?:that|it|this|which)(?:'s| is)? )?still (?:not|doesn't|does not|isn't|is not|won't|can't|"
+        r"didn't|fails?|failing|crashes|crashing|broken|wrong|the same|gives|nothing|missing|getting|get the|shows?|"
+        r"says|returns)\b(?! (?:sure|decided|clear|know|have|understand|get it|supported|possible))(?!.*\?$)"
+    ),
+    rf"{_OPENER}(?:it|this|that) (?:still )?(?:doesn't|does not|didn't|won't) work\b(?!.*\?$)",
+    rf"{_OPENER}(?:it|this|that) (?:keeps|kept) (?:failing|crashing|happening|coming back)\b",
+    (
+        r"(?:again,? )?(?:the )?same (?:error|problem|issue|result|mistake|thing|answer)(?: again)?\b(?!.*\?$)"
+        r"|again failed|(?:it )?fails again\b"
+    ),
+    # actually it is otherwise
+    (
+        rf"{_OPENER}actually,? (?:it|that|this|he|she|they|there|my \w+|the \w+|our \w+)"
+        r"(?:'s|'re| is| are| was| were| should| has to| have to)\b"
+        r"(?! (?:a |an |really |quite |pretty |very |also |even )*(?:great|good|nice|fine|ok(?:ay)?|perfect"
+        r"|right|correct|"
+        r"better|cool|interesting|brilliant|lovely|helpful|useful|true|working|works|easy|clever|not bad|how|what|why|"
+        r"fun|funny|amazing|awesome))(?!.*\?$)"
+    ),
+    # no, otherwise
+    (
+        r"(?:no+|nope|nah)[,.!]+ (?:no+[,.! ]+)*(?:not\b|wrong|don't|do not|(?:that|this) one|that's (?:not|wrong|the)|"
+        r"that is (?:not|wrong)|it's (?:not|the)\b|it is (?:not|the)\b|it should|i (?:mean|meant|want|wanted|need|said|"
+        r"asked|told)|(?:use|make|try|change|put|take|keep|remove|show|give|write|start|leave|only|without|you) \w+)"
+        r"(?!.*\?$)"
     ),
     (
-        r"(?:but |and |no,? )*(?:it|this|that) (?:still )?(?:(?<=still )(?:doesn't|does not|didn't|fails?|crashes"
-        r"|isn't)|keeps (?:failing|crashing|happening))\b"
+        r"(?:no+|nope|nah)[,.! ]+(?:no+[,.! ]+)*(?:the|in|on|at|from|with|as) (?:\w+ ){0,2}(?:one|file|word|line"
+        r"|version|side|left|right|other|first|second|third|last|street|page|color|colour|\w+s)[.!]*$"
     ),
-    r"(?:same (?:error|problem|issue|result|mistake|thing)|again failed|it fails again|fails again)\b",
-    (
-        r"(?:no,? |well,? |sorry,? |but )*actually,? (?:it|that|this|he|she|they|there|my \w+|the \w+"
-        r"|our \w+)(?:'s|'re| is| are| was| were| should| has to| have to)\b"
-        r"(?! (?:a |an |really |quite |pretty |very |also |even )*(?:great|good|nice|fine|ok(?:ay)?|perfect|right"
-        r"|correct|better|cool|interesting|brilliant|lovely|helpful|useful|true|working|works|easy|clever|not bad"
-        r"|how|what|why|fun|funny|amazing|awesome))(?!.*\?$)"
-    ),
-    rf"^(?:no+|nope)\b[,.! ]+(?!{_NO_OTHER}\b)(?=\w+)(?!.*\?$)",
-    r"(?:rather|instead|make (?:that|it)) \w+.*\b(?:instead of|rather than|not) \w+",
+    r"no (?:that's|that is|this is|it's|it is) (?:not|wrong|the wrong)\b",
 )
 #: What it may hold anywhere, and strings of which each of them holds one.
 _HOLDINGS: Final = (
-    r"\bnot what i (?:asked|meant|wanted|said|needed|was asking|am asking|had in mind|requested|was looking)\b",
+    (
+        r"\bnot what i (?:asked|meant|wanted|said|needed|need|want|was asking|am asking|had in mind|requested"
+        r"|was looking)\b"
+    ),
     r"\b(?:isn't|wasn't|is not|was not|not) what i (?:asked|meant|wanted|said|needed|requested|was after)\b",
     r"\b(?:as|like) i (?:already )?(?:said|told you|mentioned|wrote)\b",
-    r"\bi (?:didn't|did not|never) (?:ask|say|said|mean|want|request|tell you)\b",
-    r"\bi (?:already )?(?:told|asked) you (?:already|before|that|this|twice|not to)\b",
+    r"\bi (?:already )?told you (?:already|before|that|this|twice|not to)\b",
     (
-        r"\byou (?:have |'ve )?(?:still |also |again |just |totally )*(?:misunderst\w+|misread|misheard|missed"
-        r"|forgot|ignored|got (?:it|that|the|this|my) "
-        r"(?:\w+ )?(?:wrong|backwards|mixed up)|confused|mixed up|skipped|overlooked|left out|made (?:a|the same"
-        r"|another) mistake)\b(?!.*\bdid you\b)"
+        r"\byou (?:have |'ve )?(?:still |also |again |just |totally |completely )*(?:misunderst\w+|misread|misheard|"
+        r"missed (?:the|my|one|a|that|two|part|some)|forgot|ignored|got (?:it|that|the|this"
+        r"|my) (?:\w+ )?(?:wrong|backwards|"
+        r"mixed up)|confused|mixed (?:up|the)|swapped|skipped|overlooked|left out|invented|hallucinated"
+        r"|duplicated|misspelled|"
+        r"miscounted|reversed|made (?:that|this|it) up|made (?:a|the same|another) mistake)\b(?!.*\?$)"
     ),
     (
-        r"\byou (?:keep|kept|are|'re) (?:mixing|confusing|getting|ignoring|forgetting|missing|making the same"
-        r"|giving me (?:broken|wrong|the same)|doing it wrong)"
+        r"\byou (?:didn't|did not|haven't|still haven't) (?:include|add|answer|use|change|read|follow|do|mention"
+        r"|listen|fix|finish|translate)\w*\b(?!.*\?$)"
+    ),
+    (
+        r"\byou(?: keep| kept| are|'re) (?:still )?(?:mixing|confusing|getting|ignoring|forgetting|missing|repeating|"
+        r"making the same|making things up|giving me (?:broken|wrong|the same)|doing it wrong|not (?:listening"
+        r"|answering|reading|"
+        r"following))\b"
     ),
     r"\bnot (?:that|this) (?:one|way|file|version)\b",
+    r"\byou (?:keep|kept) (?!up\b)\w+ing\b(?!.*\?$)",
+    r"\byou \w+(?: \w+){0,6}, (?:but )?i (?:wanted|asked for|meant|said|needed|asked)\b(?!.*\?$)",
 )
-_HINTS: Final = (
-    "what i ", "i said", "i told", "i already", "i mentioned", "i wrote", "i asked", "i didn't", "i did not", "i never",
-    "you ", "not that ", "not this ",
-)  # fmt: skip
+_HINTS: Final = ("what i ", " i said", "i told", "i already", "i mentioned", "i wrote", "you", "not that ", "not this ")
+#: What begins like a correction and is none.
+_SPARED: Final = Expression(
+    r"(?:no,? (?:that's|it's) (?:all|it|fine|ok(?:ay)?|everything|good|great|not (?:necessary|needed|a problem"
+    r"|urgent|important|"
+    r"bad))|(?:that's|it's|not) (?:not )?(?:bad|a problem|too bad)|(?:you|this|that)(?:'re| are| is"
+    r"|'s) (?:not wrong|right)|"
+    r"correct me if|still, )"
+)
 _BEGINS: Final = Expression("|".join(f"(?:{sign})" for sign in _BEGINNINGS))
 _HOLDS: Final = Expression("|".join(f"(?:{sign})" for sign in _HOLDINGS))
 
@@ -103,6 +174,8 @@ def corrections_in(said: str) -> int:
 
 def _corrects(sentence: str) -> bool:
     sentence = sentence[:LONGEST]
+    if _SPARED.match(sentence):
+        return False
     return _BEGINS.match(sentence) is not None or (
         any(hint in sentence for hint in _HINTS) and _HOLDS.search(sentence) is not None
     )
