@@ -14,6 +14,7 @@ from conftest import Live
 from cuebook.app.load import load_config
 from cuebook.testing.doubles import ScriptedModel
 
+SECRET = "sk-proj-" + "a1B2" * 12
 BROKEN = {
     "id": "broken",
     "sentimentTracking": {"enabled": True, "historyWindow": 0},
@@ -200,6 +201,9 @@ def test_an_edit_under_a_running_server_holds_from_the_next_turn_on(
     shown = httpx.get(f"{live.url}/api/personas/ada").json()
     assert (shown["baseSystemPrompt"], shown["profile"]) == ("You are Eva.", "tutor")
     assert front(2) == "You are Eva."
+    write(project, "key.json", {"id": "key", "baseSystemPrompt": f"The key is {SECRET}."})
+    assert SECRET not in httpx.get(f"{live.url}/api/personas/key").text
+    (project / "personas/key.json").unlink()
     write(project, "ada.yaml", "id: ada\nbaseSystemPrompt: [")
     assert front(3) == "You are Eva."
     file.unlink()

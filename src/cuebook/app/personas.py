@@ -95,10 +95,10 @@ async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
 
 
 async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
-    """Give a persona as its file is now. Raises NotFound."""
+    """Give a persona as its file is now, a secret in its text replaced. Raises NotFound."""
     await desk.catch_up()
-    persona = desk.persona(name)
-    return whole(persona, default=desk.default_persona, profiles=desk.profiles, mode=mode)
+    shown = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
+    return replace(shown, base_system_prompt=desk.writer.clean(shown.base_system_prompt))
 
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
