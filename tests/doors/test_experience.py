@@ -104,6 +104,13 @@ def test_what_is_no_file_is_told(here: Here) -> None:
     assert [problem.split(":")[0][-12:] for problem in problems] == ["zfolder.yaml", "p_zlink.yaml", "p_zpipe.yaml"]
 
 
+def test_a_name_that_is_no_text_is_told_all_the_same(here: Here) -> None:
+    name = os.fsdecode(b"handcrafted_exp_\xff.yaml")
+    (here.folder / "experience" / name).write_text("exp_id: odd\nwhen: a\nwhat: b\n")
+    items = here.json("experience", "list")["items"]
+    assert [each["file"] for each in items if each["exp_id"] == "odd"] == ["experience/handcrafted_exp_\\xff.yaml"]
+
+
 def test_taskweavers_own_and_legacy_files_load(here: Here) -> None:
     write(
         here.folder,

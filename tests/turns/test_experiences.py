@@ -77,6 +77,17 @@ async def test_each_query_has_its_own(tmp_path: Path) -> None:
         assert await given(book, "Tell me a joke") == []
 
 
+async def test_what_a_prompts_change_costs_is_reckoned_with_them(tmp_path: Path) -> None:
+    write(tmp_path, REFUND)
+    persona(tmp_path, "ann", prompts={"persona": "persona/kind"})
+    async with book_on(tmp_path, persona__default="ann") as book:
+        await book.prompts.save("persona/kind", {"body": "Be kind."})
+        assert await given(book, ASKED) == ["refund"]
+        await book.prompts.save("persona/kind", {"body": "Be kind and brief."})
+        found = await book.prompts.impact("persona/kind", 1, 2)
+        assert (found.turns, found.reproduced) == (1, 1)
+
+
 async def test_assembling_gives_what_asking_gives(tmp_path: Path) -> None:
     write(tmp_path, REFUND)
     async with book_on(tmp_path) as book:
@@ -310,6 +321,21 @@ async def test_what_a_model_does_not_decide_words_decide(tmp_path: Path, choice:
         told = reply.metadata["experienceSelection"]
         assert told["by"] == "words"
         assert why in told["instead"]
+
+
+async def test_a_server_that_holds_to_no_schema_is_asked_without(tmp_path: Path) -> None:
+    write(tmp_path, REFUND)
+
+    def choose(request: ModelRequest) -> Any:
+        if request.purpose != "experience_selection":
+            return "Noted."
+        refused = UpstreamError("response_format is not supported", status=400)
+        return refused if request.schema else '{"refund": true}'
+
+    async with book_on(tmp_path, model=ScriptedModel(default=choose), experience__selection="model") as book:
+        reply = await book.ask(Ask("It is about money", "c"))
+        assert reply.metadata["experiences"] == ["refund"]
+        assert "instead" not in reply.metadata["experienceSelection"]
 
 
 async def test_assembling_asks_no_model(tmp_path: Path) -> None:

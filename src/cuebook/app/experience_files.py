@@ -120,7 +120,7 @@ class ExperienceFiles:
         return _File(mark=mark, said=said, unknown=unknown)
 
     def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
-        file, shown = self._folder / name, f"{self._shown}/{name}"
+        file, shown = self._folder / name, self._named(name)
         try:
             status = file.stat()
             if not stat.S_ISREG(status.st_mode):
@@ -139,11 +139,15 @@ class ExperienceFiles:
         document = {key: _value(node) for key, node in nodes.items()}
         return read_experience(document, file=shown)
 
+    def _named(self, name: str) -> str:
+        """Give a file as it is called in what is said about it; bytes that are no UTF-8 are written out."""
+        return f"{self._shown}/{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
+
     def _gathered(self, fault: str) -> Shelf:
         kept: dict[str, Kept] = {}
         problems = [fault] if fault else []
         for name in sorted(self._files):
-            file, shown = self._files[name], f"{self._shown}/{name}"
+            file, shown = self._files[name], self._named(name)
             if file.fault:
                 problems.append(file.fault)
             if file.unknown:

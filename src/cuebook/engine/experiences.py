@@ -22,7 +22,7 @@ from cuebook.engine.desk import Desk, Selected
 from cuebook.engine.instruct import Work, instruct, told
 from cuebook.engine.receipts import answered
 from cuebook.engine.sense import check_size, sense, space_of
-from cuebook.errors import BackendError, CuebookError
+from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.memory.experience import Scored, choose, clauses, offered, score
 from cuebook.memory.selection_reply import read_reply
 from cuebook.ports.model import Model, ModelRequest
@@ -54,8 +54,8 @@ VECTORS = 8_192
 #: Texts embedded at once.
 AT_ONCE = 64
 AGAIN_S = 30.0
-#: Properties a schema may have (OpenAI's limit).
-PROPERTIES = 100
+#: How servers answer that hold an answer to no schema, or not to this one: they are asked without.
+NO_SCHEMA = (400, 404, 415, 422)
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 
@@ -301,21 +301,29 @@ async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: S
         "required": names,
         "additionalProperties": False,
     }
-    request = ModelRequest(
-        messages=messages,
-        purpose=KEY,
-        schema=schema if len(names) <= PROPERTIES else None,
-        max_tokens=REPLY_TOKENS,
-    )
-    said: list[str] = []
+    held = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
     try:
-        async with asyncio.timeout(desk.experience_s), closing(model.stream(request)) as pieces:
-            async for piece in pieces:
-                said.append(piece.text)
-                if sum(map(len, said)) > LONGEST:
-                    return "", f"{model.name} said more than {LONGEST:,} characters"
+        async with asyncio.timeout(desk.experience_s):
+            try:
+                return await _said(model, held), ""
+            except UpstreamError as error:
+                if error.status not in NO_SCHEMA:
+                    raise
+            return await _said(model, msgspec.structs.replace(held, schema=None)), ""
     except TimeoutError:
         return "", f"{model.name} took longer than {desk.experience_s:g} s"
     except BackendError as error:
         return "", desk.writer.clean(str(error))[:SHOWN]
-    return "".join(said), ""
+
+
+async def _said(model: Model, request: ModelRequest) -> str:
+    """Give all a model says. Raises BackendError for one that comes to no end."""
+    said, room = list[str](), LONGEST
+    async with closing(model.stream(request)) as pieces:
+        async for piece in pieces:
+            said.append(piece.text)
+            room -= len(piece.text)
+            if room < 0:
+                msg = f"{model.name} said more than {LONGEST:,} characters"
+                raise BackendError(msg)
+    return "".join(said)

@@ -66,6 +66,7 @@ async def read_recorded(desk: Desk, scope: Scope, conversation: Conversation, tu
         token_budget=manifest.budget,
         client=sheet.client,
         tools=texts.get(manifest.tools_digest, ""),
+        advice=tuple(text for text in sheet.volatile if text.kind == "experience"),
         query_seq=query,
     )
     return Recorded(

@@ -49,6 +49,7 @@ LONGEST_WHEN: Final = 4_000
 LONGEST_WHAT: Final = 20_000
 _KEYS: Final = frozenset({"exp_id", "who", "when", "what", "experience_text"})
 
+_NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE: Final = re.compile(r", (?:or )?|; |: ")
 #: How advice says when it is for: what is left without it is what it is about.
@@ -108,6 +109,9 @@ def _text(document: Mapping[Any, Any], key: str, most: int, file: str) -> str:
     if len(value) > most:
         msg = f"{file}: {key}: {len(value):,} characters are over the limit of {most:,}; shorten it, or make two of it"
         raise InvalidInput(msg, where=f"{file}:{key}")
+    if _NO_TEXT.search(value):
+        msg = f"{file}: {key}: holds NUL or half a character (a lone surrogate); remove it"
+        raise InvalidInput(msg, where=f"{file}:{key}")
     return value.strip()
 
 
@@ -129,6 +133,9 @@ def _who(given: object, file: str) -> tuple[str, ...]:
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, list) or any(not isinstance(name, str) or not name.strip() for name in names):
         msg = f"{file}: who: expected a persona's id or role, or a list of them; leave it out for all"
+        raise InvalidInput(msg, where=f"{file}:who")
+    if any(not name.isprintable() for name in names):
+        msg = f"{file}: who: holds characters nobody sees; write a persona's id or role"
         raise InvalidInput(msg, where=f"{file}:who")
     return tuple(dict.fromkeys(name.strip() for name in names))
 
