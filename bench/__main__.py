@@ -11,6 +11,7 @@ from bench.cache import cache
 from bench.graph import graph
 from bench.judge import compressed, judge
 from bench.load import load
+from bench.loop import loop
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.memories import memories
 from bench.mind import mind
@@ -36,6 +37,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
     "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
+    "loop": ("What prompts learn from users' words alone, a month of conversations, simulated", loop),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
     "memories": ("Memories of one user as everybody else's grow", memories),
     "mind": ("Hearing a message in the turn, reflecting on it behind", mind),

@@ -1,5 +1,6 @@
 """kill -9 while a prompt learns what came of a turn: it has learnt it once, or it is still due, and never twice."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -16,18 +17,22 @@ from cuebook.testing import ScriptedModel
 LEARNER = Path(__file__).with_name("learner.py")
 
 
-@pytest.mark.parametrize(
-    ("failpoint", "scores"),
-    [("open.stored:kill@2", 0), ("outcome.folded:kill", 1), ("outcome.folded:kill@2", 1)],
-)
-async def test_a_killed_lesson_is_taught_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
-    done = subprocess.run(
-        [sys.executable, str(LEARNER), str(tmp_path)],
+def learn_until_killed(folder: Path, failpoint: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, str(LEARNER), str(folder)],
         env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
         capture_output=True,
         timeout=60,
         check=False,
     )
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "scores"),
+    [("open.stored:kill@2", 0), ("outcome.folded:kill", 1), ("outcome.folded:kill@2", 1)],
+)
+async def test_a_killed_lesson_is_taught_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
+    done = await asyncio.to_thread(learn_until_killed, tmp_path, failpoint)
     assert done.returncode == -9, done.stderr
     config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:

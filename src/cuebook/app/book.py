@@ -254,9 +254,9 @@ class Cuebook(Parts):
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
 
-        Kinds: `compaction` (conversations), `rollback` (prompts to judge), `embedding` (posts), `retention`
-        (conversations too old), `forget` (receipts to be signed), `audit` (records its mirror lacks).
-        `optimizer` counts conversations to tune.
+        Kinds: `compaction` (conversations), `observation` (turns to learn from), `rollback` (prompts to judge),
+        `embedding` (posts), `retention` (conversations too old), `forget` (receipts to be signed), `audit` (records
+        its mirror lacks). `optimizer` counts conversations to tune.
         """
         check_settle(conversation, timeout)
         if self._worker is None:

@@ -3,6 +3,7 @@ conversation's parameters one step. What is marked takes effect where the front 
 """
 
 from collections.abc import Sequence
+from statistics import fmean
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +21,8 @@ from cuebook.records.tuning import Snapshot, Tuning
 
 #: Conversations a chore takes at once.
 CONVERSATIONS = 100
+#: The newest rounds by which a run sees how the user is served, and how many of them it takes to say so.
+ROUNDS, FEWEST = 5, 3
 #: How often a run is decided anew when another was first.
 TRIES = 3
 
@@ -32,6 +35,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     updated_at: float  # of its last run, 0 before the first
     ledger: Ledger
     judged: Judged
+    served: float | None = None  # the mean score of its newest rounds, None where too few were heard
 
 
 class Tuner:
@@ -70,7 +74,9 @@ async def analyze(desk: Desk, scope: Scope, conversation: str) -> Analysis:
     found, ledger = await desk.ledgers.read(store, scope, conversation)
     judged = await aside(len(ledger) > BATCH, ledger.judge, tuning, now=desk.clock.now(), mark=found.mark)
     updated = stands.updated_at if stands else 0.0
-    return Analysis(conversation=found, tuning=tuning, updated_at=updated, ledger=ledger, judged=judged)
+    lately = await desk.store.outcomes.lately(scope, conversation, limit=ROUNDS)
+    served = fmean(each.score for each in lately) if len(lately) >= FEWEST else None
+    return Analysis(conversation=found, tuning=tuning, updated_at=updated, ledger=ledger, judged=judged, served=served)
 
 
 async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
@@ -97,7 +103,7 @@ def _made(desk: Desk, found: Analysis) -> Run:
         after = ledger.used(marked, mark=mark)
         saved = judged.used - after
         usage = judged.used / max(1, allot(desk.limits, front=0).posts)
-        tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used))
+        tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=found.served)
         tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
         snapshot = _snapshot(desk, found, tuning, after)
     return Run(
@@ -129,4 +135,5 @@ def _snapshot(desk: Desk, found: Analysis, tuning: Tuning, after: int) -> Snapsh
         full_message_window=tuning.full_message_window,
         min_relevance_score=tuning.min_relevance,
         timestamp=desk.clock.now(),
+        served=found.served,
     )

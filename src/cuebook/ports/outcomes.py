@@ -34,6 +34,10 @@ class OutcomeStore(Protocol):
         """Give a turn's outcome, None where nothing was heard. Raises NotFound for a conversation of others."""
         ...
 
+    async def lately(self, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
+        """Give the outcomes of a conversation's newest turns that have one, newest first. Raises NotFound."""
+        ...
+
     async def give(self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None) -> Known:
         """Put an outcome in the place of what stands; what was taught of it is due to be corrected.
 

@@ -38,6 +38,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     full_message_window: int
     min_relevance_score: float
     timestamp: float  # Unix seconds
+    served: float | None = None  # the mean score of the newest rounds, where users said something of them
     untuned: str = ""  # why nothing was tuned; such a run is not kept
 
 

@@ -38,7 +38,10 @@ class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A run; `conversationId` is null where several are summed up, and `untuned` says why nothing was tuned."""
+    """A run; `conversationId` is null where several are summed up, and `untuned` says why nothing was tuned.
+
+    `served` is the mean score of the newest rounds, where users said something of them: below 0.5 no step takes more.
+    """
 
     conversation_id: str | None
     tokens_before: int
@@ -50,6 +53,7 @@ class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     full_message_window: int
     min_relevance_score: float
     timestamp: str
+    served: float | None = None
     untuned: str | None = None
 
 

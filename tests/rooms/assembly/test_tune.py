@@ -30,6 +30,20 @@ def test_one_step(usage: float, savings: float, expected: tuple[float, int, floa
     assert parameters(tuned(untuned(Limits()), usage=usage, savings=savings)) == expected
 
 
+@pytest.mark.parametrize(
+    ("usage", "savings", "expected"),
+    [(0.76, 0.05, (0.7, 30, 0.3)), (0.76, 0.0, (0.7, 30, 0.3)), (0.66, 0.049, (0.7, 30, 0.3)),
+     (0.49, 0.0, (0.725, 31, 0.275))],
+)  # fmt: skip
+def test_while_a_user_is_not_served_well_nothing_more_is_taken(
+    usage: float, savings: float, expected: tuple[float, int, float]
+) -> None:
+    start = untuned(Limits())
+    assert parameters(tuned(start, usage=usage, savings=savings, served=0.49)) == expected
+    well = tuned(start, usage=usage, savings=savings, served=0.5)
+    assert well == tuned(start, usage=usage, savings=savings)
+
+
 def steps(tuning: Tuning, many: int, *, usage: float, savings: float) -> Tuning:
     for _ in range(many):
         tuning = tuned(tuning, usage=usage, savings=savings)

@@ -40,6 +40,16 @@ class SqliteOutcomes:
 
         return await self._read(read)
 
+    async def lately(self, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
+        """Give the newest outcomes of a conversation."""
+
+        def read(connection: sqlite3.Connection) -> list[Outcome]:
+            row = base.need(connection, scope, conversation)
+            found = run(connection, "outcomes_lately", tenant=row["tenant"], no=row["no"], limit=limit)
+            return [_outcome(body) for (body,) in found]
+
+        return await self._read(read)
+
     async def give(self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None) -> Known:
         """Put an outcome in the place of what stands."""
         return await self._write(

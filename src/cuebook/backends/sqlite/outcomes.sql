@@ -2,6 +2,10 @@
 -- What came of a turn.
 SELECT * FROM outcome WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 
+-- name: outcomes_lately
+-- What came of a conversation's newest turns, the newest first.
+SELECT body FROM outcome WHERE tenant = :tenant AND conversation = :no ORDER BY turn DESC LIMIT :limit;
+
 -- name: outcome_note
 -- Keep what came of a turn, unless something is kept of it.
 INSERT INTO outcome (tenant, conversation, turn, due, revision, user_id, body, taught)
