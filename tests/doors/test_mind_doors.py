@@ -79,7 +79,7 @@ def test_on_the_command_line_it_is_shown_run_and_reset(here: Here, project: Path
     shown = here("mind", "show", "c1")
     assert shown.startswith("mood empathetic · user's skill intermediate · task simple (since turn 1)\n")
     assert "what helps now: Say in one sentence" in shown
-    assert "mood neutral → empathetic" in " ".join(shown.split())
+    assert "reflected: gmi_frustration_recovery (event:user_frustrated) by rules: mood neutral → empathetic" in shown
     assert here.json("mind", "show", "c1")["reflections"][0]["runs"][0]["by"] == "rules"
     assert here.json("mind", "run", "c1", "own")["reflections"][0]["runs"][0]["metaprompt"] == "own"
     assert here("mind", "reset", "c1").startswith("mood neutral · user's skill intermediate · task moderate")

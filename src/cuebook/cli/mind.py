@@ -4,13 +4,12 @@ from typing import Annotated
 
 import typer
 
-from cuebook.app.mind import MindState, mind_shape
+from cuebook.app.mind import MindState, mind_shape, reflection_shape
 from cuebook.app.shapes import iso
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
-from cuebook.cli.heard import changed
+from cuebook.cli.heard import mind_lines
 from cuebook.cli.state import State
-from cuebook.records.mind import Heard, Reflection, Run
 
 app = new_app(
     "Show what state of mind a conversation is in, and reflect.",
@@ -65,24 +64,7 @@ def _say(state: State, found: MindState) -> None:
         screen.say(f"imprint.{key}: {value}")
     if found.due:
         screen.say(f"{found.due} more to be made; `cuebook settle` makes them when their turn has ended")
-    if found.reflections:
-        rows = [row for made in found.reflections for row in _rows(made)]
-        screen.table(("turn", "when", "metaprompt", "why", "by", "what came of it"), rows, right=("turn",))
-
-
-def _rows(made: Reflection) -> list[tuple[str, ...]]:
-    when = (iso(made.at) or "")[:16].replace("T", " ")
-    rows: list[tuple[str, ...]] = []
-    if made.heard is not None:
-        rows.append((str(made.turn), when, "", "llm", made.heard.sentiment.method, _heard(made.heard)))
-    rows += [(str(made.turn), when, run.metaprompt, run.trigger, run.by, _came(run)) for run in made.runs]
-    return rows
-
-
-def _heard(heard: Heard) -> str:
-    events = ", ".join(event.name for event in heard.events)
-    return f"sentiment {heard.sentiment.score:+.2f}" + (f"; {events}" if events else "")
-
-
-def _came(run: Run) -> str:
-    return "; ".join(filter(None, (", ".join(changed(run.changes)) or run.outcome, run.reason)))
+    for made in found.reflections:
+        when = (iso(made.at) or "")[:16].replace("T", " ")
+        for line in mind_lines({}, [reflection_shape(made)]):
+            screen.say(f"turn {made.turn} · {when} · {line}")
