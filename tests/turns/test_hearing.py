@@ -9,7 +9,9 @@ from stage import NAME, Client, book_on, bot, config, user
 from cuebook import Ask, Cuebook
 from cuebook.backends.system import SystemDice
 from cuebook.engine.heard import heard_of
+from cuebook.engine.kinds import due, embed_kinds
 from cuebook.errors import BackendError
+from cuebook.signals.kinds import EXAMPLES
 from cuebook.testing import ScriptedModel
 from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
@@ -243,6 +245,35 @@ async def test_topics_are_compared_by_meaning_and_by_words_where_the_embedder_is
         embedder.fails = True
         told = (await heard_in(book, CALM, "What wine goes with mushroom risotto?", conversation="c3"))[-1]
         assert 0.3 < told["signals"]["topic_shift_high"] <= 0.4
+
+
+async def test_a_task_no_rule_names_is_told_by_meaning_once_its_examples_are_embedded(place):
+    embedder = HashingEmbedder(
+        dimension=256, synonyms={"gadget": "function", "contraption": "loop", "thingy": "Python"}
+    )
+    text = "Explain this contraption over a gadget in thingy"
+    async with book_on(place, embedder=embedder) as book:
+        told = [(await heard_in(book, text, conversation="c0"))[0]["task"]]
+        await book.settle()
+        told += [
+            each["task"] for each in await heard_in(book, text, "Which wine goes with risotto?", conversation="c1")
+        ]
+        assert told == ["", "coding", ""]
+        before = len(embedder.asked)
+        await book.settle()
+        assert not any(each in EXAMPLES["coding"] for each in embedder.asked[before:])
+
+
+async def test_an_embedder_that_is_out_of_order_leaves_tasks_to_the_rules(place):
+    embedder = HashingEmbedder()
+    async with book_on(place, embedder=embedder) as book:
+        assert (await heard_in(book, CALM))[0]["task"] == "coding"
+        embedder.fails = True
+        await embed_kinds(book.desk)
+        assert await due(book.desk) == 0, "it is not asked again and again"
+        embedder.fails = False
+        assert (await heard_in(book, CALM))[0]["task"] == "coding"
+        assert await due(book.desk) == 1
 
 
 async def test_a_method_that_breaks_stops_no_turn(place):

@@ -13,6 +13,8 @@ from cuebook.engine.deliver import due as deliveries_due
 from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.embed import embedding_chores
 from cuebook.engine.forget import Retention, finish_all, pending
+from cuebook.engine.kinds import due as kinds_due
+from cuebook.engine.kinds import embed_kinds
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.observe import due as outcomes_due
 from cuebook.engine.observe import observe_due
@@ -49,6 +51,7 @@ def chores_of(
         Chore(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),
         Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
         *embedding_chores(desk),
+        Chore(name="kinds", run=lambda: embed_kinds(desk), due=lambda: kinds_due(desk)),
     ]
 
 

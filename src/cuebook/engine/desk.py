@@ -79,6 +79,14 @@ class Selected(Struct, frozen=True, kw_only=True):
     messages: tuple[bytes, ...] = ()
 
 
+class Kinds(Struct, kw_only=True):
+    """The vectors tasks are told by, in the space of an embedder; `wanted` before there are any."""
+
+    space: str = ""
+    means: Mapping[str, tuple[float, ...]] = {}
+    wanted: bool = False
+
+
 class Chore(Struct, frozen=True, kw_only=True):
     """A part of the work behind: what does it, and what says how much of it is due."""
 
@@ -166,6 +174,7 @@ class Desk(Struct, kw_only=True):
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
+    kinds: Kinds = field(default_factory=Kinds)
     sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
     sided: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # conversations told of once
     epoch: int = 0  # how often something was forgotten, as far as is known here

@@ -17,6 +17,7 @@ import msgspec
 from cuebook.assembly.forms import parts_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.front import GENERAL, Front
+from cuebook.engine.kinds import kind_of
 from cuebook.engine.sense import sense_all
 from cuebook.ports.store import Scene, TurnOn
 from cuebook.prompts.select import ALIASES
@@ -69,6 +70,7 @@ async def hear_turn(
         trace=trace_of(scene, last, drafts),
         now=desk.clock.now(),
         drift=await _drift(desk, ask.text, earlier),
+        kind=await _kind(desk, ask.text),
         fires=not aside and tracking.method in desk.analyzers,
     )
 
@@ -211,6 +213,12 @@ def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
 
 def _is_result(role: str, post: PathPost) -> bool:
     return role == TOOL or (role != "user" and post.parts is not None and b"code_error" in post.parts)
+
+
+async def _kind(desk: Desk, text: str) -> str:
+    """Name the task a message's meaning is closest to; "" without an embedder."""
+    sensed = await sense_all(desk, [text])
+    return kind_of(desk, sensed[0]) if sensed else ""
 
 
 async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:

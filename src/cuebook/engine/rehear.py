@@ -41,7 +41,8 @@ async def reheard(
     text = (scene.path[-1].message or "") if scene.path else ""
     sentiment, records = await _judged(desk, scope, read, tracking, text)
     before = await _before(desk, scope, read, scene)
-    trace = first.counters.trace[len(before.trace) :] if len(first.counters.trace) > len(before.trace) else ()
+    news = first.counters.news
+    trace = first.counters.trace[-news:] if news else ()
     found = hear(
         text,
         before=before,
@@ -50,6 +51,7 @@ async def reheard(
         trace=trace,
         now=first.counters.at,
         drift=first.signals.get("topic_shift_high"),
+        kind=first.task,
     )
     return found, records
 

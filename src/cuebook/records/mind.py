@@ -45,6 +45,7 @@ class Counters(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
     lengths: tuple[int, ...] = ()  # characters of the newest five messages
     corrected: tuple[int, ...] = ()  # corrections in each of the newest four messages
     trace: tuple[bool, ...] = ()  # whether each of the newest ten results and replies failed, oldest first
+    news: int = 0  # of the trace, the newest: those since the message before
     task: str = ""  # the newest task that stood out, and
     task_age: int = 0  # how many messages ago
     fired: Mapping[str, tuple[int, float]] = {}  # by event: `turns` and Unix time of its last firing

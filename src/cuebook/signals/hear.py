@@ -49,21 +49,23 @@ def hear(
     trace: Sequence[bool] = (),
     now: float = 0.0,
     drift: float | None = None,
+    kind: str = "",
     fires: bool = True,
 ) -> Heard:
     """Hear one message of a user.
 
     `before` is what the messages of its path left behind; `trace` says of each result and reply since the message
-    before whether it failed, oldest first; `drift` how far its topic is from theirs, 0..1. `now` is Unix time. Nothing
-    fires where the persona does not track, or with `fires` off. O(message), about 0.2 ms.
+    before whether it failed, oldest first; `drift` how far its topic is from theirs, 0..1; `kind` is the task its
+    meaning is closest to, for where no rule names one. `now` is Unix time. Nothing fires where the persona does not
+    track, or with `fires` off. O(message), about 0.2 ms.
     """
     said = spoken(text).replace("\u2019", "'").strip()
     read = sentiment if said else _UNREAD  # an image, or code alone, is nobody's silence
     keywords = confusion_in(said, negative=read.polarity == "negative") if read.polarity != "unknown" else ()
     corrections = corrections_in(said)
     counters = _counted(text, said, read, before, tracking, keywords=keywords, corrections=corrections)
-    counters = replace(counters, trace=(*before.trace, *trace)[-TRACE:], at=now)
-    counters = _of_task(task_in(text), counters, before)
+    counters = replace(counters, trace=(*before.trace, *trace)[-TRACE:], news=min(len(trace), TRACE), at=now)
+    counters = _of_task(task_in(text) or kind, counters, before)
     found = events_in(read, counters, keywords, tracking=tracking, new_error=any(trace))
     firing = tracking.enabled and fires
     events = tuple(each for each in found if firing and past_cooldown(each.name, counters, tracking=tracking, now=now))
