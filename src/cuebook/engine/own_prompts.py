@@ -6,8 +6,7 @@ from cuebook.engine.desk import Desk
 from cuebook.prompts.digest import sealed
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import BODY, Param, Version
-from cuebook.records.tracking import Metaprompt
-from cuebook.signals.metaprompts import VARIABLES
+from cuebook.records.tracking import VARIABLES, Metaprompt
 
 #: Under which they are named.
 PLACE = "metaprompt/"

@@ -13,14 +13,9 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.records.answers import check, read_object
 from cuebook.records.mind import Complexity, Event, Mind, Mood, Skill
-from cuebook.records.tracking import Metaprompt, Tracking, Trigger
+from cuebook.records.tracking import PRESETS as NAMES
+from cuebook.records.tracking import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, Tracking
 
-#: What a metaprompt's text may name.
-VARIABLES: Final = (
-    "current_mood", "user_skill", "task_complexity", "current_sentiment", "recent_conversation", "recent_errors",
-    "evidence", "sentiment_score", "consecutive_frustration", "consecutive_confusion", "consecutive_satisfaction",
-    "confusion_keywords", "consecutive_neutral",
-)  # fmt: skip
 MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
 SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)
 COMPLEXITIES: Final[tuple[Complexity, ...]] = get_args(Complexity)
@@ -36,46 +31,30 @@ EXTRA_KEYS: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PREFIX: Final = "imprint."
 
-#: The self-reflection: its own id, and how often it runs where a persona does not say.
+#: The self-reflection's id.
 SELF: Final = "gmi_self_trait_adjustment"
-INTERVAL: Final = 5
 
 
-def _preset(id_: str, event: str, strategy: str, what: str, *, temperature: float = 0.3) -> Metaprompt:
-    trigger = Trigger(type="event_based", event=event)
+def _shipped(id_: str, strategy: str, what: str, *, temperature: float = TEMPERATURE) -> Metaprompt:
     return Metaprompt(
-        id=id_, trigger=trigger, description=what, key=id_, strategy=strategy, temperature=temperature
-    )  # fmt: skip
+        id=id_, trigger=SHIPPED_TRIGGERS[id_], description=what, key=id_, strategy=strategy, temperature=temperature
+    )
 
 
-#: A's presets by the name a persona's `presets` gives them.
-PRESETS: Final[Mapping[str, Metaprompt]] = {
-    "frustration_recovery": _preset(
-        "gmi_frustration_recovery", "user_frustrated", "recoveryStrategy", "Wins a frustrated user back."
-    ),
-    "confusion_clarification": _preset(
-        "gmi_confusion_clarification", "user_confused", "clarificationStrategy", "Makes what confused the user clear."
-    ),
-    "satisfaction_reinforcement": _preset(
-        "gmi_satisfaction_reinforcement", "user_satisfied", "engagementStrategy", "Goes on with what pleased the user."
-    ),
-    "error_recovery": _preset(
-        "gmi_error_recovery", "error_threshold_exceeded", "mitigationStrategy", "Gets out of a run of errors."
-    ),
-    "engagement_boost": _preset(
-        "gmi_engagement_boost", "low_engagement", "engagementStrategy", "Brings a bored user back.", temperature=0.5
-    ),
-}
 #: Those a persona may name without giving them a text.
-SHIPPED: Final[Mapping[str, Metaprompt]] = {each.id: each for each in PRESETS.values()} | {
-    SELF: Metaprompt(
-        id=SELF,
-        trigger=Trigger(type="turn_interval", interval_turns=INTERVAL),
-        description="Looks back at the last turns and adjusts mood, skill and complexity.",
-        key=SELF,
-        strategy="strategy",
+SHIPPED: Final[Mapping[str, Metaprompt]] = {
+    each.id: each
+    for each in (
+        _shipped("gmi_frustration_recovery", "recoveryStrategy", "Wins a frustrated user back."),
+        _shipped("gmi_confusion_clarification", "clarificationStrategy", "Makes what confused the user clear."),
+        _shipped("gmi_satisfaction_reinforcement", "engagementStrategy", "Goes on with what pleased the user."),
+        _shipped("gmi_error_recovery", "mitigationStrategy", "Gets out of a run of errors."),
+        _shipped("gmi_engagement_boost", "engagementStrategy", "Brings a bored user back.", temperature=0.5),
+        _shipped(SELF, "strategy", "Looks back at the last turns and adjusts mood, skill and complexity."),
     )
 }
+#: A's presets by the name a persona's `presets` gives them.
+PRESETS: Final[Mapping[str, Metaprompt]] = {name: SHIPPED[f"gmi_{name}"] for name in NAMES if f"gmi_{name}" in SHIPPED}
 
 
 class Asked(Struct, frozen=True, kw_only=True):

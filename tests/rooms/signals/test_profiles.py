@@ -2,7 +2,7 @@ import pytest
 
 from cuebook.errors import InvalidInput
 from cuebook.records.persona import Persona, look_at_persona
-from cuebook.records.tracking import PRESETS, SHIPPED_TRIGGERS, UNTRACKED, VARIABLES, Tracking
+from cuebook.records.tracking import PRESETS, SHIPPED_TRIGGERS, UNTRACKED, Tracking
 from cuebook.signals import metaprompts
 from cuebook.signals.profiles import SHIPPED, Profiles, check_persona, read_profiles, tracking_of
 
@@ -118,7 +118,6 @@ def test_a_wrong_section_is_told_with_its_path(section: object, said: str) -> No
 
 
 def test_what_a_definition_may_name_is_what_ships() -> None:
-    assert VARIABLES == metaprompts.VARIABLES
     assert {*PRESETS} == {*metaprompts.PRESETS, "all"}
     assert {name: each.trigger for name, each in metaprompts.SHIPPED.items()} == SHIPPED_TRIGGERS
 
