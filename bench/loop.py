@@ -97,7 +97,7 @@ def _edits(seeds: range) -> Iterator[Figure]:
 
 async def _edited(tastes: Mapping[str, Taste], seed: int, talks: int) -> int:
     clock, crowd = FrozenClock(), Audience(tastes, seed=seed)
-    async with _book(clock) as book:
+    async with _book(clock, learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": f"Answer {_GOOD}."})
         for n in range(60):
             await _talk(book, clock, crowd, f"before {n}", f"u{n % _USERS}")

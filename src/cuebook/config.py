@@ -137,7 +137,9 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What prompts learn from by themselves."""
 
-    observe: Literal["auto", "off"] = "auto"  # auto: what the user says next is an observation of what spoke before
+    #: What the user says next is an observation of prompts that spoke before: `auto` those that had others beside them,
+    #: `all` every one, so that an edit of it is on trial against the version before.
+    observe: Literal["auto", "all", "off"] = "auto"
 
 
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ SLUG = "persona/assistant"
 
 async def learn(folder: str) -> None:
     """Ask twice, and do the work behind."""
-    config = build(arguments={"store.url": "book.db"}, folder=folder)
+    config = build(arguments={"store.url": "book.db", "learning.observe": "all"}, folder=folder)
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         for text in ("How do I sort a list?", "That works, thank you so much!"):

@@ -34,7 +34,7 @@ def learn_until_killed(folder: Path, failpoint: str) -> subprocess.CompletedProc
 async def test_a_killed_lesson_is_taught_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
     done = await asyncio.to_thread(learn_until_killed, tmp_path, failpoint)
     assert done.returncode == -9, done.stderr
-    config = build(arguments={"store.url": "book.db"}, folder=str(tmp_path))
+    config = build(arguments={"store.url": "book.db", "learning.observe": "all"}, folder=str(tmp_path))
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as book:
         assert await book.settle() == {}
         seen = await book.desk.prompts.observations(Scope(), SLUG)

@@ -45,25 +45,25 @@ async def test_a_thumb_teaches_the_prompt_that_spoke(book: Cuebook, client: http
     assert answer.status_code == 200
     said = answer.json()
     assert said | {"at": ""} == {
-        "by": "feedback", "at": "", "score": 1.0, "sentiment": 1.0, "corrections": None, "outcome": "unknown",
+        "by": "feedback", "at": "", "score": 0.8, "sentiment": 1.0, "corrections": None, "outcome": "unknown",
         "reasons": [], "nextTurn": None, "userId": "ann", "comment": "short and right", "pending": False,
         "taught": [{"promptId": "persona/assistant", "branch": "main", "version": 1, "counted": True}],
     }  # fmt: skip
-    assert await weight(book) == (0.55, 1)
+    assert await weight(book) == (0.53, 1)
     shown = (await client.get("/api/conversations/c/turns/1")).json()
     assert shown["observation"] == said
 
 
 async def test_the_newer_word_stands_and_corrects_what_was_learnt(book: Cuebook, client: httpx.AsyncClient) -> None:
     for body, learnt in (
-        ({"thumb": "up"}, 0.55),
+        ({"thumb": "up"}, 0.53),
         ({"score": 0.5, "outcome": "failure", "corrections": 2}, 0.45 + 0.1 * (0.25 + 0.24)),
-        ({"thumb": "down"}, 0.45),
+        ({"thumb": "down"}, 0.48),
     ):
         assert (await client.post(ROUTE, json=body)).status_code == 200
         assert await weight(book) == (pytest.approx(learnt), 1)
     seen = await book.desk.prompts.observations(Scope(), "persona/assistant")
-    assert [(each.score, each.sentiment, each.turn, each.user) for each in seen] == [(0.0, 0.0, 1, "ann")]
+    assert [(each.score, each.sentiment, each.turn, each.user) for each in seen] == [(0.3, 0.0, 1, "ann")]
 
 
 async def test_a_key_is_answered_once(book: Cuebook, client: httpx.AsyncClient) -> None:
@@ -71,7 +71,7 @@ async def test_a_key_is_answered_once(book: Cuebook, client: httpx.AsyncClient) 
     first = await client.post(ROUTE, json={"thumb": "up"}, headers=key)
     assert (await client.post(ROUTE, json={"thumb": "up"}, headers=key)).json() == first.json()
     assert (await client.post(ROUTE, json={"thumb": "down"}, headers=key)).status_code == 422
-    assert await weight(book) == (0.55, 1)
+    assert await weight(book) == (0.53, 1)
     found = await book.desk.store.outcomes.get(Scope(), "c", 1)
     assert found is not None
     assert found.revision == 1
@@ -123,8 +123,8 @@ async def test_a_turn_without_a_prompt_of_the_book_keeps_its_word(book: Cuebook,
         shown = await other.turns.show("c", 1)
         assert shown["observation"] == {"by": None, "reason": "no prompt of the book spoke in it"}
         known = await other.turns.feedback("c", 1, score=0.25)
-        assert (known.due, known.taught, known.outcome.score) == (False, (), 0.25)
-        assert (await other.turns.show("c", 1))["observation"]["score"] == 0.25
+        assert (known.due, known.taught, known.outcome.sentiment) == (False, (), 0.25)
+        assert (await other.turns.show("c", 1))["observation"]["sentiment"] == 0.25
 
 
 async def test_who_may_say_how_a_turn_was() -> None:
@@ -149,7 +149,7 @@ async def test_the_command_line_says_what_it_taught(here: Here) -> None:
     assert "observed: nothing; nobody has gone on from it yet" in here("turn", "show", "c", "1")
     said = here("turn", "feedback", "c", "1", "--good", "--comment", "to the point")
     lines = said.splitlines()
-    assert lines[:2] == ["observed: 1.000 by feedback: sentiment 1.00, outcome unknown", "comment: to the point"]
+    assert lines[:2] == ["observed: 0.800 by feedback: sentiment 1.00, outcome unknown", "comment: to the point"]
     assert "taught: default/persona/helper@main:1" in lines[2:]
     shown = here("turn", "show", "c", "1")
     assert said in shown
@@ -164,7 +164,7 @@ async def test_the_command_line_says_what_it_taught(here: Here) -> None:
 def test_a_blocking_book_says_it_too() -> None:
     with BlockingCuebook.open(model=ScriptedModel(default="Noted."), worker=False) as book:
         book.ask(Ask("hello", "c"))
-        assert book.turns.feedback("c", 1, thumb="down").outcome.score == 0.0
+        assert book.turns.feedback("c", 1, thumb="down").outcome.score == 0.3
         for said, fault in (
             ({"thumb": "left"}, "thumb"),
             ({"score": float("nan")}, "score"),

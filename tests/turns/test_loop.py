@@ -21,9 +21,13 @@ WRONG = "No, that's not what I asked. This is terrible and useless."
 
 @pytest.fixture
 async def book(clock):
-    async with book_on(clock=clock) as opened:
+    async with book_on(clock=clock, learning__observe="all") as opened:
         await opened.prompts.save(SLUG, {"body": "Be kind."})
         yield opened
+
+
+def everyone(place, clock):
+    return book_on(place, clock=clock, learning__observe="all")
 
 
 async def talk(book, *texts, name="c", user="ann", clock=None, **fields):
@@ -96,7 +100,7 @@ async def test_switched_off_nothing_is_observed_but_feedback_teaches(clock):
 
 async def test_a_message_said_otherwise_observes_no_second_time(clock):
     upstream = ScriptedUpstream()
-    async with book_on(clock=clock, upstream=upstream, model__name="m") as book:
+    async with book_on(clock=clock, upstream=upstream, model__name="m", learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         client = Client(book, upstream, who="ann")
         await client.say("How do I sort a list?", model="assistant")
@@ -112,7 +116,7 @@ async def test_a_message_said_otherwise_observes_no_second_time(clock):
 
 async def test_an_answer_made_anew_is_judged_by_what_follows_it(clock):
     upstream = ScriptedUpstream()
-    async with book_on(clock=clock, upstream=upstream, model__name="m") as book:
+    async with book_on(clock=clock, upstream=upstream, model__name="m", learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         client = Client(book, upstream, who="ann")
         await client.say("How do I sort a list?", model="assistant")
@@ -126,7 +130,7 @@ async def test_an_answer_made_anew_is_judged_by_what_follows_it(clock):
 
 async def test_a_round_with_tools_is_observed_once_and_by_its_results(clock):
     upstream = ScriptedUpstream()
-    async with book_on(clock=clock, upstream=upstream, model__name="m") as book:
+    async with book_on(clock=clock, upstream=upstream, model__name="m", learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         client = Client(book, upstream, who="ann")
         client.history.append({"role": "user", "content": "Look for apples."})
@@ -141,19 +145,36 @@ async def test_a_round_with_tools_is_observed_once_and_by_its_results(clock):
         assert (only.turn, only.outcome) == (1, "failure")
 
 
-async def test_prompts_that_spoke_together_learn_together(clock, tmp_path):
+@pytest.mark.parametrize("observe", ["auto", "all"])
+async def test_prompts_that_had_others_beside_them_learn_or_all_that_spoke(clock, tmp_path, observe):
     (tmp_path / "config").mkdir()
     presets = {"presets": [{"id": "p", "addonPromptKeys": ["_meta/short"]}], "routing": {"defaultPresetId": "p"}}
     async with book_on(tmp_path, clock=clock) as book:
         for slug in (SLUG, "_meta/short"):
             await book.prompts.save(slug, {"body": "Be kind."})
     (tmp_path / "config" / "metaprompt-presets.json").write_text(json.dumps(presets))
-    async with book_on(tmp_path, clock=clock, prompts__rollback="off") as book:
+    async with book_on(tmp_path, clock=clock, learning__observe=observe) as book:
         await book.prompts.fork("_meta/short", "terse")
         await talk(book, "hello", THANKS)
-        assert await seen(book) == []  # no other could have spoken, and none is taken back
+        assert [each.turn for each in await seen(book)] == ([1] if observe == "all" else [])
         [only] = await seen(book, "_meta/short")
         assert (only.turn, only.propensity) == (1, pytest.approx(0.9) if only.branch == "main" else pytest.approx(0.1))
+        await book.turns.feedback("c", 1, thumb="up")
+        assert [each.score for each in await seen(book)] == [pytest.approx(0.8)]  # who says so by hand teaches all
+        assert [each.score for each in await seen(book, "_meta/short")] == [pytest.approx(0.8)]
+
+
+async def test_an_edit_is_for_all_where_nothing_is_tried_out(clock):
+    async with book_on(clock=clock) as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        for n in range(25):
+            await talk(book, "hello", THANKS, name=f"before {n}")
+            clock.advance(4000)
+        await book.prompts.save(SLUG, {"body": "Be quick."})
+        for n in range(8):
+            [reply] = await talk(book, "hello", name=f"after {n}")
+            assert reply.metadata["promptVariant"]["version"] == 2
+        assert (await word(book, 1, "before 0"))["taught"] == []
 
 
 @pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
@@ -194,7 +215,7 @@ async def test_the_optimizer_takes_nothing_more_while_a_user_is_not_served_well(
 
 
 async def test_two_processes_teach_each_round_once(tmp_path, clock):
-    async with book_on(tmp_path, clock=clock) as one, book_on(tmp_path, clock=clock) as other:
+    async with everyone(tmp_path, clock) as one, everyone(tmp_path, clock) as other:
         await one.prompts.save(SLUG, {"body": "Be kind."})
         for text in ("hello", *[THANKS] * 8):
             await one.ask(Ask(text, "c", user="ann"))
@@ -216,7 +237,7 @@ async def test_feedback_stands_before_and_after_what_is_said_next(book):
 
 
 async def test_each_tenants_prompts_learn_from_their_own(clock):
-    async with book_on(clock=clock) as book:
+    async with book_on(clock=clock, learning__observe="all") as book:
         for own in (book, book.of("umb")):
             await own.prompts.save(SLUG, {"body": "Be kind."})
         await talk(book.of("umb"), "hello", THANKS)
@@ -227,7 +248,7 @@ async def test_each_tenants_prompts_learn_from_their_own(clock):
 
 
 async def test_what_is_forgotten_teaches_nothing_more(tmp_path, clock):
-    async with book_on(tmp_path, clock=clock) as book:
+    async with everyone(tmp_path, clock) as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         for name in ("gone", "kept"):
             await book.ask(Ask("hello", name, user="ann"))
@@ -242,7 +263,7 @@ async def test_what_is_forgotten_teaches_nothing_more(tmp_path, clock):
 
 
 async def test_a_guests_word_goes_with_the_guest(clock):
-    async with book_on(clock=clock) as book:
+    async with book_on(clock=clock, learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         await book.ask(Ask("hello", "c", user="ann"))
         await book.conversations.participants("c", ["ann", "bob"])
@@ -306,7 +327,7 @@ async def test_the_better_of_two_variants_wins_by_what_users_say(clock, strategy
 
 async def test_a_version_that_does_worse_is_taken_back_by_what_users_say(clock):
     crowd = Audience({GOOD: Taste(0.7, 0.05), POOR: Taste(0.05, 0.8)})
-    async with book_on(model=Echo([GOOD, POOR]), clock=clock) as book:
+    async with book_on(model=Echo([GOOD, POOR]), clock=clock, learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": f"Answer {GOOD}."})
         await month(book, clock, crowd, 24)
         await book.prompts.save(SLUG, {"body": f"Answer {POOR}."})
@@ -326,7 +347,7 @@ async def test_a_version_that_does_worse_is_taken_back_by_what_users_say(clock):
 
 
 async def test_a_model_that_says_nothing_teaches_nothing(clock):
-    async with book_on(model=ScriptedModel("Well."), clock=clock) as book:
+    async with book_on(model=ScriptedModel("Well."), clock=clock, learning__observe="all") as book:
         await book.prompts.save(SLUG, {"body": "Be kind."})
         await talk(book, "hello")
         with pytest.raises(CuebookError):

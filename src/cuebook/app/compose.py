@@ -93,7 +93,7 @@ def compose(
         cache_rule=cache_rule,
         breakpoints=settings.upstream.breakpoints,
         strategy=settings.prompts.strategy,
-        observes=settings.learning.observe == "auto",
+        observes=settings.learning.observe,
         rollback=settings.prompts.rollback,
         project=project,
         builtin=builtin_prompts(),

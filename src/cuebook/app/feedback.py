@@ -116,7 +116,7 @@ async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
         reason = "nothing was answered"
     elif not spoke_in(turn):
         reason = "no prompt of the book spoke in it"
-    elif not desk.observes:
+    elif desk.observes == "off":
         reason = "learning.observe is off"
     else:
         newest = (await desk.store.conversation(scope, conversation)).turns

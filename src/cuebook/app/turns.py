@@ -124,9 +124,9 @@ class Turns:
     ) -> Known:
         """Say how a turn was, in the place of what its user's next message says; the newest word stands.
 
-        `score` from 0 to 1, or `thumb`; what is left out counts for nothing. The prompts that spoke learn it behind
-        this call; what they have learnt of the turn is corrected. Raises InvalidInput, NotFound, and Conflict while
-        the turn is being answered.
+        `score` from 0 to 1, or `thumb` for 1 and 0, is the sentiment of the observation made of it. The prompts that
+        spoke have learnt it when this returns; what they had learnt of the turn is corrected. Raises InvalidInput,
+        NotFound, and Conflict while the turn is being answered.
         """
         return await feedback.give(
             self._desk, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,

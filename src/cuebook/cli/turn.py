@@ -134,6 +134,8 @@ def _observed(said: shapes.Wire) -> Iterator[str]:
         yield f"comment: {screen.line_of(said['comment'], 200)}"
     if said["pending"]:
         yield "its prompts have not learnt it yet"
+    if not said["pending"] and not said["taught"]:
+        yield "taught: no prompt; none had another beside it"
     for each in said["taught"]:
         share = "" if each["counted"] else ", kept and not counted: this user has had their share"
         yield f"taught: {each['promptId']}@{each['branch']}:{each['version']}{share}"

@@ -139,7 +139,7 @@ class Desk(Struct, kw_only=True):
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, said where the book has none
     strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
-    observes: bool = True  # what the user says next is kept as the word on the turn before
+    observes: str = "auto"  # whom what the user says next teaches: auto = prompts that had others beside them, all, off
     rollback: str = "off"  # guarded | sigma | off
     trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
     dockets: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise

@@ -7,8 +7,8 @@ in one transaction: whoever works, and wherever a process dies, each round teach
 from one turn (an edit, a regenerate, another branch) the first one counts. Feedback takes the place of what was heard;
 what was taught already is corrected.
 
-With `rollback = "off"` only prompts of which several could have spoken learn; else all that spoke, for a version is
-taken back by how the one before it did.
+Prompts learn of which several could have spoken: variants, and versions on trial. With `learning.observe = "all"`, and
+of feedback, every prompt that spoke does: an edit of it is then on trial against the version before (`trials`).
 """
 
 import logging
@@ -53,9 +53,9 @@ def outcome_before(
     Only a turn whose answer stands on the message's path is spoken of, and only by a user.
     """
     last = scene.last_turn
-    if not desk.observes or heard is None or last is None or last.state != "finished" or not last.reply_seq:
+    if desk.observes == "off" or heard is None or last is None or last.state != "finished" or not last.reply_seq:
         return None
-    if not scene.families or not any(each.role == "user" for each in drafts):
+    if not any(each.role == "user" for each in drafts):
         return None
     if not any(post.seq == last.reply_seq for post in reversed(scene.path)):
         return None
@@ -130,11 +130,12 @@ async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: 
         return []
     told = _mapping(turn.metadata.get("promptVariants"))
     own = _mapping(_mapping(turn.metadata.get("promptVariant")).get("signals"))
+    everyone = outcome.by == "feedback" or desk.observes == "all"
     lessons: list[Lesson] = []
     for named in spoke_in(turn):
         choice = _mapping(told.get(named.slug))
         chosen = (choice.get("branch"), choice.get("version")) == (named.branch, named.number)
-        if not chosen and desk.rollback == "off":
+        if not (chosen or everyone):
             continue
         numbers = [named.number or 0]
         found = await desk.prompts.versions(Scope(), named.slug, branch=named.branch, numbers=numbers)

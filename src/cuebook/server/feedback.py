@@ -17,9 +17,10 @@ from cuebook.server.lists import PATH, UserQuery, json_of
 
 
 class FeedbackBody(wire.In, frozen=True, kw_only=True):
-    """How a turn was: `score` from 0 to 1, or a thumb; how the task came out, how often the answer was corrected.
+    """How a turn was: `score` from 0 to 1, or a thumb for 1 and 0; how the task came out, how often it was corrected.
 
-    At least one of them; what is left out counts for nothing.
+    At least one of them. It is the observation's sentiment: 0.5 sentiment + 0.3 (1 - 0.1 corrections) + 0.2 success
+    is its score. Left out are: neither pleased nor displeased, no correction, an unknown outcome.
     """
 
     score: Annotated[float, Meta(ge=0, le=1)] | None = None
