@@ -4,7 +4,7 @@ from functools import cache
 from typing import Final
 
 from cuebook.memory.vocabulary import STOP
-from cuebook.memory.words import words
+from cuebook.memory.words import little_words, words
 
 #: Share of the weight that stays to a word every piece of advice begins with. A list of the commonest English words
 #: beside it, at 0.3, made nothing better (docs/design/014).
@@ -19,6 +19,14 @@ _FRAMING: Final = """
 """
 
 
+#: The same of German, French and Spanish.
+_FOREIGN: Final = """
+    kunde kunden kundin nutzer benutzer nutzerin person jemand fragt frage mochte will wunscht braucht verlangt bittet
+    hilfe falls sobald client cliente utilisateur utilisatrice usuario usuaria demande veut besoin souhaite aide si
+    lorsque pide quiere necesita pregunta ayuda desea
+"""
+
+
 def share_of(word: str) -> float:
     """Give the share of its weight that a stemmed word keeps, in (0, 1]."""
     return FRAMING_SHARE if word in _framing() else 1.0
@@ -26,4 +34,5 @@ def share_of(word: str) -> float:
 
 @cache
 def _framing() -> frozenset[str]:
-    return frozenset(stem for text in (_FRAMING, " ".join(STOP)) for stem in words(text))
+    little = (" ".join(little_words(language)) for language in ("de", "fr", "es"))
+    return frozenset(stem for text in (_FRAMING, " ".join(STOP), _FOREIGN, *little) for stem in words(text))

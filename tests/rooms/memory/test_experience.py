@@ -183,3 +183,30 @@ def test_at_most_so_many_are_chosen_each_offered_once(query: str, whens: list[st
     assert sorted(each.exp_id for each in found) == sorted(each.exp_id for each in given_)
     assert sum(each.chosen for each in found) <= most
     assert all(0 <= each.by_words <= 1 for each in found)
+
+
+@pytest.mark.parametrize(
+    ("query", "fits"),
+    [
+        ("Ich möchte mein Geld zurück", "refund"),
+        ("Wo ist mein Paket?", "parcel"),
+        ("Ich habe mein Passwort vergessen", "login"),
+        ("Je veux un remboursement", "remboursement"),
+        ("Quiero cancelar mi suscripción", "cancelar"),
+        ("Wie ist das Wetter in der Stadt?", None),
+        ("Est-ce que le magasin est ouvert?", None),
+        ("¿Dónde está la tienda?", None),
+        ("今天天气怎么样", None),
+    ],
+)
+def test_other_languages_are_compared_by_what_they_are_about(query: str, fits: str | None) -> None:
+    own = [
+        advice("refund", "Der Kunde verlangt eine Rückerstattung oder will sein Geld zurück."),
+        advice("parcel", "Ein Paket ist verspätet, verloren oder wurde an die falsche Adresse geliefert."),
+        advice("login", "Der Kunde hat das Passwort vergessen."),
+        advice("remboursement", "Le client demande un remboursement."),
+        advice("cancelar", "El cliente quiere cancelar la suscripción."),
+        advice("chinese", "客户要求退款"),
+    ]
+    found = [each.exp_id for each in choose(score(query, own), most=3) if each.chosen]
+    assert found == ([fits] if fits else [])
