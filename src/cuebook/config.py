@@ -113,7 +113,8 @@ class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Handwritten advice that stands in a prompt where it fits the query."""
 
     folder: str = "experience"  # handcrafted_exp_*.yaml
-    selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by [work] model where there is one
+    selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by a model where one is named for it
+    model: str = ""  # of the server that answers, or of /v1's; "" = that of [work]
     timeout_s: float = 4.0  # for a model's choice; then words and meaning decide
     most: int = 3  # that stand in one prompt
 

@@ -177,3 +177,32 @@ def test_a_model_that_chooses_is_tried_out(tmp_path: Path) -> None:
         ("b", True, "the model says that it helps"),
         ("a", False, "the model says that it does not help"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"experience.model": "quick", "model.provider": "openai", "model.name": "slow"}, "quick"),
+        ({"experience.model": "quick", "upstream.url": "http://127.0.0.1:9/v1"}, "quick"),
+        ({"experience.selection": "model", "model.provider": "openai", "model.name": "slow"}, "slow"),
+        ({"model.provider": "openai", "model.name": "slow"}, None),
+        (
+            {
+                "experience.model": "quick",
+                "experience.selection": "similarity",
+                "upstream.url": "http://127.0.0.1:9/v1",
+            },
+            None,
+        ),
+    ],
+)
+async def test_the_settings_say_which_model_chooses(tmp_path: Path, settings: dict[str, Any], name: str | None) -> None:
+    async with Cuebook.open(build(arguments={"store.url": ":memory:"} | settings, folder=str(tmp_path))) as book:
+        chooses = book.desk.experience_model
+        assert (chooses.name if chooses else None) == name
+
+
+def test_a_model_nobody_can_ask_is_refused(here: Here) -> None:
+    (here.folder / "cuebook.toml").write_text('[experience]\nmodel = "quick"\n')
+    assert "experience.model is 'quick', and no server" in here("experience", "test", ASKED, code=1)
+    assert "experience.model is 'quick', and no server" in here("doctor", code=1)

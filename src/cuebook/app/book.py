@@ -172,6 +172,8 @@ class Cuebook(Parts):
                 closing.push_async_callback(self._upstream.aclose)
             if desk.embedder is not None:
                 closing.push_async_callback(desk.embedder.aclose)
+            if desk.experience_model is not None:
+                closing.push_async_callback(desk.experience_model.aclose)
             closing.push_async_callback(desk.model.aclose)
             closing.push_async_callback(self._worker.stop)
 

@@ -21,7 +21,7 @@ from cuebook.backends.recalled import RecalledModel
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import SystemClock, SystemDice, book_key
-from cuebook.config import BudgetConfig, Config, MemoryConfig, WorkConfig, languages_of
+from cuebook.config import BudgetConfig, Config, MemoryConfig, ModelConfig, WorkConfig, languages_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Writer
 from cuebook.engine.lines import Lines
@@ -61,7 +61,7 @@ def compose(
     key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
     upstream, model = upstream or _upstream(config), model or _model(config)
     work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
-    advised = _advised(config, model, work_model)
+    advised = _advised(config, model=model, work_model=work_model, upstream=upstream)
     embedder = check_numpy(embedder or embedder_of(config))
     failpoints = Failpoints.from_environment()
     store = _store(config, failpoints)  # last: what is refused above leaves no file open
@@ -109,28 +109,42 @@ def experience_files(config: Config) -> ExperienceFiles:
     return ExperienceFiles(Path(config.folder) / folder, shown=folder)
 
 
-def _advised(config: Config, model: Model, work_model: Model | None) -> dict[str, Any]:
+def _advised(config: Config, **models: Any) -> dict[str, Any]:
     """Give what a desk needs to choose among experiences. Raises InvalidInput."""
     settings = config.settings.experience
     return {
         "experiences": None if settings.selection == "off" else Reader(experience_files(config)),
-        "experience_model": _experience_model(config, model, work_model),
+        "experience_model": experience_model_of(config, **models),
         "experience_s": settings.timeout_s,
         "experience_most": settings.most,
     }
 
 
-def _experience_model(config: Config, model: Model, work_model: Model | None) -> Model | None:
-    """Give what chooses among experiences, None where words and meaning do. Raises InvalidInput."""
-    selection = config.settings.experience.selection
-    if selection in ("off", "similarity"):
+def experience_model_of(
+    config: Config, *, model: Model, work_model: Model | None, upstream: Upstream | None
+) -> Model | None:
+    """Give what chooses among experiences, None where words and meaning do; nothing is sent. Raises InvalidInput."""
+    settings = config.settings.experience
+    if settings.selection in ("off", "similarity"):
         return None
-    if selection == "auto":
+    if settings.model:
+        return _named(config, settings.model, upstream)
+    if settings.selection == "auto":
         return work_model
     if work_model is None and isinstance(model, RecalledModel):
         msg = 'experience.selection is "model", and there is none; set model.provider, or experience.selection = "auto"'
         raise InvalidInput(msg, where="experience.selection")
     return work_model or model
+
+
+def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
+    """Give another model of the server that answers, or that /v1 goes to."""
+    if config.settings.model.provider != "none":
+        return OpenAIModel(name, _server(config.settings.model))
+    if isinstance(upstream, HttpUpstream):
+        return OpenAIModel(name, upstream)
+    msg = f"experience.model is {name!r}, and no server is configured to ask it; set model.provider, or upstream.url"
+    raise InvalidInput(msg, where="experience.model")
 
 
 def _policy(config: Config, *, unset: bool = False) -> Policy:
@@ -260,10 +274,13 @@ def _model(config: Config) -> Model:
     settings = config.settings.model
     if settings.provider == "none":
         return RecalledModel()
-    upstream = HttpUpstream(
+    return OpenAIModel(settings.name, _server(settings))
+
+
+def _server(settings: ModelConfig) -> HttpUpstream:
+    return HttpUpstream(
         settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=settings.timeout_s
     )
-    return OpenAIModel(settings.name, upstream)
 
 
 def check_numpy(embedder: Embedder | None) -> Embedder | None:

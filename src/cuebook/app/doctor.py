@@ -19,6 +19,7 @@ from cuebook.app.compose import (
     embedder_of,
     environment_key,
     experience_files,
+    experience_model_of,
     key_file_of,
     models_of,
 )
@@ -138,15 +139,21 @@ def _experiences(config: Config) -> Check:
     """Read the experiences' files, and say which are left out and which are for nobody."""
     if config.settings.experience.selection == "off":
         return Check(name="experiences", state="ok", found="off")
-    shelf = experience_files(config).read(quiet=True)
+    shelf, by = experience_files(config).read(quiet=True), None
     problems = list(shelf.problems)
+    with suppress(InvalidInput):  # told as the model's own
+        model, work_model, upstream = models_of(config)
+        try:
+            by = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
+        except InvalidInput as error:
+            return Check(name="experiences", state="fail", found=str(error))
     with suppress(InvalidInput):  # told as the personas' own
         problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])
     if problems:
         advice = "mend it; `cuebook experience list` tells all"
         return Check(name="experiences", state="warn", found="; ".join(problems[:_NAMED]), advice=advice)
-    folder = config.settings.experience.folder
-    return Check(name="experiences", state="ok", found=f"{len(shelf.kept):,} in {folder}")
+    folder, chosen = config.settings.experience.folder, f", chosen by {by.name}" if by else ""
+    return Check(name="experiences", state="ok", found=f"{len(shelf.kept):,} in {folder}{chosen}")
 
 
 def _presets(config: Config) -> Check:
