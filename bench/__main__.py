@@ -19,6 +19,7 @@ from bench.picture import picture
 from bench.prompts import prompts
 from bench.recall import recall
 from bench.relay import relay
+from bench.sentiment import sentiment
 from bench.start import start
 from bench.survival import survival
 from bench.turn import turn
@@ -44,6 +45,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
     "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),
+    "sentiment": ("How messages sound, beside bare VADER", sentiment),
     "import": ("import cuebook", start),
 }
 
@@ -54,6 +56,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(ROWS)}; all without")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and a smaller store")
     parser.add_argument("--peers", action="store_true", help="also against other libraries, installed for the run")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="texts that people judged, for row sentiment")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="only draw what the compressor keeps, as an SVG")
     given = parser.parse_args()
     unknown = [name for name in given.rows if name not in ROWS]
@@ -64,7 +67,7 @@ def main() -> None:
         print(f"drawn into {given.plot}")
         return
     began = time.monotonic()
-    with run_in_folders(quick=given.quick, peers=given.peers) as run:
+    with run_in_folders(quick=given.quick, peers=given.peers, data=given.data) as run:
         print(machine(run), flush=True)
         for name in given.rows or ROWS:
             title, row = ROWS[name]

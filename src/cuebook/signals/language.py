@@ -6,9 +6,11 @@ other languages in the Latin script. Short texts count: "werkt niet" has two wor
 
 import re
 import unicodedata
-from collections.abc import Container
 from functools import cache, lru_cache
 from typing import Final
+
+from cuebook.records.expression import Expression
+from cuebook.signals import tone
 
 #: Characters of a text that are looked at.
 LOOKED_AT: Final = 2_000
@@ -17,9 +19,12 @@ FOREIGN: Final = 0.3
 #: Words from which on a text with no English one among them is another language's, though nobody knows which.
 UNHEARD_OF: Final = 4
 
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
-_QUOTED: Final = re.compile(r"(?<!\w)(?:'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|\u201c[^\u201d\n]{1,80}\u201d)(?!\w)")
+_LETTER: Final = Expression(r"[^\W\d_]")
+_WORD: Final = Expression(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
+_QUOTED: Final = Expression(r"(?<!\w)(?:'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|\u201c[^\u201d\n]{1,80}\u201d)(?!\w)")
+
+#: How English words end, and few of other languages.
+_ENDING: Final = re.compile(r"...(?:ing|ly|ness|ght|ould|less|able)\Z")
 
 _ENGLISH: Final = """
     a about above after again against all almost already also although always am an and another any anybody anymore
@@ -57,6 +62,7 @@ _ENGLISH: Final = """
     watching play playing listen hear heard called talk talking told speak explain answer understand understood
     confused confusing forget forgot remember hope wish wonder wondering guess suppose believe hurt lost lose win
     won died dead live life world country city place side top bottom left point part sort type
+    ha wat u ya yo comment comments human humans looking team underrated real honest
 """
 
 # Everyday words by language: its little words and what is said to a helper. Without diacritics, as many type them.
@@ -69,6 +75,7 @@ _OTHERS: Final = {
         nochmal nun nur oder ohne schon schlecht sehr sein sich sie sind so soll stimmt super tut uber um und uns
         unter viel vielen vom von vor war warum was weil weiss wenn wer werden wie wieder wir wird wo zu zum zur
         zuruck falsch funktioniert funktionieren schlimm verstehe mist scheisse prima toll ordnung dankeschon ahnung
+        wann kommt kommen wurde wurden sollte konnte deutsch vergessen
     """,
     "fr": """
         a ai alors apres au aussi autre aux avant avec beaucoup bien bon bonjour bonsoir bravo c'est ca cela ce ces
@@ -77,7 +84,7 @@ _OTHERS: Final = {
         meme merci mes moi moins mon n'est ne nest non nos notre nous nul on ou oui par parce parfait pas peu peut
         peux plus pour pourquoi probleme qu'est quand que quel quelle qui quoi rien sa salut sans se ses si soit son
         sont souvent suis sur ta te tellement tes toi ton toujours tous tout toute tres tu un une va veut veux voila
-        vos votre vous y d'accord genial plante tomber comprends super
+        vos votre vous y d'accord genial plante tomber comprends super nulle trop
     """,
     "es": """
         a ahora al algo alguien antes aqui asi aun aunque ayuda bien buena buenas bueno buenos cada como con cosa
@@ -87,7 +94,7 @@ _OTHERS: Final = {
         mucho muchos muy nada ni no nos nosotros nunca o otra otro para peor perfecto pero poco por porque problema
         pues puede puedo que quien quiero rindo roto se sea segun ser si siempre sigue sin sirve sobre solo son soy
         su sus tal tambien tan tanto te tengo tiene todavia todo todos tu tus un una unas uno unos va vamos veces
-        vez y ya yo harto mierda
+        vez y ya yo harto mierda asco ayudame entrar
     """,
     "it": """
         a adesso ai al alla alle allo altro ancora anche arrendo avere bene buona buongiorno buono c'e capisco
@@ -97,7 +104,7 @@ _OTHERS: Final = {
         nulla o ogni oggi ora per perche perfetto piu po poi possibile posso prima prego problema proprio puo quale
         quando quanto quello questa questi questo qui rotto sbagliato schifo se sei sempre senza si sia sono sta
         stato su sua sul sulla suo te ti tra tu tutti tutto un una uno va vai vi voglio volta inutile blocca
-        programma
+        programma lavoro ottimo molta tempo bello
     """,
     "pt": """
         a agora ainda alem algo alguem ao aos aqui as assim ate bem boa bom com como continua da dar das de depois
@@ -106,7 +113,7 @@ _OTHERS: Final = {
         mesmo meu minha muita muito na nada nao nas nem nenhum no nos nossa nosso nunca o obrigada obrigado oi ola
         onde os ou outra outro para pela pelo pior pode por porque pra preciso problema qual quando que quebrado
         quem quero sao se seja sem sempre ser seu sim so sobre sua tambem te tem tenho ter tudo tao tchau toda todo
-        todos trava tu um uma vai valeu vez voce voces ajuda certo
+        todos trava tu um uma vai valeu vez voce voces ajuda certo ficou otimo ruim consigo
     """,
     "nl": """
         aan al alle alleen alles als altijd andere bedankt beetje bent bij bijna dan dank dankjewel dat de deze die
@@ -115,7 +122,7 @@ _OTHERS: Final = {
         klopt kun kunnen lukt maar maken me meer meteen mij mijn misschien moet moeten naar na nee niet niets nog
         nooit nou nu of om omdat onder ons ook op over snap steeds straks te toch toen uit uur van veel vind voor
         waar waarom want wat we weer weet wel werkt werken wie wij wil worden wordt ze zeer zelf zich zij zijn zo
-        zou zonder gedaan idee rotzooi crasht
+        zou zonder gedaan idee rotzooi crasht mooi mooie werk slecht duurt
     """,
     "pl": """
         ale ani az bardzo bez bo byc byl byla bylo byly chce ciagle ci co cos czego czemu czesc czy dla dlaczego do
@@ -138,7 +145,8 @@ _OTHERS: Final = {
         en ett fel fick finns fore for forstar fran fungerar funkar ger gick gor gora ha han hade har hej hela helt
         henne hon hur i igen igar inga ingen inget inte ja jag kan kanske kommer kraschar man med mellan men mer mig
         min mycket nagon nagot nar nej nu och ocksa om oss pa sa samma sedan sig sin ska skulle snart som tack tid
-        till tiden tyvarr under ur ut va var varfor vad vara vem vet vi vill varje at ar upp
+        till tiden tyvarr under ur ut va var varfor vad vara vem vet vi vill varje at ar upp vilken vilket skit
+        hjalp
     """,
     "da": """
         af aldrig alle alt altid at blev bare bliver da de dem den denne der deres det dette dig din du efter eller
@@ -159,7 +167,7 @@ _OTHERS: Final = {
         kanssa kauan kerran kiitos kiitoksia koko koska kuin kun kuka kuinka kyll kylla me mika mikaan mikä miksi
         milloin mina minulla minun minä minulle missa mita mitaan mutta mukaan myos ne nyt ole olen olet on oli
         olivat olla ovat paljon pitaa se sen sina sinä sitä sita tai taas tama tämä te tietaa toimi toimii tulee
-        vaan vain vai vaikka viela voi ymmarra virhe rikki aikaa
+        vaan vain vai vaikka viela voi ymmarra virhe rikki aikaa liian hidas huono hyvaa
     """,
     "cs": """
         aby ahoj ale ani asi az bez bude bych byl byla bylo chyba chci co da dekuji dekuju diky do dobre dobry den
@@ -173,7 +181,7 @@ _OTHERS: Final = {
         aki ami az azt be csak de e egy el en es ez ezt fel hanem hiba hogy igen ilyen is itt jo kell keves ki koszi
         koszonom le legyen lesz ma majd mar meg mert mi miert mikor milyen mind minden mit most mukodik nagy nagyon
         nekem nelkul nem nincs o oda ok olyan ossze rossz s se sem semmi soha szepen szia talan te tud tudom ugy
-        utan vagy van vannak viszont volt ertem kerem segitseg
+        utan vagy van vannak viszont volt ertem kerem segitseg kosz lassu
     """,
     "ro": """
         acest aceasta acum ai aici al ale am ar are as asa asta atunci au avea bine buna ca cand care ce cel cine cu
@@ -187,7 +195,8 @@ _OTHERS: Final = {
         berapa bisa boleh bukan dalam dan dapat dari dengan di dia gagal gak hanya hari harus ini itu jadi jangan
         juga kalau kami kamu karena kasih ke kenapa kita lagi lain lebih maaf mana masih mau mengapa mengerti mereka
         mohon nya oleh pada paham rusak saja salah sama sangat saya sebagai sekarang selalu semua seperti sering sih
-        sudah tapi tau tentang terima terus tetapi tidak tolong untuk yang ya yg error terlalu lambat
+        sudah tapi tau tentang terima terus tetapi tidak tolong untuk yang ya yg error terlalu lambat sekali
+        aplikasi masuk
     """,
     "vi": """
         anh ban bi cac cai cam chi cho chua co con cua cung da dang day de den di duoc em gi hay hoat hon khi khong
@@ -205,11 +214,8 @@ _OTHERS: Final = {
 _BORROWED: Final = frozenset("éèêëçñüöïáíóâôÉ")
 
 
-def reads_english(text: str, words: Container[str] = ()) -> bool:
-    """Tell whether a text is English, or in no language at all: code, numbers, names, emoji. About 0.5 µs a word.
-
-    `words` are more words of English, in lower case: one of them counts half, for other languages may have it too.
-    """
+def reads_english(text: str) -> bool:
+    """Tell whether a text is English, or in no language at all: code, numbers, names, emoji. About 0.5 µs a word."""
     beginning = text[:LOOKED_AT]
     letters = _LETTER.findall(beginning)
     if not letters:
@@ -220,24 +226,24 @@ def reads_english(text: str, words: Container[str] = ()) -> bool:
             return False
     found = _WORD.findall(_QUOTED.sub(" ", beginning)) or _WORD.findall(beginning)
     spoken = [word for word in found if word.isascii() or _is_latin(word[0])]
-    return _weigh([word.replace("\u2019", "'").lower() for word in spoken], words)
+    return _weigh([word.replace("\u2019", "'").lower() for word in spoken])
 
 
-def _weigh(words: list[str], more: Container[str]) -> bool:
-    lists = _lists()
+def _weigh(words: list[str]) -> bool:
+    lists, more = _lists(), _more()
     english = marked = 0.0
     others: dict[str, float] = {}
     for word in words:
         plain, strange = _unmarked(word)
         marked += strange
         languages = lists.get(plain, ())
-        if "en" not in languages and plain in more:
+        if "en" not in languages and (plain in more or _ENDING.search(plain)):
             english += 0.5
         for language in languages:
             if language == "en":
                 english += 1
             else:
-                others[language] = others.get(language, 0.0) + 1
+                others[language] = others.get(language, 0.0) + (1 if len(plain) > 1 else 0.5)
     other = max(others.values(), default=0.0) + marked
     if other > english:
         return False
@@ -263,6 +269,14 @@ def _lists() -> dict[str, tuple[str, ...]]:
         for word in set(words.split()):
             found[word] = (*found.get(word, ()), language)
     return found
+
+
+@cache
+def _more() -> frozenset[str]:
+    """Give further words of English: those that weigh. Each counts half: another language may have it too."""
+    from vader.data.lexicon import LEXICON
+
+    return frozenset(LEXICON) | tone.WORDS.keys()
 
 
 @lru_cache(maxsize=4096)

@@ -8,8 +8,8 @@ from cuebook.records.mind import Polarity
 POLAR: Final = 0.05
 
 
-def polarity_of(score: float) -> Polarity:
+def polarity_of(score: float, polar: float = POLAR) -> Polarity:
     """Name the polarity of a score in -1..1 that was read."""
-    if score >= POLAR:
+    if score >= polar:
         return "positive"
-    return "negative" if score <= -POLAR else "neutral"
+    return "negative" if score <= -polar else "neutral"

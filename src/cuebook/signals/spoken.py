@@ -16,14 +16,14 @@ _ADDRESS: Final = Expression(
     r"(?:https?|ftp|file|s3|git|ssh)://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"
 )
 _PATH: Final = Expression(
-    r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|\b[\w-]+(?:/[\w.-]+)+\.\w{1,5}\b"
+    r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|\b[\w-]{1,80}(?:/[\w.-]{1,80}){1,12}\.\w{1,5}\b"
     r"|\b[\w-]+\.(?:py|js|ts|tsx|jsx"
     r"|java|go|rs|c|h|cpp|cs|rb|php|sh|sql|md|txt|log|json|ya?ml|toml|ini|cfg|csv|html|css|xml)\b(?::\d+)*"
 )
 #: Names that are written as programs write them: snake_case, camelCase, a.call(), --options.
 _NAME: Final = Expression(
     r"\b\w+_\w+\b(?:\(\))?|\b[a-z]+[A-Z]\w*\b(?:\(\))?|\b[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Error|Exception|Warning)\b"
-    r"|\b\w+(?:\.\w+)*\(\)|(?<!\S)--?[a-z][\w-]*(?:=\S*)?"
+    r"|\b\w{1,80}(?:\.\w{1,80}){0,6}\(\)|(?<!\S)--?[a-z][\w-]*(?:=\S*)?"
 )
 #: A line that a machine printed: a frame or head of a stack trace, a line of a log, a prompt of a shell.
 _PRINTED: Final = Expression(

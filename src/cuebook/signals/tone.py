@@ -11,10 +11,8 @@ from typing import Final
 
 #: Words that VADER lacks, or that say less, or nothing, to a helper.
 WORDS: Final = {
-    **dict.fromkeys("crashed crashes crashing".split(), -1.7),
-    **dict.fromkeys("bug bugs buggy glitch glitchy glitches".split(), -1.3),
-    **dict.fromkeys("fails failing failed".split(), -1.8),
-    **dict.fromkeys("hangs hung freezes froze frozen freezing unresponsive laggy sluggish".split(), -1.2),
+    **dict.fromkeys("buggy glitchy".split(), -1.5),
+    **dict.fromkeys("unresponsive laggy sluggish".split(), -1.2),
     **dict.fromkeys("broke breaks breaking borked messed".split(), -1.5),
     **dict.fromkeys("slow slower clunky bloated".split(), -0.9),
     **dict.fromkeys("incorrect incorrectly nonsense nonsensical wrongly".split(), -1.5),
@@ -48,14 +46,16 @@ WORDS: Final = {
     "hooray": 2.4,
     "neat": 1.6,
     "wow": 1.8,
-    "ok": 0.5,
-    "okay": 0.5,
-    "sure": 0.4,
-    "yes": 0.6,
-    "yeah": 0.5,
+    "ok": 0.9,
+    "okay": 0.8,
+    "sure": 0.9,
+    "yes": 1.4,
+    "yeah": 0.9,
     "please": 0.0,
     "help": 0.4,
-    "number": 0.0,
+    # said in passing: of GoEmotions' training texts with no other word of the lexicon, most were neutral
+    **dict.fromkeys("friend friends leave play number".split(), 0.0),
+    "no": -0.6,
 }
 
 
@@ -81,8 +81,8 @@ _PAIRED: Final = (
         -2.2,
     ),
     ("give, gave, giving", "up", -2.3),
-    ("same, same exact, exact same", "error, problem, issue, bug, mistake, crash, thing", -1.6),
-    ("same", "error again, problem again, issue again, bug again, mistake again, thing again", -2.0),
+    ("same, same exact, exact same", "error, problem, issue, bug, mistake, crash", -1.6),
+    ("same", "error again, problem again, issue again, bug again, mistake again", -2.0),
     ("nobody, no one", "answers, answered, replies, helps, refunds, cares, listens, responds, reads", -1.6),
     ("driving, drives, drove", "me crazy, me mad, me nuts, me insane, me up the wall", -2.9),
     ("not what i", "asked, asked for, want, wanted, meant, said, need, needed", -1.9),
@@ -111,12 +111,33 @@ _PAIRED: Final = (
 
 def _phrases() -> Iterator[tuple[str, float]]:
     """Give each phrase with its valence; the terms have none."""
-    yield from ((" ".join(each.split()), 0.0) for each in TERMS.split(","))
+    yield from ((" ".join(each.split()), 0.0) for each in f"{TERMS},{_LIKE}".split(","))
     for beginnings, ends, valence in _PAIRED:
         for beginning, end in product(beginnings.split(","), ends.split(",")):
             yield " ".join(f"{beginning} {end}".split()), valence
     yield from _SAID.items()
 
+
+#: What happens to software. Told once it is a report, and mild; `again`, `still` or `keeps` make it a complaint.
+MISHAPS: Final = {
+    **dict.fromkeys("crash crashed crashes crashing failed fails failing failure failures".split(), -1.2),
+    **dict.fromkeys("bug bugs error errors glitch glitches problem problems".split(), -1.1),
+    **dict.fromkeys("hangs hung freezes froze frozen freezing".split(), -1.1),
+}
+_COMPLAINT: Final = -2.2
+
+
+def complained(word: str) -> str:
+    """Give the word of the lexicon for a mishap that is complained about."""
+    return f"{word}_again"
+
+
+#: Where `like` compares, and where it only asks.
+_LIKE: Final = """
+    looks like, look like, looked like, sounds like, sound like, seems like, seem like, feels like, feel like,
+    felt like, something like, anything like, nothing like, things like, stuff like, it's like, its like, was like,
+    is like, are like, be like, just like, more like, like a, like an, like when, like what, would like, i'd like
+"""
 
 _SAID: Final = {
     "can't stand": -2.2, "screwed up": -1.7, "waste of time": -2.6, "makes no sense": -1.8,
@@ -131,9 +152,9 @@ _SAID: Final = {
     "not working": -1.9, "doesn't do anything": -1.6, "does nothing": -1.5, "nothing happens": -1.3,
     "nothing works": -2.2, "takes forever": -1.8, "took forever": -1.6, "took ages": -1.4, "takes ages": -1.6,
     "timing out": -1.2, "times out": -1.0, "locked out": -1.4, "not again": -1.8, "forget it": -1.5,
-    "never mind": -0.6, "come on": -0.7, "oh no": -1.4, "oh come on": -1.8, "stop it": -1.6, "shut up": -2.4,
+    "never mind": -0.3, "come on": -0.7, "oh no": -1.4, "oh come on": -1.8, "stop it": -1.6, "shut up": -2.4,
     "screw this": -2.6, "screw it": -2.0, "hate it": -2.7, "can't believe": -0.9, "get lost": -2.2, "big deal": -0.5,
-    "yeah right": -2.0, "as if": -0.6, "my bad": -0.5, "worse than": -2.0, "even worse": -2.4, "worst ever": -3.0,
+    "yeah right": -2.0, "as if": -0.6, "my bad": 0.0, "worse than": -2.0, "even worse": -2.4, "worst ever": -3.0,
     "wrong again": -2.3, "can't get it": -1.2, "get it to work": -0.6, "going nowhere": -1.8,
     "going in circles": -1.9, "in circles": -1.4, "pain in the": -2.0, "a pain": -1.6, "up and running": 1.5,
     "did the trick": 2.1, "does the trick": 1.9, "like a charm": 2.2, "spot on": 2.2, "nailed it": 2.4,
@@ -146,10 +167,19 @@ _SAID: Final = {
     "no problem": 1.0, "a lot better": 2.2, "never better": 2.5, "got it": 0.5, "no need": 0.0, "why not": 0.2,
     "not only": 0.0, "no doubt": 0.4, "not a problem": 1.0, "not an issue": 0.9, "don't worry": 0.6,
     "good morning": 0.5, "good evening": 0.5, "good afternoon": 0.5, "good night": 0.6, "good grief": -1.4,
-    "good luck": 1.2, "good enough": 1.0, "god damn": -2.0, "holy shit": -0.8, "holy crap": -0.6, "is down": -1.2,
+    "good luck": 2.2, "good enough": 1.0, "god damn": -2.0, "holy shit": -0.8, "holy crap": -0.6, "is down": -1.2,
     "are down": -1.2, "went down": -1.0, "is gone": -0.9, "are gone": -0.9, "gone again": -1.2, "look forward": 1.2,
-    "no no": -1.2, "no no no": -1.6, "no no no no": -2.0,
-    "looking forward": 1.4, "bad idea": -1.6, "good idea": 1.6, "great idea": 2.2,
+    "no no": -1.2, "no no no": -1.6, "no no no no": -2.0, "looking forward": 1.4, "bad idea": -1.6, "good idea": 1.6,
+    "great idea": 2.2, "kill myself": -3.8, "killing myself": -3.8, "kill yourself": -3.6, "want to die": -3.6,
+    "end my life": -3.8, "hurt myself": -3.2, "end it all": -3.0, "don't get it": -1.2, "i'm lost": -1.2,
+    "you forgot": -1.1, "you missed": -1.1, "you ignored": -1.6, "you broke": -1.8, "found it": 0.6,
+    "not quite": -0.8, "missing the point": -1.7, "missed the point": -1.7, "done with this": -1.8,
+    "done with you": -2.0, "kidding me": -2.0, "must be kidding": -2.2, "my mistake": 0.0, "my fault": -0.2,
+    "you were right": 1.2, "you're right": 1.0, "you are right": 1.0, "whatever you say": -1.2, "ok whatever": -1.0,
+    "okay whatever": -1.0, "is this a joke": -2.4, "as i said": -0.9, "like i said": -0.9, "i told you": -0.9,
+    "i already told": -1.5, "i already said": -1.5, "are you even": -1.6, "way too": -0.6, "out of my mind": -1.5,
+    "lose my mind": -2.4, "want my money back": -2.4, "money back": -1.2, "rip off": -2.2, "scam": -2.4,
+    "speak to a human": -1.6, "talk to a human": -1.6, "real person": -0.8, "file a complaint": -2.2,
 }  # fmt: skip
 
 
@@ -204,6 +234,7 @@ NAMES: Final = frozenset(
     question questioned error errors failure failures bug bugs problem problems issue issues crash crashes crashed
     fail fails failed failing broken like best good better please help worse worst bad wrong stop stops stopped
     stuck dark lost alone pressure top improve improved improves improvement improvements easy easily smart
+    recommend recommended avoid avoids prevent prevents
     hang hangs hung freeze freezes frozen slow slower works working fixed resolved solved resolve resolves
     """.split()
 )
@@ -221,6 +252,12 @@ REQUESTS: Final = r"""
     rename, replace, restart, return, run, search, set, share, show, sort, split, sum, summari[sz]e, test, throw,
     translate,
     update, use, wrap, write
+"""
+
+#: How a sentence begins that orders a text: all of what follows is the text's matter, up to a comma.
+WORKS: Final = """
+    compose, define, describe, draft, explain, generate, paraphrase, proofread, rewrite, rephrase, summari[sz]e,
+    translate, write, tell me (?:a|about), give me (?:a|an|some), make (?:a|an|up)
 """
 
 #: Words of a message that only acknowledges: "ok thanks", "cool, got it".
@@ -248,14 +285,15 @@ Phrases = dict[str, tuple[tuple[str, ...], ...]]
 @cache
 def valences() -> dict[str, float]:
     """Give the valence of each phrase, its words joined by `_`, as one word; of a term 0. Made with the first text."""
-    return {phrase.replace(" ", "_"): valence for phrase, valence in _phrases()}
+    again = {complained(word): _COMPLAINT for word in MISHAPS}
+    return MISHAPS | again | {phrase.replace(" ", "_"): valence for phrase, valence in _phrases()}
 
 
 @cache
 def phrases() -> Phrases:
     """Give the phrases by their first word."""
     found: dict[str, list[tuple[str, ...]]] = {}
-    for phrase in sorted(valences(), key=lambda each: -each.count("_")):
+    for phrase in sorted((each for each in valences() if "_" in each), key=lambda each: -each.count("_")):
         words = tuple(phrase.split("_"))
         found.setdefault(words[0], []).append(words)
     return {first: tuple(each) for first, each in found.items()}

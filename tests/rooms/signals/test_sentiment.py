@@ -1,6 +1,9 @@
 """How a message sounds, by words and rules; and what a model may say of it."""
 
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +11,9 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.records.mind import Sentiment
+from cuebook.signals.classifier import Weights, features, pack, probabilities, shipped, unpack
 from cuebook.signals.judged import SCHEMA, asked, parse_reply
+from cuebook.signals.language import reads_english
 from cuebook.signals.sentiment import analyzers_of
 from cuebook.signals.spoken import spoken
 
@@ -45,6 +50,11 @@ def labelled(file: str) -> list[tuple[str, str]]:
         ("The garbage collector pauses for a second.", "neutral"),
         ("Is there dead code in a critical section?", "neutral"),
         ("It says connection refused, permission denied.", "neutral"),
+        ("I want to kill myself", "negative"),
+        ("Write a sad poem about a dead bird and a terrible storm", "neutral"),
+        ("Write it properly, you idiot", "negative"),
+        ("Great! Next question: how do I kill a zombie process?", "positive"),
+        ("can't log in, locked out again", "negative"),
         ("👍", "positive"),
         ("😡", "negative"),
         ("", "neutral"),
@@ -57,6 +67,12 @@ def test_what_is_said_is_read_as_it_is_meant(text: str, polarity: str) -> None:
 
 def test_an_acknowledgment_is_mild_and_thanks_are_not() -> None:
     assert 0 < lexicon.read("ok thanks").score < 0.3 < lexicon.read("thank you so much!").score
+
+
+def test_a_report_is_mild_and_a_complaint_is_not() -> None:
+    report, complaint = lexicon.read("it fails with exit code 1"), lexicon.read("it still fails with exit code 1")
+    assert -0.3 < report.score < 0
+    assert complaint.score < -0.4
 
 
 def test_what_is_meant_strongly_is_intense() -> None:
@@ -95,6 +111,14 @@ def test_a_long_message_is_the_mean_of_its_passages() -> None:
     assert lexicon.read(rant).score < lexicon.read(calm + rant).score < 0
 
 
+@pytest.mark.parametrize(
+    "piece", ["a/", "a.", "a_", "f.g(", "`a", "'a ", "oh, well, just ", "the a if when ", "> ", "😡"]
+)
+def test_odd_texts_are_read_in_linear_time(piece: str) -> None:
+    for method in analyzers_of().values():
+        assert method.read(piece * (50_000 // len(piece))).method == method.name
+
+
 @given(st.text(max_size=300))
 def test_every_text_is_read_or_said_to_be_unknown(text: str) -> None:
     for method in analyzers_of().values():
@@ -106,17 +130,55 @@ def test_every_text_is_read_or_said_to_be_unknown(text: str) -> None:
         assert found.polarity != "unknown" or (found.score, found.intensity, found.negatives) == (0, 0, 0)
 
 
-def test_a_language_that_is_not_read_is_unknown() -> None:
-    rows = labelled("languages.tsv")
-    wrong = [text for language, text in rows if (lexicon.read(text).polarity == "unknown") == (language == "en")]
-    assert len(wrong) <= len(rows) // 50, wrong
+@pytest.mark.parametrize(("file", "least"), [("languages.tsv", 0.98), ("languages_held_out.tsv", 0.92)])
+def test_a_language_that_is_not_read_is_unknown(file: str, least: float) -> None:
+    rows = labelled(file)
+    wrong = [text for language, text in rows if reads_english(text) != (language == "en")]
+    assert len(wrong) <= (1 - least) * len(rows), wrong
+
+
+@pytest.mark.parametrize("method", analyzers_of().values(), ids=lambda each: each.name)
+def test_no_method_reads_what_it_cannot(method: Any) -> None:
+    for text in ("das funktioniert nicht", "merci beaucoup", "no funciona nada", "nie działa", "werkt niet", "不行"):
+        assert method.read(text) == Sentiment(method=method.name)
+    for text in ("nope", "wtf", "thx", "ugh no", "no idea", "super fast"):
+        assert method.read(text).polarity != "unknown"
 
 
 def test_support_sentences_are_told_apart() -> None:
-    for file, least in (("support_tuned.tsv", 0.90), ("support_held_out.tsv", 0.75)):
+    for file, least in (("support_tuned.tsv", 0.90), ("support_held_out.tsv", 0.85)):
         rows = labelled(file)
         right = sum(lexicon.read(text).polarity == label for label, text in rows)
         assert right >= least * len(rows)
+
+
+def test_the_classifier_says_what_it_said_when_it_was_trained() -> None:
+    """The scores were written by the training, with the weights before they were rounded to half precision."""
+    weights = shipped()
+    for score, text in labelled("classifier_scores.tsv"):
+        negative, neutral, positive = probabilities(features(text), weights)
+        assert positive - negative == pytest.approx(float(score), abs=2e-3), text
+        assert negative + neutral + positive == pytest.approx(1)
+
+
+def test_weights_are_read_as_they_were_written() -> None:
+    weights = Weights({"good": (1.5, 2.0, -1.0), "so bad": (2.25, -0.5, 3.0), "😀": (1.0, 1.0, 0.0)}, 0.125, -0.375)
+    assert unpack(pack(weights)) == weights
+    with pytest.raises(ValueError, match="install cuebook again"):
+        unpack(b"else")
+
+
+def test_classifier_and_mean_tell_support_sentences_apart() -> None:
+    rows = [row for file in ("support_tuned.tsv", "support_held_out.tsv") for row in labelled(file)]
+    for name, least in (("trained_classifier", 0.7), ("lexicon_and_classifier", 0.8)):
+        method = analyzers_of()[name]
+        assert sum(method.read(text).polarity == label for label, text in rows) >= least * len(rows)
+
+
+def test_nothing_is_loaded_before_a_text_is_read() -> None:
+    told = "import sys, cuebook; cuebook.Cuebook; print(*(each for each in sys.modules if each.startswith('vader')))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60)
+    assert not done.stdout.strip()
 
 
 def test_the_user_is_told_from_what_is_pasted() -> None:

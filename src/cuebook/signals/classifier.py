@@ -1,0 +1,126 @@
+"""How a text sounds by a classifier that was trained on GoEmotions: words and pairs of words, weighed.
+
+TF-IDF (sublinear, norm 1) into multinomial logistic regression over negative, neutral and positive, the classes weighed
+alike. `weights.bin` beside this file is made by `python -m bench.train_sentiment` (docs/design/012-sentiment.md); what
+trains it and what reads with it share `features`.
+"""
+
+import math
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.records.expression import Expression
+from cuebook.records.mind import Polarity, Sentiment
+from cuebook.signals.emphasis import intensity_of
+from cuebook.signals.language import reads_english
+from cuebook.signals.matter import plain, sentences, without_matter
+from cuebook.signals.spoken import spoken
+
+NAME: Final = "trained_classifier"
+FILE: Final = "weights.bin"
+#: How the file begins: its kind and the version of its form.
+MAGIC: Final = b"cuebook sentiment 1\n"
+#: Words and marks: letters and digits with their apostrophes, a run of ! and ?, and each sign beyond ASCII (emoji).
+_TOKEN: Final = Expression(r"[^\W_]+(?:'[^\W_]+)*|[!?]+|[^\w\s\x00-\x7f]")
+#: From which weight on a single word sounds bad.
+_BAD: Final = 2.0
+
+
+class Weights(Struct, frozen=True):
+    """What was learned: by feature its idf and its weights for positive and negative against neutral; the biases."""
+
+    features: dict[str, tuple[float, float, float]]
+    positive: float
+    negative: float
+
+
+class Classifier:
+    """Reads English by what was learned. Costs about 5 µs a word; the weights (20 ms) come with the first text."""
+
+    name: Final = NAME
+
+    def read(self, text: str) -> Sentiment:
+        said = plain(spoken(text))
+        if not reads_english(said):
+            return Sentiment(method=NAME)
+        weights = shipped()
+        found = features("\n".join(without_matter(each) for each in sentences(said)))
+        if weights.features.keys().isdisjoint(found):
+            return Sentiment(polarity="neutral", intensity=intensity_of(said, 0.0), method=NAME)
+        negative, neutral, positive = probabilities(found, weights)
+        likeliest = max(negative, neutral, positive)
+        polarity: Polarity = "neutral" if likeliest == neutral else "positive" if likeliest == positive else "negative"
+        score = round(positive - negative, 4) + 0.0
+        return Sentiment(
+            score=score,
+            intensity=intensity_of(said, abs(score)),
+            polarity=polarity,
+            method=NAME,
+            negatives=sum(_sounds_bad(feature, weights) for feature in found),
+        )
+
+
+def features(text: str) -> list[str]:
+    """List the words of a text and the pairs of neighbours, as the classifier knows them."""
+    words = _TOKEN.findall(text.replace("\u2019", "'").lower())
+    return [*words, *(f"{one} {two}" for one, two in pairwise(words))]
+
+
+def probabilities(found: Sequence[str], weights: Weights) -> tuple[float, float, float]:
+    """Give the probabilities of negative, neutral and positive. With no known feature: those of the biases."""
+    length = positive = negative = 0.0
+    for feature, times in Counter(found).items():
+        known = weights.features.get(feature)
+        if known is None:
+            continue
+        value = (1 + math.log(times)) * known[0]
+        length += value * value
+        positive += value * known[1]
+        negative += value * known[2]
+    norm = math.sqrt(length) or 1.0
+    up, down = math.exp(positive / norm + weights.positive), math.exp(negative / norm + weights.negative)
+    whole = 1 + up + down
+    return down / whole, 1 / whole, up / whole
+
+
+def _sounds_bad(feature: str, weights: Weights) -> bool:
+    _, positive, negative = weights.features.get(feature, (0.0, 0.0, 0.0))
+    return " " not in feature and negative - max(0.0, positive) > _BAD
+
+
+def pack(weights: Weights) -> bytes:
+    """Give weights as they are kept: half-precision numbers, compressed. `unpack` reads them."""
+    names = "\n".join(weights.features).encode()
+    columns = list(zip(*weights.features.values(), strict=True))
+    count = len(weights.features)
+    numbers = b"".join(struct.pack(f"<{count}e", *column) for column in columns)
+    biases = struct.pack("<2d", weights.positive, weights.negative)
+    return MAGIC + zlib.compress(struct.pack("<2I", count, len(names)) + biases + names + numbers, level=9)
+
+
+def unpack(data: bytes) -> Weights:
+    """Read what `pack` wrote."""
+    if not data.startswith(MAGIC):
+        msg = f"{FILE}: begins with {data[:20]!r}, not with {MAGIC!r}; install cuebook again"
+        raise ValueError(msg)
+    content = zlib.decompress(data[len(MAGIC) :])
+    count, size = struct.unpack_from("<2I", content)
+    positive, negative = struct.unpack_from("<2d", content, 8)
+    names = content[24 : 24 + size].decode().split("\n")
+    numbers = struct.unpack_from(f"<{3 * count}e", content, 24 + size)
+    columns = zip(numbers[:count], numbers[count : 2 * count], numbers[2 * count :], strict=True)
+    return Weights(dict(zip(names, columns, strict=True)), positive, negative)
+
+
+@cache
+def shipped() -> Weights:
+    """Load the weights that ship, with the first text that is read."""
+    return unpack(resources.files(__package__).joinpath(FILE).read_bytes())

@@ -1,0 +1,28 @@
+"""How strongly a text is meant."""
+
+import re
+from typing import Final
+
+from cuebook.records.expression import Expression
+
+_WORD: Final = Expression(r"[A-Za-z][A-Za-z']*")
+_STRETCHED: Final = Expression(r"([a-z])\1{2,}", re.IGNORECASE)
+_SWORN: Final = Expression(
+    r"\b(?:wtf|wth|ffs|omfg|stfu|f+u+c+k\w*|fck\w*|sh[i1]+t\w*|bullsh\w*|(?:god)?damn\w*|hell|crap\w*|bloody|arse\w*|"
+    r"ass|asshole\w*|bitch\w*|bastard\w*|screw (?:this|it|you)|a+r+g+h+|g+r{2,})\b",
+    re.IGNORECASE,
+)
+
+
+def intensity_of(said: str, weight: float, *, emphasized: bool = False) -> float:
+    """Say how strongly a text is meant, 0..1: its weight, and what is said louder than needed.
+
+    Each of these adds: `!` 0.08 (three at most), `??` 0.15, a swear word 0.25, capitals 0.2, a stretched word 0.1.
+    Capitals are half the words or more, or the words that weigh (`emphasized`).
+    """
+    words = _WORD.findall(said)
+    loud = sum(len(word) > 2 and word.isupper() for word in words)
+    shouted = emphasized or (loud >= 2 and 2 * loud >= len(words))
+    found = weight + 0.08 * min(3, said.count("!")) + 0.15 * ("??" in said or "?!" in said or "!?" in said)
+    found += 0.25 * (_SWORN.search(said) is not None) + 0.2 * shouted + 0.1 * (_STRETCHED.search(said) is not None)
+    return round(min(1.0, found), 4)

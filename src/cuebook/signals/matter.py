@@ -1,0 +1,59 @@
+"""What a message is about, told from how it is meant: in a request, a rule or a quotation words only name things."""
+
+import re
+from typing import Final
+
+from cuebook.records.expression import Expression
+from cuebook.signals import tone
+
+_SENTENCE: Final = Expression(r"(?<=[.!?:;])\s+|\n+")
+_PLAIN: Final = str.maketrans(
+    {"\u2026": "... ", "\u2019": "'", "\u2018": "'", "\u201c": '"', "\u201d": '"', "\u2014": ", ", "\u2013": " - "}
+)
+_WORD: Final = Expression(r"[A-Za-z][A-Za-z'_]*")
+_BEFORE: Final = (
+    r"\W*(?:(?:ok|okay|so|and|but|then|now|also|hi|hello|hey|yes|first|next|well|thanks),?\s+)*(?:please\s+)?"
+)
+
+
+def _any_of(parts: str) -> str:
+    return "(?:" + "|".join(" ".join(each.split()) for each in parts.split(",")) + r")\b"
+
+
+#: How a sentence begins that asks or orders: what bad words it has name its matter.
+_REQUEST: Final = Expression(_BEFORE + _any_of(tone.REQUESTS), re.IGNORECASE)
+#: One that orders a text, with what it shall be about.
+_WORK: Final = Expression(
+    _BEFORE + r"(?:(?:can|could|would) you\s+(?:please\s+)?)?" + _any_of(tone.WORKS) + r"[^,;!\n]*", re.IGNORECASE
+)
+#: A rule that is stated: what happens if, what should be.
+_RULE: Final = Expression(
+    r"\W*(?:(?:if|when)(?!\s+(?:i|we|my)\b)|"
+    r"(?:the|an?|each|every|users?|any|all)\b.*\b(?:if|should|must|shall|may|whether|can))\b",
+    re.IGNORECASE,
+)
+_PRINTS: Final = Expression(
+    r"\b(?:says|prints|reads|returns|outputs|printed|logged)\b(?!\s+(?:i|you|we|he|she)\b)[^.!?\n]*",
+    re.IGNORECASE,
+)
+
+
+def plain(text: str) -> str:
+    """Give a text with the quotes, dashes and dots of a keyboard."""
+    return text.translate(_PLAIN)
+
+
+def sentences(text: str) -> list[str]:
+    """List the sentences and lines of a text."""
+    return [each for each in _SENTENCE.split(text) if each.strip()]
+
+
+def without_matter(sentence: str) -> str:
+    """Give a sentence with `it` for the words that name its matter, and without what something printed."""
+    sentence = _PRINTS.sub("says it", sentence)
+    work = _WORK.match(sentence)
+    if work:
+        return _WORD.sub("it", work[0]) + sentence[work.end() :]
+    if _REQUEST.match(sentence) or _RULE.match(sentence):
+        return _WORD.sub(lambda word: "it" if word[0].lower() in tone.NAMES else word[0], sentence)
+    return sentence
