@@ -4,7 +4,8 @@ Definitions, with the thresholds of a persona's Tracking:
 
 - `user_frustrated`: a score below the frustration threshold at an intensity above 0.6, or so many such scores in a row
 - `user_confused`: a keyword of confusion, or a neutral message of three or more words that sound bad
-- `user_satisfied`: a score above the satisfaction threshold at an intensity above 0.5, or so many such scores in a row
+- `user_satisfied`: a score above the satisfaction threshold at an intensity above 0.5, or so many such scores in a row;
+  never a message that corrects, whatever its words weigh
 - `error_threshold_exceeded`: two or more errors among the last ten results and replies, at least one of them new
 - `low_engagement`: four or more neutral messages in a row that neither ask nor order anything, of fewer than 50
   characters on average over the user's last five
@@ -71,6 +72,8 @@ def _frustrated(sentiment: Sentiment, counters: Counters, tracking: Tracking) ->
 
 def _satisfied(sentiment: Sentiment, counters: Counters, tracking: Tracking) -> Event | None:
     row, score, limit = counters.satisfaction, sentiment.score, tracking.satisfaction_threshold
+    if counters.corrected and counters.corrected[-1]:
+        return None
     strong = score > limit and sentiment.intensity > SATISFIED
     many = row >= tracking.consecutive_turns
     if not (strong or many):

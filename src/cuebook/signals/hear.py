@@ -100,7 +100,7 @@ def _counted(
     if sentiment.polarity == "unknown":
         return counters
     negative = sentiment.score < tracking.frustration_threshold
-    positive = sentiment.score > tracking.satisfaction_threshold
+    positive = sentiment.score > tracking.satisfaction_threshold and not corrections
     neutral = not (negative or positive)
     idle = neutral and not _asks(said)
     return replace(

@@ -63,6 +63,12 @@ def test_one_message_satisfies_above_the_threshold_and_above_the_intensity(score
     assert (fired((SAID, felt(score, intensity))) == [["user_satisfied"]]) is fires
 
 
+def test_who_corrects_is_not_satisfied_whatever_the_words_weigh():
+    found = talk(("No, I meant by value", felt(0.9)), (SAID, GOOD))
+    assert [names(each) for each in found] == [[], []]
+    assert [each.counters.satisfaction for each in found] == [0, 1]
+
+
 @pytest.mark.parametrize("consecutive", [1, 2, 3, 5])
 def test_n_means_n_messages_in_a_row_for_both_moods(consecutive):
     tracking = Tracking(enabled=True, consecutive_turns=consecutive)
