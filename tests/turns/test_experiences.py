@@ -323,6 +323,30 @@ async def test_what_a_model_does_not_decide_words_decide(tmp_path: Path, choice:
         assert why in told["instead"]
 
 
+async def test_nobody_waits_again_for_a_model_that_did_not_answer(tmp_path: Path, clock: FrozenClock) -> None:
+    write(tmp_path, REFUND)
+    model = ScriptedModel(default=chooser(UpstreamError("nobody there")))
+    async with book_on(tmp_path, model=model, clock=clock, experience__selection="model") as book:
+        assert await given(book, ASKED) == ["refund"]
+        reply = await book.ask(Ask("I still want a refund", "c"))
+        assert len(selections(model)) == 1
+        assert "asked again after 30 s" in reply.metadata["experienceSelection"]["instead"]
+        clock.advance(31)
+        await book.ask(Ask("A refund, please", "c"))
+        assert len(selections(model)) == 2
+
+
+async def test_of_a_page_that_was_pasted_a_model_sees_its_ends(tmp_path: Path) -> None:
+    write(tmp_path, REFUND)
+    model = ScriptedModel(default=chooser("{}"))
+    async with book_on(tmp_path, model=model, experience__selection="model") as book:
+        await book.ask(Ask("Begin " + "word " * 20_000 + "Where is my refund?", "c"))
+        asked = json.loads(selections(model)[0].messages[1])["content"]
+        assert len(asked) < 7_000
+        assert "Begin" in asked
+        assert asked.endswith("Where is my refund?")
+
+
 async def test_a_server_that_holds_to_no_schema_is_asked_without(tmp_path: Path) -> None:
     write(tmp_path, REFUND)
 

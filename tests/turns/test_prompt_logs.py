@@ -230,3 +230,14 @@ async def test_what_is_not_ours_in_the_folder_stays(tmp_path: Path) -> None:
         await book.settle()
         await book.conversations.delete("c")
     assert (mine / "a.txt").read_text() == "mine"
+
+
+async def test_tenants_logs_stand_apart_and_go_with_what_they_forget(tmp_path: Path) -> None:
+    async with on(tmp_path) as book:
+        for tenant in ("acme", "other"):
+            await book.of(tenant).ask(Ask(f"My house is in {CANARY}{tenant}", "c", user="ann"))
+        await book.settle()
+        assert len({name.split("/")[0] for name in logs(tmp_path)}) == 2
+        assert (await book.of("acme").memory.forget(conversation="c", by="ann")).state == "done"
+        assert not left(tmp_path, f"{CANARY}acme")
+        assert left(tmp_path / "logs", f"{CANARY}other")

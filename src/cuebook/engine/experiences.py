@@ -28,6 +28,7 @@ from cuebook.memory.selection_reply import read_reply
 from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.store import Scene
 from cuebook.prompts.names import project_of
+from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
 from cuebook.records.experience import Experience
 from cuebook.records.memory import Scope
@@ -42,6 +43,8 @@ SELECTOR = "experience selector"
 #: Rounds of the conversation a model is shown, and characters of each query in them.
 ROUNDS = 3
 SHOWN = 400
+#: Characters of the query itself, from its front; of a longer one its end is shown too.
+ASKED = 6_000
 #: Candidates a model is shown, the likeliest by words and meaning first, and characters of each `when`.
 CANDIDATES = 40
 WHEN = 1_000
@@ -57,6 +60,8 @@ AGAIN_S = 30.0
 #: How servers answer that hold an answer to no schema, or not to this one: they are asked without.
 NO_SCHEMA = (400, 404, 415, 422)
 
+#: Under which it is remembered that the model did not answer.
+_DOWN = b"down"
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 
 
@@ -197,7 +202,11 @@ async def _closeness(
     except BackendError as error:
         log.warning("words alone choose among the experiences: %s", desk.writer.clean(str(error)))
         return None, 0.0
-    found = _cosines(dense.vector, {name: [desk.meant[space, text] for text in own] for name, own in texts.items()})
+    held = {
+        name: [vector for text in own if (vector := desk.meant.get((space, text))) is not None]
+        for name, own in texts.items()
+    }
+    found = _cosines(dense.vector, held)
     while len(desk.meant) > VECTORS:
         desk.meant.popitem(last=False)
     return found, embedder.akin
@@ -213,8 +222,10 @@ def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, fl
 
     asked = np.frombuffer(query, "<f4")
     length = float(np.linalg.norm(asked)) or 1.0
-    found = {}
+    found = dict.fromkeys(texts, 0.0)
     for name, vectors in texts.items():
+        if not vectors:
+            continue
         rows = np.stack([np.frombuffer(vector, "<f4") for vector in vectors])
         norms = np.linalg.norm(rows, axis=1)
         found[name] = float((rows @ asked / (np.where(norms > 0, norms, 1.0) * length)).max())
@@ -252,44 +263,56 @@ async def _selected(
         f"--- Experience {number} (ID: {each.exp_id}) ---\n{desk.writer.clean(each.when)[:WHEN]}"
         for number, each in enumerate(shown, 1)
     )
-    work = Work(
-        agent=SELECTOR,
-        key=KEY,
-        otherwise=KEY,
-        values={"experiences": listed, "agent_name": persona.name, "most": desk.experience_most},
-        project=query.project,
-    )
+    values = {"experiences": listed, "agent_name": persona.name, "most": desk.experience_most}
+    work = Work(agent=SELECTOR, key=KEY, otherwise=KEY, values=values, project=query.project)
     instruction = await instruct(desk, scope, work)
-    before = "" if listed in instruction.text else f"{listed}\n\n"
-    before += f"The conversation before it:\n{query.context}\n\n" if query.context else ""
-    messages = (
-        msgspec.json.encode({"role": "system", "content": instruction.text}),
-        msgspec.json.encode({"role": "user", "content": f"{before}Select relevant experiences for: {query.text}"}),
-    )
-    key = hashlib.blake2b(
-        json.dumps([model.name, *(m.decode() for m in messages)]).encode(), key=desk.key[:64]
-    ).digest()
-    now = desk.clock.now()
+    messages = _messages(instruction.text, listed, query)
+    key, now = _key(desk, model, messages), desk.clock.now()
     kept = desk.selected.get(key)
     if kept is not None and (kept.ids is not None or now - kept.at < AGAIN_S):
         return kept
     if not asks:
         return None
+    down = desk.selected.get(_DOWN)
+    if down is not None and now - down.at < AGAIN_S:  # nobody waits for it again so soon
+        return Selected(ids=None, by=model.name, failed=f"{down.failed}; it is asked again after {AGAIN_S:g} s")
     reply, failed = await _reply(desk, model, messages, shown)
+    if failed:
+        desk.selected[_DOWN] = Selected(ids=None, by=model.name, failed=failed, at=now)
     ids = None if failed else read_reply(reply, [each.exp_id for each in shown])
     if ids is None and not failed:
         failed = f"{model.name} gave no answer that can be read"
     if failed:
         log.warning("experiences are chosen without the model: %s", failed)
-    record = told(desk, instruction, work, conversation=query.conversation)
-    try:
-        await desk.audit.append(scope, [record, *answered(desk, [record], reply)])
-    except CuebookError as error:  # the turn goes on: the store says so where it must be written
-        log.warning("the audit does not tell of a choice of experiences: %s", desk.writer.clean(str(error)))
+    await _tell(desk, scope, told(desk, instruction, work, conversation=query.conversation), reply)
     found = desk.selected[key] = Selected(ids=ids, by=model.name, failed=failed, at=now, messages=messages)
     while len(desk.selected) > REMEMBERED:
         desk.selected.popitem(last=False)
     return found
+
+
+def _messages(instruction: str, listed: str, query: Query) -> tuple[bytes, bytes]:
+    """Give what a model is told: what was said in the conversation as data, never in the system text."""
+    asked = query.text if len(query.text) <= ASKED else f"{query.text[:ASKED]} … {query.text[-SHOWN:]}"
+    before = "" if listed in instruction else f"{listed}\n\n"
+    before += f"The conversation before it:\n{query.context}\n\n" if query.context else ""
+    return (
+        msgspec.json.encode({"role": "system", "content": instruction}),
+        msgspec.json.encode({"role": "user", "content": f"{before}Select relevant experiences for: {asked}"}),
+    )
+
+
+def _key(desk: Desk, model: Model, messages: Sequence[bytes]) -> bytes:
+    said = json.dumps([model.name, *(message.decode() for message in messages)])
+    return hashlib.blake2b(said.encode(), key=desk.key[:64]).digest()
+
+
+async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
+    """Let the audit tell that a model was asked, whatever came of it."""
+    try:
+        await desk.audit.append(scope, [record, *answered(desk, [record], reply)])
+    except CuebookError as error:  # the turn goes on: the store says so where it must be written
+        log.warning("the audit does not tell of a choice of experiences: %s", desk.writer.clean(str(error)))
 
 
 async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: Sequence[Experience]) -> tuple[str, str]:

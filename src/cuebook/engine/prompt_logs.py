@@ -96,18 +96,25 @@ class PromptLogs:
 
     async def _keep(self, made: PromptLog) -> None:
         """Write, then look whether something was forgotten meanwhile: its words may stand in what was written."""
+        folder = self._folder / folder_of(made.index.tenant, made.index.conversation, self._desk.key)
         try:
-            folder = self._folder / folder_of(made.index.tenant, made.index.conversation, self._desk.key)
             written = await asyncio.to_thread(_write, folder, made)
-            scope, look = Scope(made.index.tenant), Look(conversation=made.index.conversation, use_summary=False)
-            scene = await self._desk.store.scene(scope, look)
-            gone = scene.conversation is None or scene.conversation.no != made.index.no
-            if gone or scene.epoch != made.epoch:
-                await asyncio.to_thread(_remove, [folder] if gone else written)
+            try:
+                away = await self._outdated(made, folder, written)
+            except CuebookError as error:  # whether it may stay cannot be told
+                self._tell(f"a prompt's log is taken back: {error}")
+                away = written
+            await asyncio.to_thread(_remove, away)
         except OSError as error:
             self._tell(f"prompts are not written to {str(self._folder)!r}: {error.strerror or error}")
-        except CuebookError as error:
-            self._tell(f"prompt logs: {error}")
+
+    async def _outdated(self, made: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
+        """Give what of a log must go again: nothing where nothing was forgotten since its turn was opened."""
+        scope, look = Scope(made.index.tenant), Look(conversation=made.index.conversation, use_summary=False)
+        scene = await self._desk.store.scene(scope, look)
+        if scene.conversation is None or scene.conversation.no != made.index.no:
+            return [folder]
+        return () if scene.epoch == made.epoch else written
 
     def _tell(self, what: str) -> None:
         """Say what is wrong, once until something else is."""
@@ -117,7 +124,8 @@ class PromptLogs:
 
     async def erase(self, kinds: Collection[str]) -> bool:
         """Remove what may hold what was forgotten; answers with whether nothing of it is left."""
-        await self.drain()  # what is being written now takes itself back
+        if self._tasks:  # what is being written now takes itself back; what comes after knows of the forget
+            await asyncio.wait(list(self._tasks))
         everything = any(kind != "conversation" for kind in kinds)
         try:
             found = [each for folder in self._folders for each in await asyncio.to_thread(_folders, folder)]
