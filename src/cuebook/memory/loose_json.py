@@ -10,6 +10,8 @@ from typing import Any, Final
 #: Characters of a text that are read, and levels of nesting.
 READ: Final = 20_000
 DEEPEST: Final = 32
+#: Brackets that begin nothing, behind which none is looked for any more.
+TRIES: Final = 64
 
 _FENCE: Final = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _SPACE: Final = re.compile(r"(?:\s|//[^\n]*|/\*.*?(?:\*/|\Z)|#[^\n]*)+", re.DOTALL)
@@ -33,12 +35,12 @@ def documents(text: str) -> Iterator[tuple[Any, bool]]:
 
 
 def _found(text: str) -> Iterator[Any]:
-    at = 0
-    while (begin := _first(text, at)) >= 0:
+    at = failed = 0
+    while failed < TRIES and (begin := _first(text, at)) >= 0:
         try:
             value, at = _value(text, begin, 0)
         except NotJsonError:
-            at = begin + 1
+            at, failed = begin + 1, failed + 1
         else:
             yield value
 

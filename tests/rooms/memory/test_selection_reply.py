@@ -91,6 +91,12 @@ def test_whatever_is_said_only_what_was_offered_is_selected_and_each_once(reply:
     assert found is None or (set(found) <= set(OFFERED) and len(set(found)) == len(found))
 
 
+@given(st.text(max_size=300))
+def test_no_text_is_too_odd(reply: str) -> None:
+    found = read_reply(reply, OFFERED)
+    assert found is None or set(found) <= set(OFFERED)
+
+
 @given(st.lists(st.sampled_from(OFFERED), unique=True))
 def test_what_is_asked_for_is_read_as_it_stands(selected: list[str]) -> None:
     reply = "{" + ", ".join(f'"{name}": {str(name in selected).lower()}' for name in OFFERED) + "}"
