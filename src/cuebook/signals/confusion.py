@@ -20,7 +20,7 @@ _KEYWORDS: Final[Mapping[str, str]] = {
     "confused": r"\bconfused\b(?! (?:\w+ ){1,3}with\b)|\bconfusing\b|\bconfuses me\b",
     "don't understand": (
         rf"{_WRITER}\b{_NOT} {_QUITE}"
-        r"(?:understand|get (?:it|this|that|the point|you)\b|follow\b|see what you)"
+        r"(?:understand|get (?:it|this|that|the point|you|why|how|what)\b|follow\b|see what you)"
     ),
     "unclear": rf"\bunclear\b|\bnot {_QUITE}clear\b(?! (?:the|all|my|our|out|up|it))",
     "what do you mean": r"\bwhat (?:do|did) you mean\b|\bwhat does that (?:even )?mean\b|\bno idea what you\b",
@@ -59,12 +59,12 @@ _MARKS: Final = Expression(r"(?:(?<=[\w)\"'])|^\s*)\?\s?\?[?!]*(?=\s*$|\s+[A-Z\"
 def confusion_in(said: str, *, negative: bool = False) -> tuple[str, ...]:
     """Name the keywords of confusion in what a user says (`spoken`), each once, in their order.
 
-    Piled-up question marks are anger where the message is negative, and no sign of confusion then.
+    Piled-up question marks are anger where the message is negative, or asks somebody, and no sign of confusion then.
     """
     text = said[:LOOKED_AT].replace("\u2019", "'")
     low, found = lowered(text), list[str]()
     if any(hint in low for hint in _HINTS):
         found = [_NAMES[match.lastindex - 1] for match in _ANY.finditer(low) if match.lastindex]
-    if not negative and "?" in text and _MARKS.search(text):
+    if not negative and "?" in text and " you" not in low and _MARKS.search(text):
         found.append("??")
     return tuple(dict.fromkeys(found))

@@ -17,6 +17,7 @@ from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import AMONG, LASTS, signals_of
 from cuebook.signals.corrections import corrections_in
 from cuebook.signals.events import TRACE, events_in, is_confused, past_cooldown
+from cuebook.signals.moodless import is_about_its_matter
 from cuebook.signals.spoken import spoken
 from cuebook.signals.tasks import task_in
 
@@ -61,6 +62,8 @@ def hear(
     """
     said = spoken(text).replace("\u2019", "'").strip()
     read = sentiment if said else _UNREAD  # an image, or code alone, is nobody's silence
+    if read.score < tracking.frustration_threshold and is_about_its_matter(said):
+        read = replace(read, score=0.0, intensity=0.0, polarity="neutral", negatives=0)
     keywords = confusion_in(said, negative=read.polarity == "negative") if read.polarity != "unknown" else ()
     corrections = corrections_in(said)
     counters = _counted(text, said, read, before, tracking, keywords=keywords, corrections=corrections)
@@ -76,7 +79,7 @@ def hear(
         events=events,
         keywords=keywords,
         corrections=corrections,
-        signals=signals_of(said, sentiment, counters, before=before, tracking=tracking, drift=drift),
+        signals=signals_of(said, read, counters, before=before, tracking=tracking, drift=drift),
         task=counters.task if counters.task_age == 0 else "",
     )
 

@@ -18,6 +18,7 @@ WORDS: Final = {
     **dict.fromkeys("incorrect incorrectly nonsense nonsensical wrongly".split(), -1.5),
     **dict.fromkeys("unusable unacceptable garbage trash rubbish crap".split(), -2.5),
     **dict.fromkeys("frustrated frustration".split(), -2.2),
+    **dict.fromkeys("useless worthless".split(), -2.5),
     **dict.fromkeys("ridiculous ridiculously absurd preposterous".split(), -2.4),
     # what stories, gardens and machines do, more often than moods
     **dict.fromkeys("kill kills killed killing killer killers murder murders murdered war wars".split(), -0.9),
@@ -83,8 +84,9 @@ _PAIRED: Final = (
     ("give, gave, giving", "up", -2.3),
     ("same, same exact, exact same", "error, problem, issue, bug, mistake, crash", -1.6),
     ("same", "error again, problem again, issue again, bug again, mistake again", -2.0),
+    ("you don't, you do not, you never, you still don't", "understand, listen, get it, read, even, care", -1.8),
     ("nobody, no one", "answers, answered, replies, helps, refunds, cares, listens, responds, reads", -1.6),
-    ("driving, drives, drove", "me crazy, me mad, me nuts, me insane, me up the wall", -2.9),
+    ("driving, drives, drove", "me crazy, me mad, me nuts, me insane, me up the wall", -3.2),
     ("not what i", "asked, asked for, want, wanted, meant, said, need, needed", -1.9),
     ("no", "problem, problems, issue, issues, error, errors, bugs, crashes, complaints, warnings, failures", 1.2),
     ("no more", "problems, issues, errors, bugs, crashes, complaints, warnings, failures", 1.6),
@@ -140,6 +142,7 @@ _LIKE: Final = """
 """
 
 _SAID: Final = {
+    "is a joke": -2.4, "are a joke": -2.4, "what a joke": -2.4, "a bad joke": -2.4,
     "can't stand": -2.2, "screwed up": -1.7, "waste of time": -2.6, "makes no sense": -1.8,
     "doesn't make sense": -1.6, "does not make sense": -1.6, "doesn't make any sense": -1.8, "make no sense": -1.8,
     "makes sense": 1.0, "make sense": 0.5, "sick of": -2.3, "tired of": -2.1, "had enough": -2.0, "fed up": -2.4,

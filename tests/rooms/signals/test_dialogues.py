@@ -1,10 +1,11 @@
 """How well events, tasks and corrections are heard: labelled dialogues and sentences, a third of them held out.
 
-In `dialogues/{support,work,talk}.txt` a dialogue begins with `== NAME dev|held`; each line is a message of its user,
+In `dialogues/{support,work,talk,more}.txt` a dialogue begins with `== NAME PART`; each line is a message of its user,
 `! …` a result of a tool that failed before it and `+ …` one that did not. Behind ` > ` stand the events it should fire
 (F rustrated, C onfused, S atisfied, E rrors, L ow engagement); with `?` it may: arguable, or going on. The dialogues
-were labelled before anything was tuned on those of `dev`; the first run on those held out gave precision and recall of
-0.875 (docs/design/013). An event that fired in a message before that may have it, and is quiet now, was found.
+were labelled before anything was tuned on those of `dev`, and `held` were held out; `new` and `late` were written later,
+each after the last change before its first run. What first runs gave is in docs/design/013. An event that fired in a
+message before that may have it, and is quiet now, was found.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ EVENTS: Final = {
 }  # fmt: skip
 FOREIGN: Final = (
     "german", "spanish", "french", "chinese", "dutch", "italian", "portuguese", "japanese", "polish", "russian",
-    "turkish",
+    "turkish", "swedish", "norwegian",
 )  # fmt: skip
 TRACKING: Final = Tracking(enabled=True)
 
@@ -48,7 +49,7 @@ class Dialogue(Struct, frozen=True):
 
 
 def read_dialogues() -> Iterator[Dialogue]:
-    for file in ("support", "work", "talk"):
+    for file in ("support", "work", "talk", "more"):
         for block in (HERE / f"{file}.txt").read_text(encoding="utf-8").split("== ")[1:]:
             head, *lines = block.strip().split("\n")
             name, part = head.split()
@@ -104,7 +105,7 @@ def scores(part: str) -> tuple[float, float]:
 
 def test_there_are_enough_dialogues_and_a_third_is_held_out() -> None:
     dialogues = list(read_dialogues())
-    held = sum(dialogue.part == "held" for dialogue in dialogues)
+    held = sum(dialogue.part != "dev" for dialogue in dialogues)
     calm = sum(not any(message.labels for message in dialogue.messages) for dialogue in dialogues)
     assert len(dialogues) >= 60
     assert 3 * held >= len(dialogues)
@@ -112,7 +113,8 @@ def test_there_are_enough_dialogues_and_a_third_is_held_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "precision", "recall"), [("dev", 0.92, 0.95), ("held", 0.87, 0.87), ("all", 0.9, 0.9)]
+    ("part", "precision", "recall"),
+    [("dev", 0.92, 0.95), ("held", 0.9, 0.9), ("new", 0.85, 0.8), ("late", 0.85, 0.8), ("all", 0.9, 0.9)],
 )
 def test_events_are_heard_where_they_are_and_not_elsewhere(part: str, precision: float, recall: float) -> None:
     found = scores(part)

@@ -1,0 +1,48 @@
+"""Whether a message only orders or asks about its matter: the bad words in it name that, and are nobody's mood.
+
+"Make the villain more evil" and "Is it dangerous to remove this?" sound bad and say nothing of their writer. What is
+shouted, turns on somebody, asks why, or tells how somebody feels is no such message.
+"""
+
+from typing import Final
+
+from cuebook.records.expression import Expression, lowered
+
+#: Sentences of a message that are looked at.
+LOOKED_AT: Final = 6
+
+_SENTENCE: Final = Expression(r"(?<=[.!?])\s+|\n+")
+_OPENS: Final = r"(?:please|pls|now|then|and|also|ok(?:ay)?|so|next|but|or|can you|could you|would you|help me)"
+#: How a sentence begins that orders something.
+_ORDERS: Final = Expression(
+    rf"(?:{_OPENS},? )*(?:add|adjust|answer|apply|ask|book|build|calculate|call|change|check|clean|commit"
+    rf"|compare|convert|"
+    r"count|create|cut|delete|deploy|describe|draft|explain|extend|fetch|find|fix|format|generate|give|insert|install|"
+    r"invite|kill|keep|leave|let|list|make|merge|move|name|open|order|pick|plan|print|pull|push|put|quiz|read"
+    r"|remove|rename|"
+    r"replace|rewrite|run|save|search|send|set|shorten|show|sort|split|start|summari[sz]e|take|teach|test"
+    r"|translate|try|"
+    r"turn|update|use|write)\b"
+)
+#: And one that asks about a thing. "Why" and questions to somebody are left out.
+_ASKS: Final = Expression(
+    rf"(?:{_OPENS},? )*(?:is|are|was|were|does|do|did|has|have|should|would|could|can|may|will) (?:it|that|this"
+    rf"|there|the|a|an|"
+    rf"i|we|one|they|he|she|\w+s)\b.*\?$|(?:{_OPENS},? )*(?:what|which|who|where|when|how)\b.*\?$"
+)
+#: What gives a mood away.
+_MOVED: Final = Expression(
+    r"!|\?\s?\?|\b(?:you|your|you're|why|wtf|hell|damn|fuck\w*|shit\w*|crap|stupid|useless|ridiculous|garbage"
+    r"|still|again|"
+    r"i'm|i am|i hate|i feel|sick of|tired of|fed up|annoy\w*|frustrat\w*|angry|furious|seriously)\b"
+)
+_SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
+
+
+def is_about_its_matter(said: str) -> bool:
+    """Whether all that a user says (`spoken`) orders or asks something, and nothing of it gives a mood away."""
+    low = lowered(said)
+    if _MOVED.search(low) or _SHOUTED.search(said):
+        return False
+    sentences = [each.strip() for each in _SENTENCE.split(low)[: LOOKED_AT + 1] if each.strip()]
+    return 0 < len(sentences) <= LOOKED_AT and all(_ORDERS.match(each) or _ASKS.match(each) for each in sentences)
