@@ -236,6 +236,26 @@ async def test_feedback_stands_before_and_after_what_is_said_next(book):
     assert branch.weight == pytest.approx(0.9 * (0.45 + 0.03) + 0.03)
 
 
+async def test_a_trial_goes_by_the_corrected_word(clock):
+    async with book_on(clock=clock, learning__observe="all") as book:
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        for n in range(22):
+            await talk(book, "hello", (THANKS, "And then?")[n % 2], name=f"before {n}")
+            clock.advance(4000)
+        await book.prompts.save(SLUG, {"body": "Be quick."})
+        for n in range(12):
+            await talk(book, "hello", WRONG, name=f"after {n}")
+            clock.advance(4000)
+        await book.work()
+        docket = book.desk.dockets[SLUG, "main"]
+        assert docket.said_first
+        assert max(each.mean for each in docket.said_first) < 0.5
+        for n in range(12):
+            await book.turns.feedback(f"after {n}", 1, thumb="up", outcome="success")
+        again = book.desk.dockets[SLUG, "main"]
+        assert [each.mean for each in again.said_first] == [pytest.approx(1.0)] * len(docket.said_first)
+
+
 async def test_each_tenants_prompts_learn_from_their_own(clock):
     async with book_on(clock=clock, learning__observe="all") as book:
         for own in (book, book.of("umb")):
@@ -253,7 +273,7 @@ async def test_what_is_forgotten_teaches_nothing_more(tmp_path, clock):
         for name in ("gone", "kept"):
             await book.ask(Ask("hello", name, user="ann"))
             await book.ask(Ask(THANKS, name, user="ann"))
-        await book.turns.feedback("gone", 1, thumb="up", comment="the tulip garden")
+        await book.turns.feedback("gone", 1, thumb="up", comment="the tulip garden", idempotency_key="k")
         await book.conversations.delete("gone")
         await book.settle()
         assert sorted(each.conversation == "kept" for each in await seen(book)) == [False, True]

@@ -7,7 +7,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.metadata import iso
 from cuebook.engine.observe import spoke_in, teach
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import Once
 from cuebook.prompts.learn import score as score_of
 from cuebook.records.memory import Scope
@@ -38,17 +38,22 @@ async def give(
     """Keep what somebody says of a turn, and teach it. Raises InvalidInput, NotFound, and Conflict while it runs."""
     said = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
 
-    async def work(asking: Once | None) -> Known:
-        scope = Scope(user=user)
+    scope = Scope(user=user)
+
+    async def work(asking: Once | None) -> int:
         whose = user or (await desk.store.conversation(scope, conversation)).user or ""
         spoken = Outcome(by="feedback", at=desk.clock.now(), user=whose, **said)
-        return await desk.store.outcomes.give(scope, conversation, n, spoken, once=asking)
+        told = asking and asking.telling(lambda known: known.revision)  # no word of it outlives its conversation
+        return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=told)).revision
 
     asked = ["feedback", conversation, n, score, thumb, outcome, corrections, comment]
-    known = await once(desk, idempotency_key, asked, Known, work, user=user or "")
-    await teach(desk, Scope(user=user), conversation, n)
-    stands = await desk.store.outcomes.get(Scope(user=user), conversation, n)
-    return stands if stands is not None and stands.revision == known.revision else known
+    await once(desk, idempotency_key, asked, int, work, user=user or "")
+    await teach(desk, scope, conversation, n)
+    known = await desk.store.outcomes.get(scope, conversation, n)
+    if known is None:
+        msg = f"what was said of turn {n} of conversation {conversation!r} was forgotten meanwhile"
+        raise NotFound(msg)
+    return known
 
 
 def _outcome(
@@ -84,7 +89,7 @@ def _outcome(
     sentiment = THUMBS[thumb] if thumb is not None else score
     task: TaskOutcome = outcome or "unknown"
     if sentiment is None and corrections is None and task == "unknown":
-        msg = "score: nothing is said of the turn; give score, thumb, outcome or corrections"
+        msg = "score: nothing is said of the turn; give a score (1 is good, 0 is bad), an outcome or corrections"
         raise InvalidInput(msg, where="score")
     try:
         total = score_of(NEUTRAL if sentiment is None else sentiment, corrections or 0, task)

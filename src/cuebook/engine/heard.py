@@ -56,6 +56,7 @@ async def hear_turn(
     persona, last = speaker_in(desk, scene, ask), scene.last_turn
     tracking = tracking_in(desk, scene, persona, ask.mode)
     serves = any(len(family.active) > 1 for family in scene.families.values()) or _chose(last)
+    serves = serves or (desk.observes == "all" and bool(scene.families))
     if not (tracking.enabled or persona.metaprompts or serves):
         return None
     before = heard_of(last.metadata) if last else None

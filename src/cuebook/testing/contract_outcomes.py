@@ -76,6 +76,13 @@ class OutcomeContract:
         [due] = await store.outcomes.due(limit=9)
         assert (due.conversation, due.turn) == ("c", 1)
 
+    async def test_the_newest_words_of_a_conversation_come_first(self, store: Store) -> None:
+        await turns(store, 0.1, 0.2, 0.3)
+        found = await store.outcomes.lately(OWNER, "c", limit=2)
+        assert [each.sentiment for each in found] == [0.3, 0.2]
+        with pytest.raises(NotFound):
+            await store.outcomes.lately(Scope(user="eve"), "c", limit=2)
+
     async def test_of_two_messages_behind_a_turn_the_first_counts(self, store: Store) -> None:
         await turns(store, 0.9)
         lease = await begin(store, draft("q3", "otherwise"), after=2, outcome=(1, heard(0.1)))
