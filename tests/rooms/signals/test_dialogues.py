@@ -3,9 +3,9 @@
 In `dialogues/{support,work,talk,more}.txt` a dialogue begins with `== NAME PART`; each line is a message of its user,
 `! …` a result of a tool that failed before it and `+ …` one that did not. Behind ` > ` stand the events it should fire
 (F rustrated, C onfused, S atisfied, E rrors, L ow engagement); with `?` it may: arguable, or going on. The dialogues
-were labelled before anything was tuned on those of `dev`, and `held` were held out; `new` and `late` were written later,
-each after the last change before its first run. What first runs gave is in docs/design/013. An event that fired in a
-message before that may have it, and is quiet now, was found.
+were labelled before anything was tuned on those of `dev`, and `held` were held out; `new` and `late` were written
+later, each after the last change before its first run. What first runs gave is in docs/design/013. An event that fired
+in a message before that may have it, and is quiet now, was found.
 """
 
 from collections import Counter

@@ -11,6 +11,8 @@ from cuebook.records.tracking import EVENTS, Tracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
 from cuebook.signals.hear import hear
+from cuebook.signals.kinds import EXAMPLES, nearest
+from cuebook.signals.tasks import TASKS
 from cuebook.signals.trace import failed
 
 ON = Tracking(enabled=True)
@@ -170,6 +172,30 @@ def test_piled_up_question_marks_are_anger_in_a_negative_message():
     assert fired(("why does it keep crashing??", felt(-0.6, 0.5))) == [[]]
 
 
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [
+        ("Make the villain even more evil and cruel.", False),
+        ("Is it dangerous to remove this folder?", False),
+        ("Which of the errors is the worst?", False),
+        ("Kill the worker. What deletes the dead rows?", False),
+        ("Why is this so terrible?", True),
+        ("What is wrong with you?", True),
+        ("Fix this useless thing", True),
+        ("Is it broken again?", True),
+        ("Add the ugly, awful header!!", True),
+        ("REMOVE THIS HORRIBLE header", True),
+        ("This is terrible.", True),
+        ("Make it stop. I hate it.", True),
+    ],
+)
+def test_what_only_orders_or_asks_about_its_matter_is_nobodys_mood(text, moved):
+    [heard] = talk((text, felt(-0.8, negatives=4)))
+    assert (names(heard) == ["user_frustrated"]) is moved
+    assert (heard.signals["user_frustrated"] > 0) is moved
+    assert heard.sentiment.score == -0.8, "what the method read is told as it is"
+
+
 def test_a_neutral_message_of_words_that_sound_bad_is_confused():
     assert fired((SAID, felt(0.0, 0.0, negatives=3))) == [["user_confused"]]
     assert fired((SAID, felt(0.0, 0.0, negatives=2))) == [[]]
@@ -280,6 +306,18 @@ def test_a_topic_shifts_by_cue_or_by_words():
     assert [drift_by_meaning(far, cosine, akin=0.5) for cosine in (-0.1, 0.05, 0.15, 0.25, 0.9)] == [1, 1, 0.5, 0, 0]
     assert drift_by_meaning("And what does it cost with garlic bread?", 0.0, akin=0.5) == 0.6
     assert drift_by_meaning("ok", 0.0, akin=0.5) == 0.0
+
+
+def test_a_task_by_meaning_stands_clear_of_the_others_and_is_no_crisis():
+    far = dict.fromkeys(EXAMPLES, 0.0)
+    assert nearest(far | {"coding": 0.31}, akin=0.5) == "coding"
+    assert nearest(far | {"coding": 0.29}, akin=0.5) == ""
+    assert nearest(far | {"coding": 0.5, "planning": 0.45}, akin=0.5) == ""
+    assert nearest(far | {"crisis": 0.9}, akin=0.5) == ""
+    assert nearest(far | {"": 0.9}, akin=0.5) == ""
+    assert set(EXAMPLES) == {*TASKS, ""}
+    assert hear(SAID, kind="planning").task == "planning"
+    assert hear("Why does pytest fail?", kind="planning").task == "coding", "a rule goes first"
 
 
 def test_energy_is_in_punctuation_capitals_and_pace():
