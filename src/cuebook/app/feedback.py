@@ -37,7 +37,6 @@ async def give(
 ) -> Known:
     """Keep what somebody says of a turn, and teach it. Raises InvalidInput, NotFound, and Conflict while it runs."""
     said = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
-
     scope = Scope(user=user)
 
     async def work(asking: Once | None) -> int:
