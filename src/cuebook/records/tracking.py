@@ -5,7 +5,7 @@ from typing import Final, Literal, get_args
 
 from msgspec import Struct
 
-Method = Literal["lexicon_based", "llm", "trained_classifier"]
+Method = Literal["lexicon_based", "llm", "trained_classifier", "lexicon_and_classifier"]
 EventName = Literal["user_frustrated", "user_confused", "user_satisfied", "error_threshold_exceeded", "low_engagement"]
 TriggerType = Literal["turn_interval", "event_based", "manual"]
 

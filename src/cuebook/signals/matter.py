@@ -26,6 +26,13 @@ _REQUEST: Final = Expression(_BEFORE + _any_of(tone.REQUESTS), re.IGNORECASE)
 _WORK: Final = Expression(
     _BEFORE + r"(?:(?:can|could|would) you\s+(?:please\s+)?)?" + _any_of(tone.WORKS) + r"[^,;!\n]*", re.IGNORECASE
 )
+#: A question for knowledge, which points at nobody and at nothing that was done: all of it is matter.
+_QUESTION: Final = Expression(_BEFORE + _any_of(tone.QUESTIONS) + r"[^!?]*\?\W*\Z", re.IGNORECASE)
+_POINTED: Final = Expression(
+    r"\b(?:you|your|yours|you're|this|that|these|so|too|still|again|even|ever|keeps?|kept|always|never|nothing|can't|"
+    r"won't|me|myself|i'm|the (?:hell|heck|fuck)|all the time)\b|[!?]{2}",
+    re.IGNORECASE,
+)
 #: A rule that is stated: what happens if, what should be.
 _RULE: Final = Expression(
     r"\W*(?:(?:if|when)(?!\s+(?:i|we|my)\b)|"
@@ -52,6 +59,8 @@ def without_matter(sentence: str) -> str:
     """Give a sentence with `it` for the words that name its matter, and without what something printed."""
     sentence = _PRINTS.sub("says it", sentence)
     work = _WORK.match(sentence)
+    if work is None and "_" not in sentence and not _POINTED.search(sentence):  # no phrase of the lexicon is in it
+        work = _QUESTION.match(sentence)
     if work:
         return _WORD.sub("it", work[0]) + sentence[work.end() :]
     if _REQUEST.match(sentence) or _RULE.match(sentence):

@@ -143,6 +143,7 @@ _LIKE: Final = """
 
 _SAID: Final = {
     "is a joke": -2.4, "are a joke": -2.4, "what a joke": -2.4, "a bad joke": -2.4,
+    "wrong with you": -2.4, "why can't i": -1.2, "why won't it": -1.2, "why doesn't it": -1.2, "doesn't it work": -1.4,
     "can't stand": -2.2, "screwed up": -1.7, "waste of time": -2.6, "makes no sense": -1.8,
     "doesn't make sense": -1.6, "does not make sense": -1.6, "doesn't make any sense": -1.8, "make no sense": -1.8,
     "makes sense": 1.0, "make sense": 0.5, "sick of": -2.3, "tired of": -2.1, "had enough": -2.0, "fed up": -2.4,
@@ -237,6 +238,7 @@ NAMES: Final = frozenset(
     question questioned error errors failure failures bug bugs problem problems issue issues crash crashes crashed
     fail fails failed failing broken like best good better please help worse worst bad wrong stop stops stopped
     stuck dark lost alone pressure top improve improved improves improvement improvements easy easily smart
+    fire fires firing fired mock mocks mocked leak leaks steal stolen lose emergency clean safe
     recommend recommended avoid avoids prevent prevents
     hang hangs hung freeze freezes frozen slow slower works working fixed resolved solved resolve resolves
     """.split()
@@ -255,6 +257,13 @@ REQUESTS: Final = r"""
     rename, replace, restart, return, run, search, set, share, show, sort, split, sum, summari[sz]e, test, throw,
     translate,
     update, use, wrap, write
+"""
+
+#: How a question for knowledge begins.
+QUESTIONS: Final = """
+    how (?:do|does|can|could|should|would|to|is|are|much|long|often|many|did|was|were), what, what's, which, where,
+    when, who, who's, whose, why, is there, are there, does, do, did, is it, is the, is an?, are the, was the, was it,
+    should, can (?:i|we|a|the|one), could (?:i|we), (?:recommend|suggest|name)
 """
 
 #: How a sentence begins that orders a text: all of what follows is the text's matter, up to a comma.
