@@ -6,9 +6,9 @@ import typer
 
 from cuebook.app.mind import MindState, mind_shape, reflection_shape
 from cuebook.app.shapes import iso
+from cuebook.app.told import mind_lines
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
-from cuebook.cli.heard import mind_lines
 from cuebook.cli.state import State
 
 app = new_app(

@@ -1,15 +1,14 @@
 """`cuebook turn`: list, show, replay, and say how one was."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from cuebook.app import shapes
 from cuebook.app.feedback import to_wire
+from cuebook.app.told import observed_lines, told_of
 from cuebook.cli import screen
 from cuebook.cli.group import Conversation, User, command, new_app
-from cuebook.cli.heard import heard_lines, mind_lines
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
 from cuebook.errors import InvalidInput
@@ -81,64 +80,9 @@ def show(
         screen.say(withheld if shown["replay"] == "withheld" else erased)
     else:
         draw(shown["window"], full=full)
-    told = shown["metadata"] or {}
-    minds = mind_lines(told, shown["reflections"])
-    for line in (*heard_lines(told), *minds, *_why(told), *_observed(shown["observation"])):
+    for line in told_of(shown):
         screen.say(line)
-    for each in shown["steps"]:
-        if each.get("error"):
-            screen.say(f"step {each['step']} failed: {each['error']}")
     screen.say(f"rendered again: {shown['replay']}")
-
-
-def _why(told: shapes.Wire) -> Iterator[str]:
-    """Say why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
-    profile = told.get("promptProfile") or {}
-    if profile.get("addonPromptKeys"):
-        addons = ", ".join(profile["addonPromptKeys"])
-        yield f"add-ons: {addons}, by preset {profile['presetId']} ({profile['reason']})"
-    if selection := told.get("experienceSelection"):
-        yield f"experiences: {_experiences(selection, told.get('experiences') or [])}"
-    for slug, each in (told.get("promptVariants") or {}).items():
-        version = f":{each['version']}" if "version" in each else ""
-        how = " ".join(filter(None, (each.get("strategy"), "exploring" if each.get("explored") else "")))
-        trial = f", on trial {each['trial']}" if each.get("trial") else ""
-        chance = f"probability {each.get('propensity', 1.0):.3f}"
-        scores = f", weight {each['edgeWeight']:.2f}, fit {each['contextFit']:.2f}" if "edgeWeight" in each else ""
-        yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{scores}{trial}"
-
-
-def _experiences(selection: shapes.Wire, stood: list[str]) -> str:
-    """Say what was chosen, how well each fits, and by whom; what found no room in the window is said too."""
-    named = [
-        f"{name} ({score:.2f}{'' if name in stood else ', no room'})" for name, score in selection["chosen"].items()
-    ]
-    instead = f"; not by the model: {selection['instead']}" if selection.get("instead") else ""
-    return f"{', '.join(named) or 'none'} of {selection['offered']:,} offered, by {selection['by']}{instead}"
-
-
-def _observed(said: shapes.Wire) -> Iterator[str]:
-    """Say what the user's next message, or feedback, said of a turn, and which prompts learnt it; else why nothing."""
-    if said["by"] is None:
-        yield f"observed: nothing; {said['reason']}"
-        return
-    source = "by feedback" if said["by"] == "feedback" else f"by what was said next (turn {said['nextTurn']})"
-    parts = [
-        f"sentiment {said['sentiment']:.2f}" if said["sentiment"] is not None else "",
-        f"corrections {said['corrections']}" if said["corrections"] is not None else "",
-        f"outcome {said['outcome']}",
-    ]
-    why = f" ({'; '.join(said['reasons'])})" if said["reasons"] else ""
-    yield f"observed: {said['score']:.3f} {source}: {', '.join(filter(None, parts))}{why}"
-    if said["comment"]:
-        yield f"comment: {screen.line_of(said['comment'], 200)}"
-    if said["pending"]:
-        yield "its prompts have not learnt it yet"
-    if not said["pending"] and not said["taught"]:
-        yield "taught: no prompt; none had another beside it"
-    for each in said["taught"]:
-        share = "" if each["counted"] else ", kept and not counted: this user has had their share"
-        yield f"taught: {each['promptId']}@{each['branch']}:{each['version']}{share}"
 
 
 @command(
@@ -177,7 +121,7 @@ def feedback(
     if state.json:
         screen.say_json(said)
         return
-    for line in _observed(said):
+    for line in observed_lines(said):
         screen.say(line)
 
 
