@@ -8,9 +8,11 @@ from stage import NAME, Client, book_on, bot, config, user
 
 from cuebook import Ask, Cuebook
 from cuebook.backends.system import SystemDice
+from cuebook.engine.drafts import Posted
 from cuebook.engine.heard import heard_of
 from cuebook.engine.kinds import due, embed_kinds
 from cuebook.errors import BackendError
+from cuebook.records.conversation import Part
 from cuebook.signals.kinds import EXAMPLES
 from cuebook.testing import ScriptedModel
 from cuebook.testing.embedder import HashingEmbedder
@@ -160,6 +162,21 @@ async def test_what_tools_gave_since_counts_as_errors(place):
         told = (await book.turns.show(NAME, 2))["metadata"]["sentiment"]
         assert told["events"] == ["error_threshold_exceeded"]
         assert told["counters"]["trace"] == [True, True, False]
+
+
+async def test_attachments_that_say_what_was_run_has_failed_count_as_errors(place):
+    async with book_on(place) as book:
+        await heard_in(book, CALM)
+        for kind, said in (
+            ("execution_status", "FAILURE"),
+            ("execution_status", "SUCCESS"),
+            ("code_error", "NameError"),
+        ):
+            parts = (Part(kind, said),)
+            await book.append(NAME, [Posted(sender="CodeInterpreter", recipient="Planner", message="x", parts=parts)])
+        [told] = await heard_in(book, CALM)
+        assert told["counters"]["trace"] == [True, False, True, False]
+        assert told["events"] == ["error_threshold_exceeded"]
 
 
 async def test_a_message_answered_anew_is_not_counted_twice(place):

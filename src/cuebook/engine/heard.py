@@ -43,6 +43,8 @@ EARLIER: Final = 3
 LOOKED_BACK: Final = 200
 #: How a turn broke off without anything having gone wrong: whoever asked did not wait, or asked something else.
 _LEFT: Final = ("", "the caller went away")
+#: In the JSON of a post's parts: attachments of what was run.
+_MARKS: Final = (b'"code_error"', b'"execution_status"')
 #: What code that is wrong raises.
 _BROKEN: Final = (
     ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
@@ -132,7 +134,8 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
     posts = scene.path[-LOOKED_BACK:]
     if last is not None:
         posts = tuple(post for post in posts if post.seq > last.query_seq)
-    found = [failed(post.message or post.small or "", parts_of(post)) for post in posts if _is_result(post.role, post)]
+    results = [post for post in posts if _is_result(post)][-TRACE:]
+    found = [failed(_given(post), parts_of(post)) for post in results]
     if last is not None and last.state != "running":
         found.append(last.state == "failed" or (last.state == "interrupted" and last.error not in _LEFT))
     found += [failed(each.message, each.parts) for each in drafts if each.role == TOOL]
@@ -212,8 +215,14 @@ def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
     return [text for text in before if text.strip()][-EARLIER:]
 
 
-def _is_result(role: str, post: PathPost) -> bool:
-    return role == TOOL or (role != "user" and post.parts is not None and b"code_error" in post.parts)
+def _is_result(post: PathPost) -> bool:
+    """Whether a post is what a tool gave, or has attachments that say how something that was run ended."""
+    return post.role == TOOL or (post.parts is not None and any(mark in post.parts for mark in _MARKS))
+
+
+def _given(post: PathPost) -> str:
+    """Give what a tool gave; of a role's post its attachments alone say how it went."""
+    return (post.message or post.small or "") if post.role == TOOL else ""
 
 
 async def _kind(desk: Desk, text: str) -> str:
