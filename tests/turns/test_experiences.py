@@ -134,6 +134,25 @@ async def test_a_broken_edit_keeps_what_was_said_before(tmp_path: Path, caplog: 
     assert told[0].endswith("; what it said before holds")
 
 
+async def test_a_folder_that_is_none_any_more_leaves_what_was_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, REFUND)
+    async with book_on(tmp_path) as book:
+        assert await given(book, ASKED) == ["refund"]
+        (tmp_path / "experience").rename(tmp_path / "aside")
+        (tmp_path / "experience").write_text("a file")
+        with caplog.at_level(logging.WARNING, "cuebook.experience"):
+            assert await given(book, ASKED) == ["refund"]
+            assert await given(book, ASKED) == ["refund"]
+        assert caplog.text.count("what its files said before holds") == 1
+        (tmp_path / "experience").unlink()
+        assert await given(book, ASKED) == []
+        (tmp_path / "aside").rename(tmp_path / "experience")
+        assert await given(book, ASKED) == ["refund"]
+        assert (await book.experiences.list()).problems == ()
+
+
 async def test_of_two_of_one_id_the_first_file_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(tmp_path, b=REFUND.replace("order number", "name"), a=REFUND)
     async with book_on(tmp_path) as book:

@@ -33,6 +33,9 @@ MAX_BYTES: Final = 4 * yaml_subset.MAX_CHARS
 #: Files of a folder that are read: a model can be shown no more, and each is looked at in every turn.
 MOST: Final = 1_000
 
+#: What changes with a file: its time in nanoseconds, its size, its inode.
+Mark = tuple[int, int, int]
+
 
 class Kept(Struct, frozen=True, kw_only=True):
     """An experience and the file it stands in."""
@@ -51,7 +54,7 @@ class Shelf(Struct, frozen=True, kw_only=True):
 class _File(Struct, kw_only=True):
     """A file as it was last read. `said` is what it said last when it could be read."""
 
-    mark: tuple[int, int, int]
+    mark: Mark
     said: Experience | None
     fault: str = ""
     unknown: tuple[str, ...] = ()
@@ -66,6 +69,7 @@ class ExperienceFiles:
         self._shown = shown
         self._files: dict[str, _File] = {}
         self._shelf = Shelf()
+        self._fault = ""
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
@@ -75,13 +79,13 @@ class ExperienceFiles:
         What is wrong is told once in the log, not to who is `quiet`: that one tells it itself.
         """
         with self._lock:
-            found, fault = self._look()
-            changed = [name for name, mark in found if name not in self._files or self._files[name].mark != mark]
-            gone = self._files.keys() - {name for name, _ in found}
-            if changed or gone or fault or self._shelf.problems[:1] == (fault,):
+            marks, fault = self._look()
+            changed = [name for name, mark in marks.items() if self._mark(name) != mark]
+            gone = self._files.keys() - marks.keys()
+            if changed or gone or fault != self._fault:
+                self._fault = fault
                 for name in gone:
                     del self._files[name]
-                marks = dict(found)
                 for name in changed:
                     self._files[name] = self._read(name, marks[name])
                 self._shelf = self._gathered(fault)
@@ -91,8 +95,11 @@ class ExperienceFiles:
             self._told = self._told if quiet else set(self._shelf.problems)
             return self._shelf
 
-    def _look(self) -> tuple[list[tuple[str, tuple[int, int, int]]], str]:
-        """List the files with what tells whether they changed, and why the folder cannot be read."""
+    def _mark(self, name: str) -> Mark | None:
+        return self._files[name].mark if name in self._files else None
+
+    def _look(self) -> tuple[dict[str, Mark], str]:
+        """Give what tells whether a file changed, by name, and why the folder cannot be read: then none did."""
         try:
             with os.scandir(self._folder) as entries:
                 found = [
@@ -101,15 +108,17 @@ class ExperienceFiles:
                     if entry.name.startswith(BEGINNING) and entry.name.endswith(ENDINGS)
                 ]
         except FileNotFoundError:
-            return [], ""
+            return {}, ""
         except OSError as error:
-            return [], f"{self._shown}: cannot be read ({error.strerror}); it holds the experiences"
+            known = {name: file.mark for name, file in self._files.items()}
+            holds = "; what its files said before holds" if known else "; check its permissions"
+            return known, f"{self._shown}: the experiences cannot be read ({error.strerror}){holds}"
         found.sort()
         if len(found) > MOST:
-            return found[:MOST], f"{self._shown}: {len(found):,} experiences; the first {MOST:,} are read"
-        return found, ""
+            return dict(found[:MOST]), f"{self._shown}: {len(found):,} experiences; the first {MOST:,} are read"
+        return dict(found), ""
 
-    def _read(self, name: str, mark: tuple[int, int, int]) -> _File:
+    def _read(self, name: str, mark: Mark) -> _File:
         before = self._files.get(name)
         try:
             said, unknown = self._experience(name)
@@ -174,7 +183,7 @@ class Reader:
         return [each.experience for each in shelf.kept]
 
 
-def _mark(entry: "os.DirEntry[str]") -> tuple[int, int, int]:
+def _mark(entry: "os.DirEntry[str]") -> Mark:
     """Give what changes with a file; the same for one that cannot be looked at, which is told when it is read."""
     try:
         status = entry.stat()
