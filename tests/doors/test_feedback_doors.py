@@ -165,6 +165,7 @@ def test_a_blocking_book_says_it_too() -> None:
     with BlockingCuebook.open(model=ScriptedModel(default="Noted."), worker=False) as book:
         book.ask(Ask("hello", "c"))
         assert book.turns.feedback("c", 1, thumb="down").outcome.score == 0.3
+        assert book.feedback("c", 1, thumb="up").outcome.score == 0.8
         for said, fault in (
             ({"thumb": "left"}, "thumb"),
             ({"score": float("nan")}, "score"),

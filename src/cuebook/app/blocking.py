@@ -20,6 +20,7 @@ from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.blocking_vault import BlockingVault
 from cuebook.app.book import Cuebook, Reply
+from cuebook.app.feedback import Thumb
 from cuebook.config import Config
 from cuebook.engine.drafts import Posted
 from cuebook.engine.turn import Chunk
@@ -30,6 +31,8 @@ from cuebook.ports.embedder import Embedder
 from cuebook.ports.model import Model, Upstream
 from cuebook.ports.sink import Sink
 from cuebook.ports.store import Appended
+from cuebook.records.outcome import Known
+from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Ask, Window
 
 
@@ -211,6 +214,24 @@ class BlockingCuebook:
                 time_zone=time_zone,
             )
         )
+
+    def feedback(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        score: float | None = None,
+        thumb: Thumb | None = None,
+        outcome: TaskOutcome | None = None,
+        corrections: int | None = None,
+        comment: str = "",
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Known:
+        """Say how a turn was, in the place of what its user's next message says: `turns.feedback`."""
+        said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
+        said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
+        return self._host.run(lambda book: book.feedback(conversation, n, **said))
 
     def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled."""

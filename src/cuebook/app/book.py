@@ -14,6 +14,7 @@ from msgspec import Struct
 from cuebook.app.asked import digest_of_ask, upstream_model
 from cuebook.app.chores import chores_of, sinks_of
 from cuebook.app.compose import compose, database_of
+from cuebook.app.feedback import Thumb
 from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.load import check_instructions, load_config, load_presets
 from cuebook.app.parts import Parts
@@ -42,6 +43,8 @@ from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.ports.sink import Sink
 from cuebook.ports.store import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
+from cuebook.records.outcome import Known
+from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Ask, Window
 
 __all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
@@ -252,6 +255,24 @@ class Cuebook(Parts):
             conversation, posts, user=user, persona=persona, parent=parent,
             idempotency_key=idempotency_key, time_zone=time_zone,
         )  # fmt: skip
+
+    async def feedback(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        score: float | None = None,
+        thumb: Thumb | None = None,
+        outcome: TaskOutcome | None = None,
+        corrections: int | None = None,
+        comment: str = "",
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Known:
+        """Say how a turn was, in the place of what its user's next message says: `turns.feedback`."""
+        said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
+        said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
+        return await self.turns.feedback(conversation, n, **said)
 
     async def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
