@@ -57,9 +57,7 @@ async def hear_turn(
     """Hear the message a turn answers; None where nobody wants to know. A side branch is heard and never fires."""
     persona, last = speaker_in(desk, scene, ask), scene.last_turn
     tracking = tracking_in(desk, scene, persona, ask.mode)
-    serves = any(len(family.active) > 1 for family in scene.families.values()) or _chose(last)
-    serves = serves or (desk.observes == "all" and bool(scene.families))
-    if not (tracking.enabled or persona.metaprompts or serves):
+    if not (tracking.enabled or persona.metaprompts or _serves(desk, scene)):
         return None
     before = heard_of(last.metadata) if last else None
     if last and before and _answers_again(scene, last, drafts):
@@ -194,9 +192,13 @@ def heard_of(metadata: Mapping[str, Any]) -> Heard | None:
 _SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
 
 
-def _chose(last: TurnOn | None) -> bool:
-    """Whether a prompt of the book spoke in the turn before: what the user says now is what it is judged by."""
-    return last is not None and ("promptVariants" in last.metadata or "promptVariant" in last.metadata)
+def _serves(desk: Desk, scene: Scene) -> bool:
+    """Whether hearing serves the prompts: one of several is chosen now, or what is said is the outcome of one."""
+    if any(len(family.active) > 1 for family in scene.families.values()):
+        return True
+    told = scene.last_turn.metadata if scene.last_turn else {}
+    spoke = "promptVariants" in told or "promptVariant" in told
+    return (desk.observes != "off" and spoke) or (desk.observes == "all" and bool(scene.families))
 
 
 def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
