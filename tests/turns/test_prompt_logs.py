@@ -187,6 +187,16 @@ async def test_no_byte_of_what_was_forgotten_is_left(tmp_path: Path, what: str) 
         assert not left(tmp_path / "logs")
 
 
+async def test_who_forgets_nothing_takes_no_log(tmp_path: Path) -> None:
+    async with on(tmp_path) as book:
+        await book.ask(Ask("Hello", "c", user="ann"))
+        await book.settle()
+        await book.memory.forget(user="nobody", by="bob")
+        await book.memory.forget(memories=["memory:none"], by="bob")
+        await book.memory.forget(conversation="c", by="bob")
+        assert len(logs(tmp_path)) == 1
+
+
 async def test_a_book_that_logs_no_more_forgets_what_it_logged(tmp_path: Path) -> None:
     for folder in ("logs/prompts", "elsewhere", "elsewhere"):
         async with on(tmp_path, logs__prompts=folder, dice=SystemDice()) as book:

@@ -102,7 +102,7 @@ async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
     """
     if (
         not await _mirrored([receipt], desk)
-        or not await desk.erase_logs({receipt.kind})
+        or not await _unlogged([receipt], desk)
         or not await desk.store.erasure.emptied(patience_ms=PATIENCE_MS)
     ):
         return receipt
@@ -120,6 +120,12 @@ async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
             return False
     desk.failpoint("forget.mirror")
     return True
+
+
+async def _unlogged(receipts: Sequence[Receipt], desk: Desk) -> bool:
+    """Take what was forgotten from the logs of prompts; False where that cannot be yet."""
+    kinds = {receipt.kind for receipt in receipts if any(receipt.counts.values())}
+    return await desk.erase_logs(kinds) if kinds else True
 
 
 async def _signed(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
@@ -141,7 +147,7 @@ async def finish_all(desk: Desk) -> None:
         return
     if not await _mirrored([receipt for _, receipt in waiting], desk):
         return
-    if waiting and not await desk.erase_logs({receipt.kind for _, receipt in waiting}):
+    if not await _unlogged([receipt for _, receipt in waiting], desk):
         return
     if await desk.store.erasure.emptied(large=True):
         for tenant, receipt in waiting:
