@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import random
 
 import pytest
 from stage import Client, book_on
 
 from cuebook import Ask
+from cuebook.backends.system import SystemDice
 from cuebook.errors import CuebookError
+from cuebook.prompts.learn import ema
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 from cuebook.testing.audience import Audience, Echo, Taste
@@ -26,8 +29,8 @@ async def book(clock):
         yield opened
 
 
-def everyone(place, clock):
-    return book_on(place, clock=clock, learning__observe="all")
+def everyone(place, clock, **given):
+    return book_on(place, clock=clock, learning__observe="all", **given)
 
 
 async def talk(book, *texts, name="c", user="ann", clock=None, **fields):
@@ -376,3 +379,31 @@ async def test_a_model_that_says_nothing_teaches_nothing(clock):
         assert [each.turn for each in await seen(book)] == [1]
         await book.turns.feedback("c", 2, thumb="down")
         assert (await word(book, 2))["taught"] == []
+
+
+async def test_many_at_once_in_two_processes_teach_each_round_once(tmp_path, clock):
+    dice, own = random.Random(7), {"dice": SystemDice()}
+    async with everyone(tmp_path, clock, **own) as one, everyone(tmp_path, clock, **own) as other:
+        await one.prompts.save(SLUG, {"body": "Be kind."})
+        await one.prompts.fork(SLUG, "warm")
+
+        async def chat(n):
+            for turn in range(1, 5):
+                book = dice.choice([one, other])
+                await book.ask(Ask(dice.choice([THANKS, WRONG, "And then?"]), f"c{n}", user=f"u{n}"))
+                if dice.random() < 0.5:
+                    await book.feedback(f"c{n}", dice.randint(1, turn), thumb=dice.choice(["up", "down"]), user=f"u{n}")
+                if dice.random() < 0.1:
+                    await book.conversations.delete(f"c{n}")
+                    return
+                await book.work()
+
+        await asyncio.gather(*(chat(n) for n in range(8)))
+        assert await one.settle() == {}
+        found = await seen(one)
+        assert len({(each.conversation, each.turn) for each in found}) == len(found) > 8
+        for branch in (await one.prompts.family(SLUG)).branches:
+            weight = 0.5
+            for each in (each for each in found if each.branch == branch.name):
+                weight = ema(weight, each.score)
+            assert branch.weight == pytest.approx(weight)

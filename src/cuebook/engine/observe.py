@@ -21,7 +21,7 @@ from cuebook.assembly.forms import parts_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
 from cuebook.engine.regress import review
-from cuebook.errors import CuebookError
+from cuebook.errors import CuebookError, NotFound
 from cuebook.ports.outcomes import DueOutcome, Lesson
 from cuebook.ports.store import Scene
 from cuebook.prompts.learn import score
@@ -93,6 +93,8 @@ async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
             try:
                 own = desk if each.tenant == DEFAULT_TENANT else of(each.tenant)
                 await teach(own, Scope(), each.conversation, each.turn)
+            except NotFound:
+                continue  # the conversation was forgotten meanwhile, and its outcomes with it
             except CuebookError as error:
                 told = desk.writer.clean(str(error))
                 log.warning("what came of turn %d of %s: %s", each.turn, each.conversation, told)
