@@ -54,7 +54,9 @@ _BROKEN: Final = (
 async def hear_turn(
     desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
 ) -> Heard | None:
-    """Hear the message a turn answers; None where nobody wants to know. A side branch is heard and never fires."""
+    """Hear the message a turn answers; None where nobody wants to know, and for a request beside the path."""
+    if aside:
+        return None
     persona, last = speaker_in(desk, scene, ask), scene.last_turn
     tracking = tracking_in(desk, scene, persona, ask.mode)
     if not (tracking.enabled or persona.metaprompts or _serves(desk, scene)):
@@ -72,7 +74,7 @@ async def hear_turn(
         now=desk.clock.now(),
         drift=await _drift(desk, ask.text, earlier),
         kind=await _kind(desk, ask.text),
-        fires=not aside and tracking.method in desk.analyzers,
+        fires=tracking.method in desk.analyzers,
     )
 
 
