@@ -1,7 +1,7 @@
 """How messages sound: our methods beside bare VADER, on texts that people judged, and what reading one costs.
 
 With `--data DIR`: `DIR/sentiment` and `DIR/goemotions` (bench/emotions.py says what they hold). Always: sentences of
-our own from people who are helped with software, and of many languages (tests/rooms/signals).
+our own from people who are helped, with software and else, and of many languages (tests/rooms/signals).
 """
 
 import statistics
@@ -28,7 +28,7 @@ Read = Callable[[str], Sentiment]
 def sentiment(run: Run) -> Iterator[Figure]:
     """Correlation and accuracy of each method; of three classes, and of two where neither side says neutral."""
     methods = _methods()
-    for file in ("support_tuned", "support_held_out"):
+    for file in ("support_tuned", "support_held_out", "everyday_held_out"):
         rows = _labelled(f"{file}.tsv")
         texts = [text for _, text in rows]
         yield from _rows(f"{file} ({len(rows)})", texts, [_SIGNS[label] for label, _ in rows], methods)

@@ -59,7 +59,7 @@ def without_matter(sentence: str) -> str:
     """Give a sentence with `it` for the words that name its matter, and without what something printed."""
     sentence = _PRINTS.sub("says it", sentence)
     work = _WORK.match(sentence)
-    if work is None and "_" not in sentence and not _POINTED.search(sentence):  # no phrase of the lexicon is in it
+    if work is None and not _POINTED.search(sentence) and not tone.has_phrase(sentence):
         work = _QUESTION.match(sentence)
     if work:
         return _WORD.sub("it", work[0]) + sentence[work.end() :]

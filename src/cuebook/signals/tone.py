@@ -16,7 +16,7 @@ WORDS: Final = {
     **dict.fromkeys("broke breaks breaking borked messed".split(), -1.5),
     **dict.fromkeys("slow slower clunky bloated".split(), -0.9),
     **dict.fromkeys("incorrect incorrectly nonsense nonsensical wrongly".split(), -1.5),
-    **dict.fromkeys("unusable unacceptable garbage trash rubbish crap".split(), -2.5),
+    **dict.fromkeys("unusable unacceptable garbage trash rubbish crap".split(), -2.7),
     **dict.fromkeys("frustrated frustration".split(), -2.2),
     **dict.fromkeys("useless worthless".split(), -2.5),
     **dict.fromkeys("ridiculous ridiculously absurd preposterous".split(), -2.4),
@@ -36,6 +36,11 @@ WORDS: Final = {
     **dict.fromkeys("ty tks thnx cheers".split(), 1.6),
     **dict.fromkeys("finally".split(), 0.6),
     **dict.fromkeys("exactly".split(), 0.5),
+    # what programs do
+    **dict.fromkeys("save saves saving create creates created share shares shared sharing attachment".split(), 0.0),
+    **dict.fromkeys(
+        "attachments secure security default value values cancel cancelled argument arguments".split(), 0.0
+    ),
     "huh": -0.3,
     "ffs": -2.6,
     "lame": -1.6,
@@ -142,6 +147,10 @@ _LIKE: Final = """
 """
 
 _SAID: Final = {
+    "to be honest": 0.0, "can't thank you enough": 3.0, "cannot thank you enough": 3.0, "made my day": 2.6,
+    "makes my day": 2.6, "what a relief": 2.2, "so much for": -1.5, "opposite of what": -1.6, "wish i had never": -2.0,
+    "wish i hadn't": -1.6, "pretty bad": -2.2, "pretty sure": 0.2, "pretty slow": -1.2, "pretty annoying": -2.0,
+    "pretty disappointing": -2.0, "pretty useless": -2.4, "pretty much": 0.0, "pretty confusing": -1.4,
     "is a joke": -2.4, "are a joke": -2.4, "what a joke": -2.4, "a bad joke": -2.4,
     "wrong with you": -2.4, "why can't i": -1.2, "why won't it": -1.2, "why doesn't it": -1.2, "doesn't it work": -1.4,
     "can't stand": -2.2, "screwed up": -1.7, "waste of time": -2.6, "makes no sense": -1.8,
@@ -269,7 +278,8 @@ QUESTIONS: Final = """
 #: How a sentence begins that orders a text: all of what follows is the text's matter, up to a comma.
 WORKS: Final = """
     compose, define, describe, draft, explain, generate, paraphrase, proofread, rewrite, rephrase, summari[sz]e,
-    translate, write, tell me (?:a|about), give me (?:a|an|some), make (?:a|an|up)
+    translate, write, tell me (?:a|about), give me (?:a|an|some), make (?:a|an|up|the),
+    suggest, invent, imagine
 """
 
 #: Words of a message that only acknowledges: "ok thanks", "cool, got it".
@@ -309,6 +319,14 @@ def phrases() -> Phrases:
         words = tuple(phrase.split("_"))
         found.setdefault(words[0], []).append(words)
     return {first: tuple(each) for first, each in found.items()}
+
+
+def has_phrase(sentence: str) -> bool:
+    """Tell whether a sentence has a phrase that weighs, its words joined."""
+    if "_" not in sentence:
+        return False
+    known = valences()
+    return any("_" in token and known.get(token.strip(_EDGES).lower()) for token in sentence.split())
 
 
 def join_phrases(sentence: str) -> str:
