@@ -292,10 +292,15 @@ async def test_a_guests_word_goes_with_the_guest(clock):
         await book.conversations.participants("c", ["ann", "bob"])
         await book.ask(Ask(THANKS, "c", user="bob"))
         assert (await word(book, 1))["userId"] == "bob"
+        secret = "The heirloom tulips of grandmother Wilhelmina stand behind the blue garden shed in Vlieland."
+        await book.ask(Ask(secret, "c", user="bob"))
+        await book.feedback("c", 2, thumb="down", comment=f"It does not answer this: {secret}", user="ann")
+        await book.feedback("c", 3, thumb="up", user="ann")
+        before = len(await seen(book))
         await book.memory.forget(user="bob")
         await book.settle()
-        assert await seen(book) == []
-        assert (await word(book, 1))["by"] is None
+        assert len(await seen(book)) == before  # bob's due word taught nothing more
+        assert [(await word(book, n))["by"] for n in (1, 2, 3)] == [None, None, "feedback"]
 
 
 async def test_one_who_shouts_moves_little(book, clock):

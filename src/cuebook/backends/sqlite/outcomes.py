@@ -13,6 +13,7 @@ from cuebook.backends.sqlite.once import bound
 from cuebook.backends.sqlite.prompts import observed, revised
 from cuebook.backends.sqlite.rows import Row
 from cuebook.errors import Conflict, NotFound
+from cuebook.memory.quotes import Quoted
 from cuebook.ports.outcomes import DueOutcome, Lesson
 from cuebook.ports.prompts import Once
 from cuebook.records.memory import Scope
@@ -78,6 +79,17 @@ def note(connection: sqlite3.Connection, row: Row, outcome: Outcome, *, turn: in
     """Keep what came of a turn, unless something is kept of it: of two messages behind it the first one counts."""
     values = {"tenant": row["tenant"], "no": row["no"], "turn": turn, "user": outcome.user, "body": _encode(outcome)}
     run(connection, "outcome_note", **values)
+
+
+def forget(connection: sqlite3.Connection, row: Row, user: str, quoted: Quoted) -> int:
+    """Forget what somebody said of a conversation's turns, and what others said that repeats their words."""
+    place = {"tenant": row["tenant"], "no": row["no"]}
+    gone = [
+        each["turn"]
+        for each in rows(connection, "outcomes_of", **place)
+        if each["user_id"] == user or quoted.stand_in(_outcome(each["body"]).comment)
+    ]
+    return sum(run(connection, "outcome_delete", **place, turn=turn).rowcount for turn in gone)
 
 
 def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> Known | None:

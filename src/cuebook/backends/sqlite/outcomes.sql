@@ -31,6 +31,10 @@ WHERE o.due = 1 ORDER BY o.tenant, o.conversation, o.turn LIMIT :limit;
 -- Forget what came of a conversation's turns.
 DELETE FROM outcome WHERE tenant = :tenant AND conversation = :no;
 
--- name: outcomes_of_user
--- Forget what somebody said of a conversation's turns.
-DELETE FROM outcome WHERE tenant = :tenant AND conversation = :no AND user_id = :user;
+-- name: outcomes_of
+-- What came of each turn of a conversation, and who said so.
+SELECT turn, user_id, body FROM outcome WHERE tenant = :tenant AND conversation = :no;
+
+-- name: outcome_delete
+-- Forget what came of a turn.
+DELETE FROM outcome WHERE tenant = :tenant AND conversation = :no AND turn = :turn;

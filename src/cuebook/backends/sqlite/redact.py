@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cuebook.backends.sqlite import outcomes
 from cuebook.backends.sqlite.base import SQL, need, one, rows, run
 from cuebook.backends.sqlite.corrections import lose
 from cuebook.backends.sqlite.epochs import raised
@@ -75,7 +76,7 @@ def redact(
         counts = dict(Counter(counts) + taken.counts)
         running = taken.running
         deliver_anew(connection, tenant, no)
-    said = run(connection, "outcomes_of_user", tenant=tenant, no=no, user=user).rowcount
+    said = outcomes.forget(connection, row, user, quoted)
     counts = dict(Counter(counts) + Counter(outcomes=said))
     _settle(connection, row, user, anew=bool(own))
     raised(connection, tenant, "conversation", str(no))
