@@ -7,7 +7,7 @@ import random
 import pytest
 from stage import Client, book_on
 
-from cuebook import Ask
+from cuebook import Ask, Posted
 from cuebook.backends.system import SystemDice
 from cuebook.errors import CuebookError
 from cuebook.prompts.learn import ema
@@ -88,7 +88,7 @@ async def test_a_message_in_a_language_nobody_reads_says_nothing(book):
         book, "How do I sort a list?", "Das ist ja wirklich ganz furchtbar und völlig unbrauchbar.", "你好，这个不行。"
     )
     assert await seen(book) == []
-    assert "nothing can be read" in (await word(book, 1))["reason"]
+    assert (await word(book, 1))["reason"] == "nothing can be read from what was said next (turn 2)"
 
 
 async def test_switched_off_nothing_is_observed_but_feedback_teaches(clock):
@@ -99,6 +99,21 @@ async def test_switched_off_nothing_is_observed_but_feedback_teaches(clock):
         assert (await word(book, 1))["reason"] == "learning.observe is off"
         await book.turns.feedback("c", 1, thumb="down")
         assert [each.score for each in await seen(book)] == [pytest.approx(0.3)]
+
+
+async def test_why_nothing_is_observed_is_told_as_it_is(tmp_path, clock):
+    async with book_on(tmp_path, clock=clock, learning__observe="off") as book:
+        await talk(book, "hello", THANKS)
+    async with book_on(tmp_path, clock=clock) as book:
+        assert (await word(book, 1))["reason"] == "no prompt of the book spoke in it"
+        await book.prompts.save(SLUG, {"body": "Be kind."})
+        await talk(book, "hello", name="kept")
+        await book.append("kept", [Posted(sender="ann", message=THANKS)], user="ann")
+        assert (await word(book, 1, "kept"))["reason"] == "what follows it is no question to this book"
+    async with book_on(tmp_path, clock=clock, learning__observe="off") as book:
+        await talk(book, "hello", THANKS, name="unheard")
+    async with book_on(tmp_path, clock=clock) as book:
+        assert (await word(book, 1, "unheard"))["reason"] == "learning.observe was off when turn 2 was asked"
 
 
 async def test_a_message_said_otherwise_observes_no_second_time(clock):

@@ -1,15 +1,18 @@
 """What is said of a turn: feedback as it is given, and the word on a turn as it is shown."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from cuebook.app.prompt_once import once
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
+from cuebook.engine.heard import SENTIMENT
 from cuebook.engine.metadata import iso
 from cuebook.engine.observe import spoke_in, teach
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import Once
 from cuebook.prompts.learn import score as score_of
+from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Known, Outcome
 from cuebook.records.prompt import TaskOutcome
@@ -20,6 +23,8 @@ Thumb = Literal["up", "down"]
 THUMBS: Final[dict[str, float]] = {"up": 1.0, "down": 0.0}
 #: Characters of a comment.
 COMMENT: Final = 2_000
+#: Posts read at a time to find what goes on from an answer.
+PAGE: Final = 200
 
 
 async def give(
@@ -112,21 +117,59 @@ def _outcome(
 async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
     """Give the word on a turn: what was said, and whom it taught; else why there is none."""
     known = await desk.store.outcomes.get(scope, conversation, turn.n)
-    if known is not None:
-        return to_wire(known)
+    return to_wire(known) if known else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
+
+
+async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
+    """Say why there is no word on a turn."""
     if turn.state == "running":
-        reason = "the turn is being answered"
-    elif not turn.reply_seq:
-        reason = "nothing was answered"
-    elif not spoke_in(turn):
-        reason = "no prompt of the book spoke in it"
-    elif desk.observes == "off":
-        reason = "learning.observe is off"
-    else:
-        newest = (await desk.store.conversation(scope, conversation)).turns
-        went = "what was said next goes on from another answer, or nothing can be read from it"
-        reason = "nobody has gone on from it yet" if turn.n == newest else went
-    return {"by": None, "reason": reason}
+        return "the turn is being answered"
+    if not turn.reply_seq:
+        return "nothing was answered"
+    if turn.state != "finished":
+        return f"its answer was {turn.state}, and only a finished one is judged"
+    if not spoke_in(turn):
+        return "no prompt of the book spoke in it"
+    if desk.observes == "off":
+        return "learning.observe is off"
+    return await _why_unread(desk, scope, conversation, turn)
+
+
+async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
+    """Say why what follows a turn's answer said nothing of it."""
+    after = await _next_post(desk, scope, conversation, turn.reply_seq)
+    if after is None:
+        return "nobody has gone on from it yet"
+    following = await _turn_asking(desk, scope, conversation, turn.n, after.seq)
+    if following is None or after.role != "user":
+        return "what follows it is no question to this book"
+    heard = following.metadata.get(SENTIMENT)
+    if not isinstance(heard, Mapping):
+        return "nobody listened: no prompt that spoke had another beside it, and its persona hears nothing"
+    if heard.get("polarity") == "unknown":
+        return f"nothing can be read from what was said next (turn {following.n})"
+    return f"learning.observe was off when turn {following.n} was asked"
+
+
+async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> Post | None:
+    """Give the first post that goes on from one, whatever branch it began."""
+    after = seq
+    while found := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
+        for post in found:
+            if post.parent == seq:
+                return post
+        after = found[-1].seq
+    return None
+
+
+async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq: int) -> Turn | None:
+    """Give the first turn behind turn `n` that answers a post or what was sent with it, None where none does."""
+    newest = (await desk.store.conversation(scope, conversation)).turns
+    for number in range(n + 1, newest + 1):
+        turn = await desk.store.turn(scope, conversation, number)
+        if turn.query_seq >= seq:
+            return turn
+    return None
 
 
 def to_wire(known: Known) -> dict[str, Any]:
