@@ -20,6 +20,7 @@ from msgspec import Struct
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Polarity, Sentiment
 from cuebook.signals.emphasis import intensity_of
+from cuebook.signals.irony import tempered
 from cuebook.signals.language import reads_english
 from cuebook.signals.matter import plain, sentences, without_matter
 from cuebook.signals.spoken import spoken
@@ -51,20 +52,19 @@ class Classifier:
         said = plain(spoken(text))
         if not reads_english(said):
             return Sentiment(method=NAME)
-        weights = shipped()
-        found = features("\n".join(without_matter(each) for each in sentences(said)))
+        weights, parts = shipped(), sentences(said)
+        found = features("\n".join(without_matter(each) for each in parts))
         if weights.features.keys().isdisjoint(found):
             return Sentiment(polarity="neutral", intensity=intensity_of(said, 0.0), method=NAME)
         negative, neutral, positive = probabilities(found, weights)
+        score = round(tempered(positive - negative, said, parts), 4) + 0.0
+        bad = sum(_sounds_bad(feature, weights) for feature in found)
+        if score < 0 < positive - negative:  # irony
+            negative, bad = 1.0, max(1, bad)
         likeliest = max(negative, neutral, positive)
         polarity: Polarity = "neutral" if likeliest == neutral else "positive" if likeliest == positive else "negative"
-        score = round(positive - negative, 4) + 0.0
         return Sentiment(
-            score=score,
-            intensity=intensity_of(said, abs(score)),
-            polarity=polarity,
-            method=NAME,
-            negatives=sum(_sounds_bad(feature, weights) for feature in found),
+            score=score, intensity=intensity_of(said, abs(score)), polarity=polarity, method=NAME, negatives=bad
         )
 
 

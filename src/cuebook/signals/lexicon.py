@@ -13,6 +13,7 @@ from cuebook.records.expression import Expression
 from cuebook.records.mind import Sentiment
 from cuebook.signals import tone
 from cuebook.signals.emphasis import intensity_of
+from cuebook.signals.irony import tempered
 from cuebook.signals.language import reads_english
 from cuebook.signals.matter import plain, sentences, without_matter
 from cuebook.signals.polarity import polarity_of
@@ -28,36 +29,12 @@ _ANSWER: Final = Expression(
     r"(?:no|ok|okay|right|well)(?=[,.;]|\s+(?:i|it|the|not|next|that|this|but)\b|\Z)|(?:yes|yeah|yep|sure)\W*\Z",
     re.IGNORECASE,
 )
-_ACKNOWLEDGED: Final = frozenset(tone.ACKNOWLEDGMENTS.split())
-_PRAISE: Final = Expression(
-    r"\W*(?:(?:oh|wow|well|just|that's|that is|yeah),?\s+)*(?:(?:so|absolutely|simply|how|bloody)\s+)?"
-    r"(?:great|nice|wonderful|perfect|awesome|fantastic|brilliant|lovely|excellent|amazing|super|cool|fabulous|terrific|"
-    r"splendid|(?:good|great|nice) (?:job|work|support|service|help)|well done|congratulations|congrats|bravo|"
-    r"thanks a lot|way to go|(?:thank you|thanks) so much)\b"
-    r"(?:\s*[,.!;:-]+\s*|\s*\Z|\s+(?=another|yet|now|more|again))",
-    re.IGNORECASE,
-)
 #: Two tokens more than a comma: VADER's "not" reaches three words on, and should not reach into the next clause.
 _PAUSE: Final = ", . . "
 #: What makes the report of a mishap a complaint.
 _AGAIN: Final = Expression(
     r"\b(?:again|still|keeps?|kept|every (?:single )?time|all the time|always|constantly|another|third time)\b|"
     r"[!?]{2}|!",
-    re.IGNORECASE,
-)
-_MISHAP: Final = Expression(
-    r"\b(?:another|yet another|again|crash\w*|bug\w*|errors?|broken?|breaks|broke|fail\w*|deleted|lost|gone|down"
-    r"|stuck|froze\w*|"
-    r"hangs|hung|wiped|ruined|worse|wrong|missing|corrupt\w*|erased|dead|died|locked|can't|cannot|won't|doesn't"
-    r"|didn't|"
-    r"timed? out|hours?|for nothing|useless|stopped|refuse[sd]?|vanished|disappeared|changes nothing|restart)\b",
-    re.IGNORECASE,
-)
-_MENDED: Final = Expression(
-    r"\b(?:but|works|working|passe[sd]|pass|fixed|solved|no (?:more )?(?:\w+ )?(?:errors?|bugs?|crash\w*|issues?"
-    r"|problems?)|"
-    r"without|finally|thanks?|love|is gone|are gone|instead of|no longer|let's|can you|could you|please|how|what"
-    r"|which)\b|\?",
     re.IGNORECASE,
 )
 
@@ -86,11 +63,8 @@ def _score(said: str) -> tuple[float, float, int]:
     score = _together([_rules().polarity_scores(passage)["compound"] for passage in _passages(meant)])
     words = [word.lower() for each in meant for word in _WORD.findall(each)]
     peak, negatives = _weights(words)
-    if score > 0 and _is_sarcastic(parts):
-        return -max(0.3, min(score, 0.6)), peak, max(1, negatives)
-    if score > 0 and len(words) <= 5 and words and "!" not in said and _ACKNOWLEDGED.issuperset(words):
-        score *= 0.5
-    return round(score, 4) + 0.0, peak, negatives
+    meant_so = tempered(score, said, parts)
+    return round(meant_so, 4) + 0.0, peak, max(negatives, meant_so < 0 < score)
 
 
 def _meant(sentence: str) -> str:
@@ -126,9 +100,7 @@ def _together(parts: list[float]) -> float:
 
 
 def _weights(words: list[str]) -> tuple[float, int]:
-    """Give the strongest word's weight as VADER would score it alone, and the words that sound bad where they "
-    "stand.
-    """
+    """Give the strongest word's weight as VADER would score it alone, and how many words sound bad."""
     lexicon, denied = _words(), _rules().negations
     strongest, negatives = 0.0, 0
     for place, word in enumerate(words):
@@ -140,19 +112,6 @@ def _weights(words: list[str]) -> tuple[float, int]:
             valence = -valence
         negatives += valence < -0.5
     return strongest / math.sqrt(strongest * strongest + 15), negatives
-
-
-def _is_sarcastic(parts: list[str]) -> bool:
-    """Tell praise of a mishap: it begins a message and a mishap follows, or it ends one that told of a mishap."""
-    first = _PRAISE.match(parts[0])
-    if first:
-        rest = " ".join([parts[0][first.end() :], *parts[1:]])
-        return bool(_MISHAP.search(rest)) and not _MENDED.search(rest)
-    last = _PRAISE.fullmatch(parts[-1]) if len(parts) > 1 else None
-    if last is None or "!" in parts[-1]:
-        return False
-    before = " ".join(parts[:-1])
-    return bool(_MISHAP.search(before)) and not _MENDED.search(before)
 
 
 def _emphasized(said: str) -> bool:

@@ -71,6 +71,15 @@ def test_what_is_said_is_read_as_it_is_meant(text: str, polarity: str) -> None:
 
 def test_an_acknowledgment_is_mild_and_thanks_are_not() -> None:
     assert 0 < lexicon.read("ok thanks").score < 0.3 < lexicon.read("thank you so much!").score
+    for method in analyzers_of().values():
+        assert method.read("ok thanks").score < 0.75 * method.read("thank you so much!").score
+
+
+@pytest.mark.parametrize("text", ["great, another bug…", "Oh wonderful, it deleted my files."])
+def test_no_method_takes_praise_of_a_mishap_for_praise(text: str) -> None:
+    for method in analyzers_of().values():
+        found = method.read(text)
+        assert (found.polarity, found.negatives > 0) == ("negative", True)
 
 
 def test_a_report_is_mild_and_a_complaint_is_not() -> None:

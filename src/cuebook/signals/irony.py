@@ -1,0 +1,63 @@
+"""Praise that is none, and thanks that only acknowledge: what turns or softens a score above 0."""
+
+import re
+from typing import Final
+
+from cuebook.records.expression import Expression
+from cuebook.signals import tone
+
+#: The most words of a message that only acknowledges.
+_BRIEF: Final = 5
+_WORD: Final = Expression(r"[A-Za-z][A-Za-z']*")
+_ACKNOWLEDGED: Final = frozenset(tone.ACKNOWLEDGMENTS.split())
+_PRAISE: Final = Expression(
+    r"\W*(?:(?:oh|wow|well|just|that's|that is|yeah),?\s+)*(?:(?:so|absolutely|simply|how|bloody)\s+)?"
+    r"(?:great|nice|wonderful|perfect|awesome|fantastic|brilliant|lovely|excellent|amazing|super|cool|fabulous|terrific|"
+    r"splendid|(?:good|great|nice) (?:job|work|support|service|help)|well done|congratulations|congrats|bravo|"
+    r"thanks a lot|way to go|(?:thank you|thanks) so much)\b"
+    r"(?:\s*[,.!;:-]+\s*|\s*\Z|\s+(?=another|yet|now|more|again))",
+    re.IGNORECASE,
+)
+_MISHAP: Final = Expression(
+    r"\b(?:another|again|crash\w*|bug\w*|errors?|broken?|breaks|broke|fail\w*|deleted|lost|gone|down|stuck|froze\w*|hangs|"
+    r"hung|wiped|ruined|worse|wrong|missing|corrupt\w*|erased|dead|died|locked|can't|cannot|won't|doesn't|didn't|"
+    r"timed? out|hours?|for nothing|useless|stopped|refuse[sd]?|vanished|disappeared|changes nothing|restart)\b",
+    re.IGNORECASE,
+)
+_MENDED: Final = Expression(
+    r"\b(?:but|works|working|passe[sd]|pass|fixed|solved|without|finally|thanks?|love|is gone|are gone|instead of|"
+    r"no longer|no (?:more )?(?:\w+ )?(?:errors?|bugs?|crash\w*|issues?|problems?)|let's|can you|could you|please|how|"
+    r"what|which)\b|\?",
+    re.IGNORECASE,
+)
+
+
+def tempered(score: float, said: str, parts: list[str]) -> float:
+    """Give a score as it is meant; `parts` are the sentences of what is said.
+
+    Praise of a mishap is negative, -0.6 to -0.3; a message that only acknowledges counts half.
+    """
+    if score <= 0 or not parts:
+        return score
+    if _is_ironic(parts):
+        return -max(0.3, min(score, 0.6))
+    return score / 2 if _acknowledges(said) else score
+
+
+def _acknowledges(said: str) -> bool:
+    if "!" in said or len(said) > 60:
+        return False
+    words = [word.lower() for word in _WORD.findall(said)]
+    return 0 < len(words) <= _BRIEF and _ACKNOWLEDGED.issuperset(words)
+
+
+def _is_ironic(parts: list[str]) -> bool:
+    """Tell praise of a mishap: it begins a message and a mishap follows, or it ends one that told of a mishap."""
+    first = _PRAISE.match(parts[0])
+    if first:
+        rest = " ".join([parts[0][first.end() :], *parts[1:]])
+        return bool(_MISHAP.search(rest)) and not _MENDED.search(rest)
+    if len(parts) < 2 or "!" in parts[-1] or not _PRAISE.fullmatch(parts[-1]):
+        return False
+    before = " ".join(parts[:-1])
+    return bool(_MISHAP.search(before)) and not _MENDED.search(before)
