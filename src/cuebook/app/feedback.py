@@ -145,7 +145,8 @@ async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -
         return "what follows it is no question to this book"
     heard = following.metadata.get(SENTIMENT)
     if not isinstance(heard, Mapping):
-        return "nobody listened: no prompt that spoke had another beside it, and its persona hears nothing"
+        who = 'variants do, or all prompts with learning.observe = "all"'
+        return f"nobody listened to turn {following.n}: its persona hears nothing, and no prompt was to learn ({who})"
     if heard.get("polarity") == "unknown":
         return f"nothing can be read from what was said next (turn {following.n})"
     return f"learning.observe was off when turn {following.n} was asked"
