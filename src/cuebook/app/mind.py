@@ -8,7 +8,7 @@ from msgspec import Struct
 from cuebook.app.shapes import Wire, iso
 from cuebook.engine.desk import Desk
 from cuebook.engine.heard import heard_to_wire
-from cuebook.engine.mind import RESET, may_run, mind_of, mind_to_wire
+from cuebook.engine.mind import BY_HAND, RESET, may_run, mind_of, mind_to_wire
 from cuebook.engine.reflect import reflect_on
 from cuebook.errors import InvalidInput
 from cuebook.ports.reflections import Call
@@ -64,8 +64,9 @@ class MindOf:
         """
         scope = Scope(user=user)
         known = await self._desk.store.conversation(scope, conversation)
-        may_run(self._desk, known, metaprompt)
-        return await self._reflected(scope, conversation, Call(metaprompt, "manual"))
+        scene = await self._desk.store.scene(scope, Look(conversation=conversation, full_tokens=1, use_summary=False))
+        may_run(self._desk, known, scene, metaprompt)
+        return await self._reflected(scope, conversation, Call(metaprompt, BY_HAND))
 
     async def reset(self, conversation: str, *, user: str | None = None) -> MindState:
         """Make the Mind neutral again; its history stays. Raises NotFound, and InvalidInput without turns."""

@@ -18,11 +18,13 @@ from cuebook.assembly.forms import parts_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.front import GENERAL, Front
 from cuebook.engine.kinds import kind_of
+from cuebook.engine.saying import BROKEN
 from cuebook.engine.sense import sense_all
+from cuebook.memory.scopes import SPOKEN_WITH
 from cuebook.ports.store import Scene, TurnOn
 from cuebook.prompts.select import ALIASES
-from cuebook.records.conversation import TOOL, Draft, PathPost
-from cuebook.records.mind import Counters, Event, Heard, Sentiment
+from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
+from cuebook.records.mind import Counters, Event, Heard, Reflection, Sentiment
 from cuebook.records.persona import Persona
 from cuebook.records.tracking import Tracking
 from cuebook.records.turn import Ask
@@ -45,10 +47,6 @@ LOOKED_BACK: Final = 200
 _LEFT: Final = ("", "the caller went away")
 #: In the JSON of a post's parts: attachments of what was run.
 _MARKS: Final = (b'"code_error"', b'"execution_status"')
-#: What code that is wrong raises.
-_BROKEN: Final = (
-    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
-)  # fmt: skip
 
 
 async def hear_turn(
@@ -83,6 +81,13 @@ def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
     return desk.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
 
 
+def persona_in(desk: Desk, conversation: Conversation, turn: TurnOn | None) -> Persona:
+    """Give who spoke in a turn, else in its conversation; a persona that is no more has no metaprompts."""
+    said = turn.metadata.get(SPOKEN_WITH) if turn else None
+    name = said if isinstance(said, str) else conversation.persona or desk.default_persona
+    return desk.personas.get(name) or Persona(id=name)
+
+
 def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> Tracking:
     """Give the tracking of sentiment that holds for a persona in a turn."""
     kept = scene.conversation.metadata.get("mode") if scene.conversation else None
@@ -91,13 +96,19 @@ def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) ->
 
 def counters_on(scene: Scene) -> Counters:
     """Give what the newest message of a path left behind: as a model judged it, else as it was heard at once."""
-    last, reflected = scene.last_turn, scene.reflection
-    if last is None:
+    heard = heard_of(scene.last_turn.metadata) if scene.last_turn else None
+    if heard is None:
         return Counters()
-    if reflected is not None and reflected.turn == last.n and reflected.heard is not None:
-        return reflected.heard.counters
-    heard = heard_of(last.metadata)
-    return heard.counters if heard else Counters()
+    return (judged_on(scene.reflection, heard) or heard).counters
+
+
+def judged_on(reflected: Reflection | None, heard: Heard) -> Heard | None:
+    """Give what a model judged of the very message that was heard, also where it was answered anew or reflected on
+    again since; None where none did.
+    """
+    judged = reflected.heard if reflected else None
+    own = heard.counters
+    return judged if judged and (judged.counters.turns, judged.counters.at) == (own.turns, own.at) else None
 
 
 def signals_for(ask: Ask, heard: Heard | None) -> dict[str, float]:
@@ -120,7 +131,7 @@ def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
     try:
         found = analyzer.read(text)
         told = msgspec.convert(msgspec.to_builtins(found), Sentiment)
-    except _BROKEN as error:  # whose message may hold the text, which belongs in no log
+    except BROKEN as error:  # whose message may hold the text, which belongs in no log
         log.warning("method %s could not read a message: %s", tracking.method, type(error).__name__)
         return Sentiment(method=analyzer.name)
     if not (-1.0 <= told.score <= 1.0 and 0.0 <= told.intensity <= 1.0):

@@ -52,7 +52,7 @@ async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
         names = instructions(work.key, work.project)
         families = await desk.prompts.families(scope, names)
         version = standing(names, families, desk.builtin)
-        return said(await resolved_of(desk, version, families), work.values)
+        return said(await resolved_of(desk, version, families, scope=scope), work.values)
     except CuebookError as error:
         shipped = desk.builtin.get(SYSTEM + work.key) or desk.builtin[SYSTEM + work.otherwise]
         reason = desk.writer.clean(str(error))

@@ -8,7 +8,7 @@ from cuebook.assembly.tokens import Counter
 from cuebook.assembly.window import Text
 from cuebook.engine.desk import Desk
 from cuebook.engine.front import Front
-from cuebook.engine.heard import heard_of, speaker_in, tracking_in
+from cuebook.engine.heard import heard_of, persona_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
 from cuebook.ports.reflections import Call
 from cuebook.ports.store import Scene
@@ -23,6 +23,8 @@ from cuebook.signals.metaprompts import SHIPPED, fires, metaprompts_of, told
 BY_MODEL = "llm"
 #: Why a reflection is made that makes the Mind neutral again.
 RESET = "reset"
+#: Why a reflection is made that somebody asked for.
+BY_HAND = "manual"
 #: What of a turn's metadata is the Mind it was answered with.
 MIND = "mind"
 
@@ -30,15 +32,21 @@ MIND = "mind"
 def with_mind(desk: Desk, scene: Scene, ask: Ask, front: Front) -> Front:
     """Give what stands in front of a turn with the Mind of its path, and with the reflection it asks for.
 
-    Only for a persona that tracks sentiment or has metaprompts. A message that is answered anew was reflected on.
+    Only for a persona that tracks sentiment or has metaprompts, or where the Mind was moved by hand. A message that is
+    answered anew was reflected on.
     """
     persona = speaker_in(desk, scene, ask)
     tracking = tracking_in(desk, scene, persona, ask.mode)
-    if not metaprompts_of(persona.metaprompts, tracking) and not tracking.enabled:
+    if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or _is_by_hand(scene)):
         return front
     metadata = {**front.metadata, MIND: mind_to_wire(mind_of(scene))}
     calls = () if front.heard is None or is_heard(scene, front.heard) else calls_of(persona, tracking, front.heard)
     return replace(front, mind=said_of(scene), calls=calls, metadata=metadata)
+
+
+def _is_by_hand(scene: Scene) -> bool:
+    """Whether what the path's Mind is was asked for by hand."""
+    return scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
 
 
 def is_heard(scene: Scene, heard: Heard) -> bool:
@@ -80,13 +88,12 @@ def calls_of(persona: Persona, tracking: Tracking, heard: Heard) -> tuple[Call, 
     return (Call("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
 
 
-def may_run(desk: Desk, conversation: Conversation, metaprompt: str) -> None:
-    """Raise InvalidInput for a metaprompt that cannot run in a conversation: not its persona's, and none that ships."""
-    name = conversation.persona or desk.default_persona
-    own = [each.id for each in desk.personas[name].metaprompts] if name in desk.personas else []
-    known = sorted({*own, *SHIPPED})
+def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: str) -> None:
+    """Raise InvalidInput for a metaprompt that cannot run on a path: not of who spoke last, and none that ships."""
+    persona = persona_in(desk, conversation, scene.last_turn)
+    known = sorted({*(each.id for each in persona.metaprompts), *SHIPPED})
     if metaprompt not in known:
-        msg = f"persona {name!r} has no metaprompt {metaprompt!r}; there are {', '.join(known)}"
+        msg = f"persona {persona.id!r} has no metaprompt {metaprompt!r}; there are {', '.join(known)}"
         raise InvalidInput(msg, where="metaprompt")
 
 

@@ -13,6 +13,8 @@ from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Resolved, Version
 
+_OWN = Scope()
+
 
 class Parents:
     """Ancestors by reference: what is being written, else what is active."""
@@ -30,8 +32,10 @@ class Parents:
         return active if active is not None and named.number in (None, active.number) else None
 
 
-async def resolved_of(desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None) -> Resolved:
-    """Resolve a version; ancestors that are pinned by their number are read too."""
+async def resolved_of(
+    desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
+) -> Resolved:
+    """Resolve a version; ancestors that are pinned by their number are read too, those of the scope's tenant."""
     known = dict(families or {})
     pinned: dict[str, Version] = {}
     pending: Version | None = version
@@ -40,11 +44,11 @@ async def resolved_of(desk: Desk | Store, version: Version, families: Mapping[st
             break
         named = parse_reference(pending.inherits)
         if named.slug not in known:
-            known |= await desk.prompts.families(Scope(), [named.slug])
+            known |= await desk.prompts.families(scope, [named.slug])
         parent = Parents(known)(pending.inherits)
         if parent is None and named.number is not None:
             branch, numbers = named.branch or MAIN, [named.number]
-            for found in await desk.prompts.versions(Scope(), named.slug, branch=branch, numbers=numbers):
+            for found in await desk.prompts.versions(scope, named.slug, branch=branch, numbers=numbers):
                 parent = pinned[pending.inherits] = found
         pending = parent
     parents = Parents(known)

@@ -6,6 +6,7 @@ transaction, and what it says is kept by compare-and-set. Where it cannot be rea
 does not hold the Mind stays as it was, and the reflection says why.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Sequence
@@ -16,14 +17,14 @@ from msgspec.structs import replace
 
 from cuebook.assembly.forms import parts_of
 from cuebook.engine.desk import Desk
-from cuebook.engine.heard import heard_of, tracking_in
+from cuebook.engine.heard import heard_of, judged_on, persona_in, tracking_in
 from cuebook.engine.instruct import Instruction, Work, instruct, said, told
-from cuebook.engine.mind import BY_MODEL, RESET, calls_of
+from cuebook.engine.mind import BY_HAND, BY_MODEL, RESET, calls_of
 from cuebook.engine.own_prompts import own_version
 from cuebook.engine.prompting import resolved_of
 from cuebook.engine.receipts import receipt
 from cuebook.engine.rehear import reheard
-from cuebook.engine.saying import said_by
+from cuebook.engine.saying import BROKEN, said_by
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.ports.model import Model, ModelRequest
 from cuebook.ports.reflections import Call, DueReflection, Reflecting
@@ -34,7 +35,7 @@ from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
 from cuebook.records.mind import NEUTRAL, Heard, Mind, Reflection, Run
-from cuebook.records.persona import Persona
+from cuebook.records.openai_stream import mended
 from cuebook.records.prompt import Version
 from cuebook.records.tracking import Metaprompt
 from cuebook.signals.metaprompts import (
@@ -62,24 +63,50 @@ AT_ONCE = 100
 
 
 async def reflect_due(desk: Desk) -> None:
-    """Make what is due; one that fails is tried again next time, and holds up no other conversation's."""
-    for due in await desk.store.reflections.due(limit=AT_ONCE):
-        try:
-            await reflect_once(desk, due)
-        except CuebookError as error:
-            log.warning("reflection on %s: %s", due.conversation, desk.writer.clean(str(error)))
+    """Make what is due; one that fails is tried again next time, and holds up no other conversation's.
+
+    A look ends when it took longer than a model may for one answer: other work waits behind it, and the rest is found
+    by the next.
+    """
+    look = asyncio.get_running_loop()
+    until = look.time() + desk.work_patience_s
+    failed: set[DueReflection] = set()
+    while True:
+        found = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
+        fresh = [each for each in found if each not in failed]
+        for each in fresh:
+            if look.time() > until:
+                return
+            if not await _tried(desk, each):
+                failed.add(each)
+        if not fresh:
+            return
 
 
 async def due(desk: Desk) -> int:
-    """Count conversations that have something to reflect on."""
-    return len(await desk.store.reflections.due(limit=AT_ONCE))
+    """Count reflections that can be made."""
+    return await desk.store.reflections.left()
 
 
 async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
-    """Make all that is due of one conversation. Raises NotFound."""
+    """Make all that is due of one conversation, what others make meanwhile left to them. Raises NotFound."""
+    before: DueReflection | None = None
     while found := await desk.store.reflections.due(scope, conversation, limit=1):
-        if not await reflect_once(desk, found[0]):
+        if found[0] == before:
             return
+        before = found[0]
+        await reflect_once(desk, before)
+
+
+async def _tried(desk: Desk, due: DueReflection) -> bool:
+    """Make one reflection; False where it is not made now. Whatever it fails with puts this conversation off alone."""
+    try:
+        return await reflect_once(desk, due)
+    except CuebookError as error:
+        log.warning("reflection on %s: %s", due.conversation, desk.writer.clean(str(error)))
+    except BROKEN:
+        log.exception("reflection on %s failed; it is tried again later", due.conversation)
+    return False
 
 
 async def reflect_once(desk: Desk, due: DueReflection) -> bool:
@@ -93,7 +120,7 @@ async def reflect_once(desk: Desk, due: DueReflection) -> bool:
         conversation=due.conversation,
         parent=read.turn.query_seq,
         full_tokens=RECENT * CHARACTERS,
-        small_tokens=0,
+        post_tokens=CHARACTERS,
         use_summary=False,
     )
     scene = await desk.store.scene(scope, look)
@@ -120,21 +147,23 @@ class _Reflecting:
         self._scope = scope
         self._read = read
         self._scene = scene
-        self._persona = _persona_of(desk, read)
+        self._persona = persona_in(desk, read.conversation, read.turn)
         mode = read.turn.metadata.get("mode")
         self._tracking = tracking_in(desk, scene, self._persona, mode if isinstance(mode, str) else None)
-        self._heard = heard_of(read.turn.metadata) or Heard()
+        first = heard_of(read.turn.metadata) or Heard()
+        self._judged = judged_on(read.before, first)
+        self._heard = self._judged or first
 
     async def made(self) -> tuple[Reflection, list[Record]]:
         """Do what was asked for, one after another: each sees the Mind as the one before left it."""
         mind = self._read.before.mind if self._read.before else NEUTRAL
         runs: list[Run] = []
         records: list[Record] = []
-        calls, judged = list(self._read.calls), False
+        calls = list(self._read.calls)
         if any(call.trigger == BY_MODEL for call in calls):
-            judged = True
-            self._heard, said = await reheard(self._desk, self._scope, self._read, self._scene, self._tracking)
-            records += said
+            self._heard, told = await reheard(self._desk, self._scope, self._read, self._scene, self._tracking)
+            self._judged = self._heard
+            records += told
             calls = [call for call in calls if call.trigger != BY_MODEL]
             calls = [*_newly(calls_of(self._persona, self._tracking, self._heard), calls), *calls]
         known = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
@@ -145,7 +174,7 @@ class _Reflecting:
                 mind = NEUTRAL
                 continue
             metaprompt = known.get(call.metaprompt) or (
-                SHIPPED.get(call.metaprompt) if call.trigger == "manual" else None
+                SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
             )
             if metaprompt is None:
                 reason = f"persona {self._persona.id!r} has no such metaprompt"
@@ -157,8 +186,7 @@ class _Reflecting:
             runs.append(answer.run)
             records += answer.records
         at = self._desk.clock.now()
-        heard = self._heard if judged else None
-        return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=heard), records
+        return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
 
     async def _answer(self, asked: Asked, mind: Mind) -> _Answer:
         model = self._desk.work_model
@@ -182,10 +210,10 @@ class _Reflecting:
             prompt=version.source,
         )
         try:
-            moved, reason = read_answer(text, asked.metaprompt, mind)
-            moved, reason = _cleaned(self._desk, moved), self._desk.writer.clean(reason)
+            moved, reason = read_answer(text, asked.metaprompt, mind, clean=self._desk.writer.clean)
         except InvalidInput as error:
-            moved, reason = mind, self._desk.writer.clean(f"{error.where}: {error}" if error.where else str(error))
+            reason = mended(f"{error.where}: {error}" if error.where else str(error))
+            moved, reason = mind, self._desk.writer.clean(reason)
             run = replace(run, outcome="refused")
             log.warning("%s answered %s with what does not hold: %s", model.name, asked.metaprompt.id, reason)
         run = _with_changes(run, mind, moved, reason)
@@ -276,12 +304,6 @@ class _Reflecting:
         return replace(record, turn=self._read.turn.n)
 
 
-def _persona_of(desk: Desk, read: Reflecting) -> Persona:
-    """Give who spoke; a persona that is no more has no metaprompts."""
-    name = read.conversation.persona or desk.default_persona
-    return desk.personas.get(name) or Persona(id=name)
-
-
 def _newly(calls: Sequence[Call], asked: Sequence[Call]) -> list[Call]:
     """Give calls that fire now that the sentiment is known, without those asked for before."""
     return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
@@ -290,12 +312,6 @@ def _newly(calls: Sequence[Call], asked: Sequence[Call]) -> list[Call]:
 def _with_changes(run: Run, before: Mind, after: Mind, reason: str) -> Run:
     changes = changes_of(before, after)
     return replace(run, outcome="moved" if changes else run.outcome, reason=reason, changes=changes)
-
-
-def _cleaned(desk: Desk, mind: Mind) -> Mind:
-    """Give a Mind without secrets: a model may know some of its own."""
-    imprints = {key: desk.writer.clean(value) for key, value in mind.imprints.items()}
-    return replace(mind, strategy=desk.writer.clean(mind.strategy), imprints=imprints)
 
 
 def _recent(path: Sequence[PathPost]) -> str:
@@ -315,5 +331,6 @@ def _errors(path: Sequence[PathPost], error: str) -> str:
 
 
 def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= CHARACTERS else f"{text[:CHARACTERS]}…"
+    """Give a text as one line; of a long one how it begins and ends, where what went wrong is told."""
+    text, half = " ".join(text.split()), CHARACTERS // 2
+    return text if len(text) <= CHARACTERS else f"{text[:half]} … {text[-half:]}"

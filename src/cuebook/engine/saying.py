@@ -1,18 +1,29 @@
 """What a model says in whole that works behind the replies."""
 
 import asyncio
+from typing import Final
+
+import msgspec
 
 from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
 from cuebook.errors import BackendError
 from cuebook.ports.model import Model, ModelRequest
 
+#: What code that is wrong raises.
+BROKEN: Final = (
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
+)  # fmt: skip
 #: Characters of an answer after which a model is not listened to any more.
 LONGEST = 1_000_000
 
 
 async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
-    """Give all a model says. Raises BackendError for one that comes to no end: all the others would wait behind it."""
+    """Give all a model says.
+
+    Raises BackendError, also for one that comes to no end: all the others would wait behind it. A model may be its
+    owner's code: one that is wrong is one that cannot be asked.
+    """
     text: list[str] = []
     room = LONGEST
     try:
@@ -26,4 +37,7 @@ async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
     except TimeoutError:
         msg = f"{model.name} did not come to an end within {desk.work_patience_s:g} s"
         raise BackendError(msg, retryable=True) from None
+    except BROKEN as error:  # whose message may hold what was said, which belongs in no log
+        msg = f"{model.name} failed with {type(error).__name__}"
+        raise BackendError(msg) from error
     return "".join(text)

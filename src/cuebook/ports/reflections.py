@@ -50,6 +50,10 @@ class ReflectionStore(Protocol):
         """Name the oldest due reflection of each conversation whose turn has ended; with a scope of one."""
         ...
 
+    async def left(self) -> int:
+        """Count all that is due of turns that have ended, of several in one conversation each."""
+        ...
+
     async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
         """Read what a reflection is made from; None where it is no longer due."""
         ...

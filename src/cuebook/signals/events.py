@@ -48,11 +48,15 @@ def events_in(
 
 
 def past_cooldown(name: str, counters: Counters, *, tracking: Tracking, now: float) -> bool:
-    """Whether an event may fire: it never did, or both its turns and its milliseconds are over."""
+    """Whether an event may fire: it never did, or both its turns and its milliseconds are over.
+
+    By a clock that went back nobody can say how long ago it fired: the turns decide alone.
+    """
     if name not in counters.fired:
         return True
     turn, at = counters.fired[name]
-    return counters.turns - turn > tracking.cooldown_turns and (now - at) * 1000 >= tracking.cooldown_ms
+    over = now < at or (now - at) * 1000 >= tracking.cooldown_ms
+    return counters.turns - turn > tracking.cooldown_turns and over
 
 
 def is_confused(sentiment: Sentiment, keywords: tuple[str, ...], *, tracking: Tracking) -> bool:

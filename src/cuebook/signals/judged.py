@@ -31,6 +31,8 @@ SCHEMA: Final[dict[str, Any]] = {
     "additionalProperties": False,
 }
 
+#: Characters of a message a model is shown.
+_MOST: Final = 4_000
 #: Characters of a wrong answer that are shown.
 _SHOWN: Final = 60
 
@@ -41,8 +43,13 @@ class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def asked(text: str) -> str:
-    """Give what the model is asked about a message: what its user says of it, as a JSON string."""
-    return f"MESSAGE: {msgspec.json.encode(spoken(text)).decode()}"
+    """Give what the model is asked about a message: what its user says of it, as a JSON string; of a long one how it
+    begins and ends.
+    """
+    said = spoken(text)
+    if len(said) > _MOST:
+        said = f"{said[: _MOST // 2]} … {said[-_MOST // 2 :]}"
+    return f"MESSAGE: {msgspec.json.encode(said).decode()}"
 
 
 def parse_reply(text: str) -> Sentiment:

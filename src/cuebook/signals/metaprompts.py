@@ -4,7 +4,7 @@ A's five presets for events and its self-reflection at an interval (seed 000, se
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.records.answers import check, read_object
 from cuebook.records.mind import Complexity, Event, Mind, Mood, Skill
+from cuebook.records.openai_stream import mended
 from cuebook.records.tracking import PRESETS as NAMES
 from cuebook.records.tracking import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, Tracking
 
@@ -145,12 +146,15 @@ def strategy_key(metaprompt: Metaprompt) -> str:
     return metaprompt.strategy or "strategy"
 
 
-def read_answer(text: str, metaprompt: Metaprompt, mind: Mind) -> tuple[Mind, str]:
-    """Read a model's answer: the Mind as it moves it, and the rationale.
+def read_answer(
+    text: str, metaprompt: Metaprompt, mind: Mind, *, clean: Callable[[str], str] = str
+) -> tuple[Mind, str]:
+    """Read a model's answer: the Mind as it moves it, and the rationale. `clean` takes secrets out of what it says.
 
     It holds whole or not at all. Raises InvalidInput naming the path: no JSON object, a mood, skill or complexity that
-    is not published, a value of another kind, too many imprints, an imprint's key that is no name. What is null is as
-    if left out, letters' case does not matter; keys that are not published are passed over, up to EXTRA_KEYS of them.
+    is not published, a value of another kind, too many imprints, an imprint's key that is no name or is a secret. What
+    is null is as if left out, letters' case does not matter; keys that are not published are passed over, up to
+    EXTRA_KEYS of them.
     """
     schema = schema_of(metaprompt)
     given = read_object(text)
@@ -161,16 +165,21 @@ def read_answer(text: str, metaprompt: Metaprompt, mind: Mind) -> tuple[Mind, st
         msg = f"{len(given)} keys; known are {', '.join(schema['properties'])}"
         raise InvalidInput(msg, where="answer")
     check(known, schema, where="answer")
-    strategy = " ".join(known.get(strategy_key(metaprompt), "").split())[:STRATEGY]
+    strategy = _line(known.get(strategy_key(metaprompt), ""), clean)[:STRATEGY]
     moved = replace(
         mind,
         mood=known.get("updatedGmiMood", mind.mood),
         user_skill=known.get("updatedUserSkillLevel", mind.user_skill),
         task_complexity=known.get("updatedTaskComplexity", mind.task_complexity),
         strategy=strategy or mind.strategy,
-        imprints=_imprinted(mind.imprints, known.get("newMemoryImprints", ())),
+        imprints=_imprinted(mind.imprints, known.get("newMemoryImprints", ()), clean),
     )
-    return moved, " ".join(known["adjustmentRationale"].split())
+    return moved, _line(known["adjustmentRationale"], clean)
+
+
+def _line(text: str, clean: Callable[[str], str]) -> str:
+    """Give a text as one line without secrets, and without halves of characters, which nothing can hold."""
+    return " ".join(clean(mended(text)).split())
 
 
 def _plain(key: str, value: Any) -> Any:
@@ -189,16 +198,25 @@ def _imprint(given: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _imprinted(before: Mapping[str, str], new: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Give imprints with new ones behind, the newest IMPRINTS of them. A key has no way out of its name space."""
+def _imprinted(
+    before: Mapping[str, str], new: Sequence[Mapping[str, str]], clean: Callable[[str], str]
+) -> dict[str, str]:
+    """Give imprints with new ones behind, the newest IMPRINTS of them. A key has no way out of its name space.
+
+    A value is cleaned behind its key, as it will be said: `password: …` tells that it is one.
+    """
     found = dict(before)
     for place, each in enumerate(new):
         key = each["key"].strip().removeprefix(_PREFIX)
         if not _KEY.fullmatch(key):
             msg = f"{key!r} is no key; use letters, digits, '.', '_' and '-'"
             raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
+        said = _line(f"{key}: {each['value']}", clean)
+        if not said.startswith(f"{key}:"):
+            msg = "a key that is a secret; name what it is about"
+            raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
         found.pop(key, None)
-        found[key] = " ".join(each["value"].split())
+        found[key] = said[len(key) + 1 :].strip()
     return dict(list(found.items())[-IMPRINTS:])
 
 

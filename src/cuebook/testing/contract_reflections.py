@@ -54,9 +54,11 @@ class ReflectionContract:
         await _asked(store, 1)
         await _asked(store, 2)
         assert [each.turn for each in await store.reflections.due()] == [1]
+        assert await store.reflections.left() == 2
         read = await _read(store)
         assert read is not None
         await store.reflections.save(OWNER, read, SAD)
+        assert await store.reflections.left() == 1
         read = await _read(store)
         assert read is not None
         assert (read.turn.n, read.before) == (2, SAD)

@@ -19,7 +19,7 @@ from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
 
-_NUMBERS = 1000  # reflections of one turn that can be told apart in a place
+_NUMBERS = 1_000_000  # reflections of one turn that can be told apart in a place
 _encode = msgspec.json.Encoder().encode
 _reflection = msgspec.json.Decoder(Reflection).decode
 _calls = msgspec.json.Decoder(tuple[Call, ...]).decode
@@ -40,6 +40,10 @@ class SqliteReflections:
             DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
             for tenant, id_, place in found
         ]
+
+    async def left(self) -> int:
+        """Count what is due."""
+        return await self._read(lambda c: int(run(c, "reflections_left").fetchone()[0]))
 
     async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
         """Read what a reflection is made from."""

@@ -6,11 +6,17 @@ WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 
 -- name: reflections_due
 -- The oldest due reflection of each conversation, of a turn that has ended.
-SELECT r.tenant, c.id, min(r.turn * 1000 + r.n) AS place FROM reflection r
+SELECT r.tenant, c.id, min(r.turn * 1000000 + r.n) AS place FROM reflection r
 JOIN conversation c ON c.no = r.conversation
 JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
 WHERE r.due = 1 AND t.state <> 'running' AND (:of IS NULL OR (c.tenant = :of AND c.id = :id))
 GROUP BY r.tenant, r.conversation LIMIT :limit;
+
+-- name: reflections_left
+-- How many reflections are due of turns that have ended.
+SELECT count(*) FROM reflection r
+CROSS JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
+WHERE r.due = 1 AND t.state <> 'running';
 
 -- name: reflections_waiting
 -- How many reflections of a conversation are due.
