@@ -8,7 +8,8 @@ from typing import Final
 from cuebook.records.expression import Expression
 
 #: Characters of a message that are read: so many of its beginning, and as many of its end.
-READ: Final = 4_000
+READ: Final = 2_000
+_LOOKED_AT: Final = 20_000  # likewise, for lines that go whole
 
 _FENCE: Final = ("```", "~~~")
 _INLINE: Final = Expression(r"`[^`\n]{1,400}`")
@@ -16,9 +17,10 @@ _ADDRESS: Final = Expression(
     r"(?:https?|ftp|file|s3|git|ssh)://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"
 )
 _PATH: Final = Expression(
-    r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|\b[\w-]{1,80}(?:/[\w.-]{1,80}){1,12}\.\w{1,5}\b"
-    r"|\b[\w-]+\.(?:py|js|ts|tsx|jsx"
-    r"|java|go|rs|c|h|cpp|cs|rb|php|sh|sql|md|txt|log|json|ya?ml|toml|ini|cfg|csv|html|css|xml)\b(?::\d+)*"
+    r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|"
+    r"\b[\w-]{1,80}(?:/[\w.-]{1,80}){1,12}\.\w{1,5}\b|"
+    r"\b[\w-]+\.(?:py|js|ts|tsx|jsx|java|go|rs|c|h|cpp|cs|rb|php|sh|sql|md|txt|log|json|ya?ml|toml|ini|cfg|csv|html|css|"
+    r"xml)\b(?::\d+)*"
 )
 #: Names that are written as programs write them: snake_case, camelCase, a.call(), --options.
 _NAME: Final = Expression(
@@ -27,20 +29,16 @@ _NAME: Final = Expression(
 )
 #: A line that a machine printed: a frame or head of a stack trace, a line of a log, a prompt of a shell.
 _PRINTED: Final = Expression(
-    r"Traceback \(most recent|File \"[^\"]*\", line \d|at [\w.$<>]+ ?\(|[\w.]*(?:Error|Exception|Warning): "
-    r"|Caused by: "
-    r"|\[?(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)[T ,\]]|\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL"
-    r"|CRITICAL)\]?[: ]\s?\S"
-    r"|\w+ ERR! |error(?:\[\w+\]|\s?TS\d+)?: |\$ \S|>>> |[~^]+$|fatal: |make(?:\[\d+\])?: |thread '\w+' panicked"
-    r"|\+\d+ |@@ "
+    r"Traceback \(most recent|File \"[^\"]*\", line \d|at [\w.$<>]+ ?\(|[\w.]*(?:Error|Exception|Warning): |Caused by: |"
+    r"\[?(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)[T ,\]]|"
+    r"\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\]?[: ]\s?\S|"
+    r"\w+ ERR! |error(?:\[\w+\]|\s?TS\d+)?: |\$ \S|>>> |[~^]+$|fatal: |make(?:\[\d+\])?: |thread '\w+' panicked|\+\d+ |@@ "
 )
 
 
 def spoken(text: str) -> str:
     """Give what the user says of a message, its words in their order; the middle of a very long one is left out."""
-    if len(text) > 2 * READ:
-        text = f"{text[:READ]}\n{text[-READ:]}"
-    text = "\n".join(_lines(text))
+    text = _ends("\n".join(_lines(_ends(text, _LOOKED_AT))), READ)  # what is pasted goes first: the rest may be short
     if "`" in text:
         text = _INLINE.sub(" it ", text)
     if "://" in text or "@" in text or "www." in text:
@@ -48,6 +46,10 @@ def spoken(text: str) -> str:
     if "/" in text or "\\" in text or "." in text:
         text = _PATH.sub(" it ", text)
     return _NAME.sub(" it ", text)
+
+
+def _ends(text: str, each: int) -> str:
+    return text if len(text) <= 2 * each else f"{text[:each]}\n{text[-each:]}"
 
 
 def _lines(text: str) -> list[str]:

@@ -197,6 +197,9 @@ def test_nothing_is_loaded_before_a_text_is_read() -> None:
 def test_the_user_is_told_from_what_is_pasted() -> None:
     assert spoken("look:\n```\ncode\n```\nit broke").split() == ["look:", "it", "broke"]
     assert len(spoken("word " * 10_000)) < 10_000
+    pasted = "```\n" + "raise Failure\n" * 2_000 + "```\n"
+    assert spoken(f"It broke.\n{pasted}What now?").split() == ["It", "broke.", "What", "now?"]
+    assert spoken(f"{pasted}{'Calm words. ' * 300}\nI hate it.").endswith("I hate it.")
 
 
 def test_a_model_answers_in_the_form_it_is_told() -> None:
