@@ -29,10 +29,12 @@ _NAME: Final = Expression(
 )
 #: A line that a machine printed: a frame or head of a stack trace, a line of a log, a prompt of a shell.
 _PRINTED: Final = Expression(
-    r"Traceback \(most recent|File \"[^\"]*\", line \d|at [\w.$<>]+ ?\(|[\w.]*(?:Error|Exception|Warning): |Caused by: |"
+    r"Traceback \(most recent|File \"[^\"]*\", line \d|at [\w.$<>]+ ?\(|[\w.]*(?:Error|Exception|Warning): |"
+    r"Caused by: |"
     r"\[?(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d)[T ,\]]|"
     r"\[?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL)\]?[: ]\s?\S|"
-    r"\w+ ERR! |error(?:\[\w+\]|\s?TS\d+)?: |\$ \S|>>> |[~^]+$|fatal: |make(?:\[\d+\])?: |thread '\w+' panicked|\+\d+ |@@ "
+    r"\w+ ERR! |error(?:\[\w+\]|\s?TS\d+)?: |\$ \S|>>> |[~^]+$|fatal: |make(?:\[\d+\])?: |thread '\w+' panicked|"
+    r"\+\d+ |@@ "
 )
 
 
