@@ -1,7 +1,6 @@
 """The words a helper hears beside those of VADER's lexicon: what they weigh, and which of them are only terms.
 
-Weights are valences as VADER's, -4..4. Tuned on GoEmotions' training set and on sentences of our own
-(docs/design/012-sentiment.md), never on what the methods are measured with.
+Weights are valences as VADER's, -4..4. What they were tuned on: docs/design/012-sentiment.md.
 """
 
 from collections.abc import Iterator
