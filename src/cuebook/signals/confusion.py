@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cuebook.records.expression import Expression, lowered
+from cuebook.records.mind import Polarity
 
 #: Characters that are looked at.
 LOOKED_AT: Final = 2_000
@@ -20,10 +21,14 @@ _KEYWORDS: Final[Mapping[str, str]] = {
     "confused": r"\bconfused\b(?! (?:\w+ ){1,3}with\b)|\bconfusing\b|\bconfuses me\b",
     "don't understand": (
         rf"{_WRITER}\b{_NOT} {_QUITE}"
-        r"(?:understand|get (?:it|this|that|the point|you|why|how|what)\b|follow\b|see what you)"
+        r"(?:understand|get (?:it|this|that|the point|you|why|how|what)\b|follow\b|(?:see|know) what you)"
+        r"|\bi'?(?: a)?m (?:really )?not (?:really |quite )?following\b(?! (?:him|her|them|any|the (?:news|game)))"
     ),
     "unclear": rf"\bunclear\b|\bnot {_QUITE}clear\b(?! (?:the|all|my|our|out|up|it))",
-    "what do you mean": r"\bwhat (?:do|did) you mean\b|\bwhat does that (?:even )?mean\b|\bno idea what you\b",
+    "what do you mean": (
+        r"\bwhat (?:do|did) you mean\b|\bwhat does that (?:even )?mean\b|\bno (?:idea|clue) what you\b"
+        r"|\bwhich (?:one |of (?:them|the \w+) )?(?:do|did) you mean\b|\bwhat(?:'s| is) that supposed to mean\b"
+    ),
     "clarify": r"(?<!to )(?<!let me )(?<!i'll )(?<!should )\bclarif(?:y|ication)\b",
     "huh": r"\bhuh\b(?!\s*[,.]? (?:cool|nice|interesting|great|neat))",
     "doesn't make sense": (
@@ -50,21 +55,24 @@ _ANY: Final = Expression("|".join(f"({pattern})" for pattern in _KEYWORDS.values
 #: Strings of which each of them holds one.
 _HINTS: Final = (
     "confus", "understand", " get ", " follow", "see what you", "clear", "mean", "clarif", "huh", "sense", " sure",
-    "lost", "over my head", "explain", "no idea what",
+    "lost", "over my head", "explain", "no idea what", "no clue what", "following", "know what you",
 )  # fmt: skip
 #: Question marks that pile up behind a word or stand alone; between two operands they are an operator.
 _MARKS: Final = Expression(r"(?:(?<=[\w)\"'])|^\s*)\?\s?\?[?!]*(?=\s*$|\s+[A-Z\"'(])")
 
 
-def confusion_in(said: str, *, negative: bool = False) -> tuple[str, ...]:
+def confusion_in(said: str, *, polarity: Polarity = "neutral") -> tuple[str, ...]:
     """Name the keywords of confusion in what a user says (`spoken`), each once, in their order.
 
-    Piled-up question marks are anger where the message is negative, or asks somebody, and no sign of confusion then.
+    Piled-up question marks are anger where the message is negative, or asks somebody, and no sign of confusion then;
+    "huh" is wonder where it is positive and the word asks nothing.
     """
     text = said[:LOOKED_AT].replace("\u2019", "'")
     low, found = lowered(text), list[str]()
     if any(hint in low for hint in _HINTS):
         found = [_NAMES[match.lastindex - 1] for match in _ANY.finditer(low) if match.lastindex]
-    if not negative and "?" in text and " you" not in low and _MARKS.search(text):
+    if polarity == "positive" and "huh?" not in low:
+        found = [each for each in found if each != "huh"]
+    if polarity != "negative" and "?" in text and " you" not in low and _MARKS.search(text):
         found.append("??")
     return tuple(dict.fromkeys(found))

@@ -5,7 +5,7 @@ from typing import Final
 from cuebook.records.expression import Expression, lowered
 
 #: Where one sentence ends and another begins.
-SENTENCE: Final = Expression(r"(?<=[.!?\u2026])\s+|\n+")
+SENTENCE: Final = Expression(r"(?<=[.!?\u2026])(?<!\b[dm]r\.)(?<!\bms\.)(?<!\bmrs\.)\s+|\n+")
 #: Characters that are looked at, of a message and of a sentence.
 LOOKED_AT: Final = 2_000
 LONGEST: Final = 300
@@ -21,6 +21,7 @@ _IT_IS: Final = (
     r"(?:(?:that|this|it|which)(?:'s| is| was| looks| seems)|(?:the|your|my) [\w-]+ (?:is|are|was|were|looks))"
 )
 _VERY: Final = r"(?:just |still |also |completely |totally |all |simply |plain |again |even |so )*"
+_FINE: Final = r"\b(?:fine|good|great|perfect|ok(?:ay)?|all|working|works|right|correct|nothing|no)\b"
 #: How a sentence that corrects begins.
 _BEGINNINGS: Final = (
     # what was meant, said or asked
@@ -37,13 +38,27 @@ _BEGINNINGS: Final = (
     (
         rf"{_OPENER}(?:i (?:want|need|wanted|needed|said|asked for|meant|prefer)|it(?:'s| is| was| should be)|"
         r"that(?:'s| is| should be)|my [\w-]+ is|the [\w-]+ (?:is|should be)|use|make it|put it|we (?:want|need))\b"
-        r"[^?]{1,80}, (?:and )?not (?:a |an |the |my |in |on |at |from |for |by |to )?[\w-]+(?: [\w-]+){0,2}[.!]*$"
+        r"[^?]{1,80}, (?:and )?not (?!much|always|really|only|just|yet|sure|that|too|so|very|even|all|many|often|bad)"
+        r"(?:a |an |the |my |in |on |at |from |for |by |to )?[\w-]+(?: [\w-]+){0,2}[.!]*$"
     ),
     (
         r"not (?:in |the |a |an |that |this |from |to |on )?[\w-]+(?: [\w-]+)?, (?:but )?(?:in |the |a |an |from "
         r"|to |on )[\w-]+[.!]*$"
     ),
     rf"{_OPENER}(?:rather|instead|make (?:that|it)) \w+.*\b(?:instead of|rather than|not) \w+",
+    # the same said of one thing and denied of another: "my uncle, not my father"
+    (
+        rf"{_OPENER}(?:he|she|it|they|that|this|the [\w-]+(?: [\w-]+)?|(?:what|all) i [\w ]{{3,20}})(?:'s|'re| [a-z]+)"
+        r"[^?,]{0,40} (my|your|our|the|a|an|in|on|at|for|from|with|to|by|dr\.|mr\.|ms\.|mrs\.) "
+        r"[^?,]{1,30}, (?:and )?not (?:\1|a|an|the|dr\.|mr\.|ms\.|mrs\.) [\w-]+(?: [\w-]+)?[.!]*$"
+    ),
+    rf"{_OPENER}it should (?:be|say|read|have been) [^?]{{1,60}} (?:rather than|instead of) [^?]{{1,40}}$",
+    rf"{_OPENER}what i (?:actually|really) (?:want|need|meant|mean|asked for|wanted|needed)(?: is| was|,)",
+    (
+        rf"{_OPENER}i never (?:said|told you|mentioned|wrote|asked for|claimed|wanted)\b"
+        r"(?! (?:goodbye|good|hello|hi|sorry|thank|a word|anything|so))"
+    ),
+    r"(?:ok(?:ay)?,? |no,? |actually,? |oh,? |wait,? )*scratch that(?:[,.;:!]|\Z| and\b| i\b)",
     # what was got wrong
     (
         rf"{_OPENER}(?:{_IT_IS} )?{_VERY}(?:wrong|incorrect|outdated|not (?:right|correct|true|quite right|it|accurate|"
@@ -121,6 +136,15 @@ _BEGINNINGS: Final = (
         r"|version|side|left|right|other|first|second|third|last|street|page|color|colour|\w+s)[.!]*$"
     ),
     r"no (?:that's|that is|this is|it's|it is) (?:not|wrong|the wrong)\b",
+    (
+        r"(?:no+[,.! ]+){2,}(?:the|in|on|at|my|our|not|only|use|take|put|make) (?!(?:\w+ ){0,2}"
+        r"(?:fine|good|ok(?:ay)?|perfect|great)\b)\w+(?!.*\?$)"
+    ),
+    (
+        r"(?:no+|nope|nah)[,.! ]+(?:the|in|on|at|from|as) (?:\w+ ){0,2}(?:column|row|chart|cell|button|tab|table"
+        r"|paragraph|sentence|chapter|section|image|picture|key|field|city|name|date|number|function|class|method|folder|branch)[.!]*$"
+    ),
+    rf"(?:nope|hm+,? no)[,.!]? (?!.*{_FINE})(?:the|that's|that is|it's|it is|your|there's|there are) \w+(?!.*\?$)",
 )
 #: What it may hold anywhere, and strings of which each of them holds one.
 _HOLDINGS: Final = (
@@ -149,6 +173,11 @@ _HOLDINGS: Final = (
         r"|answering|reading|"
         r"following))\b"
     ),
+    (
+        r"\byou(?:'ve| have)? (?:just )?(?:answered|solved|translated|changed|used|took|picked|chose|opened|read|"
+        r"gave me|sent me|edited|deleted|copied|moved) "
+        r"(?:the wrong|a (?:completely |totally )?different|something (?:else|different))\b(?!.*\?$)"
+    ),
     r"\bnot (?:that|this) (?:one|way|file|version)\b",
     r"\byou (?:keep|kept) (?!up\b)\w+ing\b(?!.*\?$)",
     r"\byou \w+(?: \w+){0,6}, (?:but )?i (?:wanted|asked for|meant|said|needed|asked)\b(?!.*\?$)",
@@ -162,14 +191,27 @@ _SPARED: Final = Expression(
     r"|'s) (?:not wrong|right)|"
     r"correct me if|still, )"
 )
+_DENIED: Final = Expression(r"(?:nope|hm+,? no)[.!]*")
+#: A word set right as in a chat: "*their".
+_STARRED: Final = Expression(r"\s*\*(?!\*)[^\W\d_][\w']*(?:,? not \w+)?[.!]?\s*\Z")
+#: One name for another, which only its capitals tell: "Not Berlin, Bern", "on Friday, not Saturday".
+_NAMED: Final = Expression(
+    r"(?:^|[.!]\s+)Not [A-Z]\w+, (?:but )?[A-Z]\w+[.!]*$|"
+    r"^(?:[^?,.]{1,50} )?(?:(?:[Ii]n|[Oo]n|[Aa]t|[Tt]o|[Ff]rom|[Ff]or|[Ww]ith|[Bb]y|[Ii]s|[Ss]pelled|[Cc]alled) )?"
+    r"[A-Z]\w+, not (?:in |on |at |to |from |for |with |by )?[A-Z]\w+[.!]*$"
+)
 _BEGINS: Final = Expression("|".join(f"(?:{sign})" for sign in _BEGINNINGS))
 _HOLDS: Final = Expression("|".join(f"(?:{sign})" for sign in _HOLDINGS))
 
 
 def corrections_in(said: str) -> int:
     """Count the sentences of what a user says (`spoken`) that correct what was understood; `MOST` at most."""
-    sentences = (each.strip(" \t-*\"'()") for each in SENTENCE.split(lowered(said[:LOOKED_AT])))
-    return min(sum(map(_corrects, sentences)), MOST)
+    said = said[:LOOKED_AT]
+    sentences = [each.strip(" \t-*\"'()") for each in SENTENCE.split(lowered(said))]
+    if len(sentences) > 1 and _DENIED.fullmatch(sentences[0]):  # "Hmm, no. It takes a list."
+        sentences[:2] = [f"{sentences[0].rstrip('.!')}, {sentences[1]}"]
+    named = _STARRED.match(said) is not None or _NAMED.search(said) is not None
+    return min(max(sum(map(_corrects, sentences)), named), MOST)
 
 
 def _corrects(sentence: str) -> bool:

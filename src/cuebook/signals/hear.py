@@ -27,6 +27,8 @@ _NOTHING: Final = Counters()
 _UNREAD: Final = Sentiment()
 #: Words from which on a message is engaged, however neutral it is.
 WORDY: Final = 5
+#: What people write who are at work, however short they are: a number, a version, an option, a path, a name of a file.
+_NAMED: Final = Expression(r"\d|\w[/_=]\w|(?<!\S)--?\w|\w\.[a-z]{1,4}\b")
 #: How a message begins that asks or orders something in two words more.
 _ORDERS: Final = Expression(
     r"(?:\W*(?:please|pls|now|then|and|also|ok(?:ay)?|so|next),? )*(?:who|what|when|where|why|which|how|is|are|was|"
@@ -64,7 +66,7 @@ def hear(
     read = sentiment if said else _UNREAD  # an image, or code alone, is nobody's silence
     if read.score < tracking.frustration_threshold and is_about_its_matter(said):
         read = replace(read, score=0.0, intensity=0.0, polarity="neutral", negatives=0)
-    keywords = confusion_in(said, negative=read.polarity == "negative") if read.polarity != "unknown" else ()
+    keywords = confusion_in(said, polarity=read.polarity) if read.polarity != "unknown" else ()
     corrections = corrections_in(said)
     counters = _counted(text, said, read, before, tracking, keywords=keywords, corrections=corrections)
     counters = replace(counters, trace=(*before.trace, *trace)[-TRACE:], news=min(len(trace), TRACE), at=now)
@@ -118,8 +120,10 @@ def _counted(
 
 
 def _asks(said: str) -> bool:
-    """Whether a message asks or orders something, or says more than a few words."""
-    return "?" in said or len(said.split(maxsplit=WORDY)) >= WORDY or _ORDERS.match(lowered(said)) is not None
+    """Whether a message asks or orders something, names a thing by sign or number, or says more than a few words."""
+    if "?" in said or len(said.split(maxsplit=WORDY)) >= WORDY or _NAMED.search(said):
+        return True
+    return _ORDERS.match(lowered(said)) is not None
 
 
 def _of_task(task: str, counters: Counters, before: Counters) -> Counters:

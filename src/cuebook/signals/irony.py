@@ -14,20 +14,24 @@ _PRAISE: Final = Expression(
     r"\W*(?:(?:oh|wow|well|just|that's|that is|yeah),?\s+)*(?:(?:so|absolutely|simply|how|bloody)\s+)?"
     r"(?:great|nice|wonderful|perfect|awesome|fantastic|brilliant|lovely|excellent|amazing|super|cool|fabulous|terrific|"
     r"splendid|(?:good|great|nice) (?:job|work|support|service|help)|well done|congratulations|congrats|bravo|"
-    r"thanks a lot|way to go|(?:thank you|thanks) so much)\b"
+    r"thanks a lot|way to go|(?:very|so|really|super|how) (?:helpful|useful|smart|clever)|what a genius|"
+    r"just what i needed|(?:thank you|thanks) so much)\b"
     r"(?:\s*[,.!;:-]+\s*|\s*\Z|\s+(?=another|yet|now|more|again))",
     re.IGNORECASE,
 )
 _MISHAP: Final = Expression(
     r"\b(?:another|again|crash\w*|bug\w*|errors?|broken?|breaks|broke|fail\w*|deleted|lost|gone|down|stuck|froze\w*|hangs|"
     r"hung|wiped|ruined|worse|wrong|missing|corrupt\w*|erased|dead|died|locked|can't|cannot|won't|doesn't|didn't|"
-    r"timed? out|hours?|for nothing|useless|stopped|refuse[sd]?|vanished|disappeared|changes nothing|restart)\b",
+    r"timed? out|hours?|word for word|(?:third|fourth|fifth) time|"
+    r"for nothing|useless|stopped|refuse[sd]?|vanished|disappeared|changes nothing|restart)\b",
     re.IGNORECASE,
 )
+#: A deed in quotation marks: so called.
+_SO_CALLED: Final = Expression(r"\byou(?:'ve| have)? (?:just |have )?\"\w+\"", re.IGNORECASE)
 _MENDED: Final = Expression(
     r"\b(?:but|works|working|passe[sd]|pass|fixed|solved|without|finally|thanks?|love|is gone|are gone|instead of|"
     r"no longer|no (?:more )?(?:\w+ )?(?:errors?|bugs?|crash\w*|issues?|problems?)|let's|can you|could you|please|how|"
-    r"what|which)\b|\?",
+    r"(?<!just )(?<!exactly )what|which)\b|\?",
     re.IGNORECASE,
 )
 
@@ -56,7 +60,7 @@ def _is_ironic(parts: list[str]) -> bool:
     first = _PRAISE.match(parts[0])
     if first:
         rest = " ".join([parts[0][first.end() :], *parts[1:]])
-        return bool(_MISHAP.search(rest)) and not _MENDED.search(rest)
+        return _SO_CALLED.search(rest) is not None or bool(_MISHAP.search(rest) and not _MENDED.search(rest))
     if len(parts) < 2 or "!" in parts[-1] or not _PRAISE.fullmatch(parts[-1]):
         return False
     before = " ".join(parts[:-1])

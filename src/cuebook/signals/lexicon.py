@@ -15,7 +15,7 @@ from cuebook.signals import tone
 from cuebook.signals.emphasis import intensity_of
 from cuebook.signals.irony import tempered
 from cuebook.signals.language import reads_english
-from cuebook.signals.matter import plain, sentences, without_matter
+from cuebook.signals.matter import is_of_others, plain, sentences, without_matter
 from cuebook.signals.polarity import polarity_of
 from cuebook.signals.spoken import spoken
 
@@ -71,7 +71,9 @@ def _meant(sentence: str) -> str:
     """Give a sentence without the words that name its matter."""
     answer = _ANSWER.match(sentence)
     sentence = without_matter(tone.join_phrases(sentence[answer.end() if answer else 0 :]))
-    if _AGAIN.search(sentence):
+    if is_of_others(sentence):
+        sentence = _WORD.sub(lambda word: "it" if _words().get(word[0].lower(), 0) < 0 else word[0], sentence)
+    elif _AGAIN.search(sentence):
         sentence = _WORD.sub(
             lambda word: tone.complained(word[0]) if word[0].lower() in tone.MISHAPS else word[0], sentence
         )

@@ -39,6 +39,28 @@ _RULE: Final = Expression(
     r"(?:the|an?|each|every|users?|any|all)\b.*\b(?:if|should|must|shall|may|whether|can))\b",
     re.IGNORECASE,
 )
+#: A text, and what it is about.
+_ABOUT: Final = Expression(
+    r"\b(?:poem|story|stories|essay|song|novel|book|article|film|movie|paper|chapter|stanza|scene|haiku|joke|talk|lecture|"
+    r"another(?: one)?|one more|the next one) (?:about|on)\b([^.!?\n]*)"
+    r"|\bi(?:'d[ _]like| would[ _]like| want| have| need|'m going) to "
+    r"(?:argue|show|write|prove|describe|portray)\b([^.!?\n]*)",
+    re.IGNORECASE,
+)
+_PERSON: Final = (
+    "he|she|(?:my|our|the|a|his|her|one|another|some) (?:\\w+ ){0,1}(?:boss|manager|teacher|professor|customer|client|"
+    "neighbou?r|sister|brother|mother|father|mum|mom|dad|friend|wife|husband|son|daughter|colleague|coworker|"
+    "grandmother|grandfather|grandma|grandpa|uncle|aunt|landlord|guest|patient|student|employee|girlfriend|boyfriend|"
+    "partner|character)s?"
+)
+#: What somebody else feels, says or does, told without a word of oneself or of who helps.
+_OTHERS: Final = Expression(
+    rf"\W*(?:(?:and|but|so|because|now|then|well|also),?\s+)*(?:{_PERSON})\s+(?:(?:also|just|really|always|often)\s+)?"
+    r"(?:is|was|are|were|feels?|felt|says?|said|wrote|writes|hates?|hated|fears?|feared|thinks?|thought|told|tells|calls?|"
+    r"called|complain(?:s|ed)|gets?|got|seems?|seemed|sounds?|sounded|cried|cries|shouts?|shouted)\b"
+    r"(?!.*\b(?:i|i'm|me|you|your|yours|this|app|bot)\b)",
+    re.IGNORECASE,
+)
 _PRINTS: Final = Expression(
     r"\b(?:says|prints|reads|returns|outputs|printed|logged)\b(?!\s+(?:i|you|we|he|she)\b)[^.!?\n]*",
     re.IGNORECASE,
@@ -55,9 +77,15 @@ def sentences(text: str) -> list[str]:
     return [each for each in _SENTENCE.split(text) if each.strip()]
 
 
+def is_of_others(sentence: str) -> bool:
+    """Tell whether a sentence says how somebody else feels, and nothing of its writer."""
+    return _OTHERS.match(sentence) is not None
+
+
 def without_matter(sentence: str) -> str:
     """Give a sentence with `it` for the words that name its matter, and without what something printed."""
     sentence = _PRINTS.sub("says it", sentence)
+    sentence = _ABOUT.sub(lambda found: _WORD.sub("it", found[0]), sentence)
     work = _WORK.match(sentence)
     if work is None and not _POINTED.search(sentence) and not tone.has_phrase(sentence):
         work = _QUESTION.match(sentence)

@@ -1,4 +1,4 @@
-"""What of a message its user says: without code, quoted lines, logs, stack traces, addresses and paths.
+"""What of a message its user says: without code, quotations, logs, stack traces, addresses and paths.
 
 What a machine printed or somebody else wrote is not the user's mood, however many errors it names.
 """
@@ -15,6 +15,11 @@ _FENCE: Final = ("```", "~~~")
 _INLINE: Final = Expression(r"`[^`\n]{1,400}`")
 _ADDRESS: Final = Expression(
     r"(?:https?|ftp|file|s3|git|ssh)://\S+|\bwww\.\S+|\b[\w.+-]{1,64}@[\w-]{1,64}\.[\w.-]{1,64}"
+)
+#: What somebody else said: two words or more in quotation marks. One word alone is named, or meant ironically.
+_QUOTED: Final = Expression(
+    r"(?<!\w)\"[^\"\s][^\"\n]{0,600}?\s[^\"\n]{1,600}\"(?!\w)|\u201c[^\u201d\s]+\s[^\u201d]{1,1000}\u201d"
+    r"|\u201e[^\u201c\u201d\s]+\s[^\u201c\u201d]{1,1000}[\u201c\u201d]|\u00ab[^\u00bb]{1,1000}\u00bb"
 )
 _PATH: Final = Expression(
     r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|"
@@ -43,6 +48,8 @@ def spoken(text: str) -> str:
     text = _ends("\n".join(_lines(_ends(text, _LOOKED_AT))), READ)  # what is pasted goes first: the rest may be short
     if "`" in text:
         text = _INLINE.sub(" it ", text)
+    if '"' in text or "\u201c" in text or "\u00ab" in text:
+        text = _QUOTED.sub(" it ", text)
     if "://" in text or "@" in text or "www." in text:
         text = _ADDRESS.sub(" ", text)
     if "/" in text or "\\" in text or "." in text:

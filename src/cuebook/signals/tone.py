@@ -61,6 +61,10 @@ WORDS: Final = {
     # said in passing: of GoEmotions' training texts with no other word of the lexicon, most were neutral
     **dict.fromkeys("friend friends leave play number".split(), 0.0),
     "no": -0.6,
+    # as discourse goes, or a formula: neither praise nor an emoticon
+    **dict.fromkeys("honestly dx xp sin".split(), 0.0),
+    "disappointed": -2.4,
+    "nightmare": -2.4,
 }
 
 
@@ -90,6 +94,21 @@ _PAIRED: Final = (
     ("same", "error again, problem again, issue again, bug again, mistake again", -2.0),
     ("you don't, you do not, you never, you still don't", "understand, listen, get it, read, even, care", -1.8),
     ("nobody, no one", "answers, answered, replies, helps, refunds, cares, listens, responds, reads", -1.6),
+    (
+        "you, you've, you have, you just, you've just",
+        "deleted, overwrote, overwritten, erased, wiped, ruined, lost my, lost our, lost all",
+        -2.2,
+    ),
+    ("third, 3rd, fourth, 4th, fifth", "time you, time i, time now, time already, time that you, time in a row", -2.4),
+    ("second, 2nd", "time you, time now, time i tell, time i explain, time i ask, time i say, time in a row", -2.2),
+    ("for the", "third time, 3rd time, fourth time, 4th time, fifth time, hundredth time, tenth time", -2.4),
+    ("how often do i have, how many times do i have, how often must i", "to, to tell, to say, to repeat", -2.6),
+    ("hasn't, hasnt, has not, haven't, didn't, have not", "helped, helped once, helped at all, helped one bit", -2.4),
+    ("patience is, my patience is", "running out, wearing thin, at an end, gone", -2.4),
+    ("losing, lost, lose, losing my, lost my, out of, running out of, ran out of", "patience", -2.2),
+    ("hardly, barely, scarcely", "an improvement, usable, better, works, working, helpful, readable, any better", -1.8),
+    ("expected, hoped for, hoping for, hoping to get", "more, better, something better, something more", -1.8),
+    ("made, makes, you made, you've made", "my day, my week", 2.4),
     ("driving, drives, drove", "me crazy, me mad, me nuts, me insane, me up the wall", -3.2),
     ("not what i", "asked, asked for, want, wanted, meant, said, need, needed", -1.9),
     ("no", "problem, problems, issue, issues, error, errors, bugs, crashes, complaints, warnings, failures", 1.2),
@@ -150,6 +169,8 @@ _SAID: Final = {
     "makes my day": 2.6, "what a relief": 2.2, "so much for": -1.5, "opposite of what": -1.6, "wish i had never": -2.0,
     "wish i hadn't": -1.6, "pretty bad": -2.2, "pretty sure": 0.2, "pretty slow": -1.2, "pretty annoying": -2.0,
     "pretty disappointing": -2.0, "pretty useless": -2.4, "pretty much": 0.0, "pretty confusing": -1.4,
+    "full marks": 2.0, "full score": 1.6, "outdone yourself": 2.4,
+    "nothing special": -0.2, "step backwards": -1.8,
     "is a joke": -2.4, "are a joke": -2.4, "what a joke": -2.4, "a bad joke": -2.4,
     "wrong with you": -2.4, "why can't i": -1.2, "why won't it": -1.2, "why doesn't it": -1.2, "doesn't it work": -1.4,
     "can't stand": -2.2, "screwed up": -1.7, "waste of time": -2.6, "makes no sense": -1.8,
