@@ -19,6 +19,8 @@ from cuebook.signals.spoken import spoken
 
 #: Sentences of a message that are read: it says how the answer did before it goes on to something else.
 SENTENCES: Final = 6
+#: Characters of a sentence that are read.
+LONGEST: Final = 240
 #: Characters of a reason.
 REASON: Final = 60
 #: How content somebody is of whom only that is not known.
@@ -38,7 +40,7 @@ _ASKS: Final = (
 )
 #: What a sentence asks, wishes or supposes it does not say.
 _SUPPOSED: Final = Expression(
-    rf"\?\s*$|^(?:\W*(?:and|but|so|ok|okay|hm+),? )*(?:{_ASKS})\b"
+    rf"^(?:\W*(?:and|but|so|ok|okay|hm+),? )*(?:{_ASKS})\b"
     r"|\b(?:should|would|could|might|must|may|will|won't|want|need|hope|expect|wish)\w* (?:\w+ )?"
     r"(?:it|that|this|be|work|run|pass|help|to)\b|\bif (?:it|this|that)\b",
     re.IGNORECASE,
@@ -128,8 +130,9 @@ def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcom
     """Say how the task of the turn before came out, and what says so."""
     said = spoken(text).replace("\u2019", "'")
     found: dict[TaskOutcome, str] = {}
-    for sentence in [each.strip() for each in _SENTENCE.split(said) if each.strip()][:SENTENCES]:
-        if _LIKELY.search(sentence) is None or _SUPPOSED.search(sentence):
+    for whole in [each.strip() for each in _SENTENCE.split(said) if each.strip()][:SENTENCES]:
+        sentence = whole[:LONGEST]
+        if whole.endswith("?") or _LIKELY.search(sentence) is None or _SUPPOSED.search(sentence):
             continue
         stated = _stated(sentence)
         if stated is not None:
