@@ -24,7 +24,8 @@ _CRISIS: Final = Expression(
     r"|encrypting|deleting) (?:our |the |all )?\w+ .*\bright now\b|\bransomware\b.*\b(?:now|our|us)\b"
     r"|\bdata (?:breach|leak) (?:right )?now\b"
     r"|\b(?:we're|we are|i'm|i am) losing (?:money|data|orders|customers|everything)\b"
-    r"|\b(?:corrupted|wiped|deleted|encrypted)\b.*\bno backups?\b|\b(?:every|all(?: our| the)?) (?:customers?|users?) "
+    r"|\b(?:corrupted|wiped|deleted|encrypted)\b.*\bno backups?\b|\b(?:every|all(?: our| the)?) (?:customers?"
+    r"|users?) "
     r"(?:is|are|gets?|sees?|can't|cannot)\b.*\b(?:errors?|out|nothing|log ?in|pay)\b|\b(?:nobody"
     r"|no one) can (?:log in|pay|"
     r"check out|connect)\b"
@@ -37,15 +38,29 @@ _CRISIS: Final = Expression(
     r"|help|outside|"
     r"scared|door)\b)|\bbreaking into (?:my|our)\b|\b(?:i|he|she) (?:just |have |has )?took (?:too many|all my"
     r"|a lot of) pills\b"
-    r"|\bkill myself\b|\b(?:i(?:'m| am| feel)|feeling) (?:so )?suicidal\b|\bcommit suicide\b(?=.*\bi\b)"
+    r"|\bkill(?:ing)? (?:my|him|her|them)sel(?:f|ves)\b(?! (?:laughing|trying to|with (?:work|laughter))\b)"
+    r"|\b(?:hurt|harm)(?:ing)? (?:him|her|them)sel(?:f|ves)\b(?! (?:at|on|with|while|when|in|playing)\b)"
+    r"|\bthink(?:ing)? (?:\w+ )?(?:about|of) (?:committing )?(?:suicide|ending (?:it\b|my|his|her)"
+    r"|dying\b(?! (?:my|his|her|the|it)\b))"
+    r"|\b(?:no|don't|do not|can't) (?:\w+ ){0,2}reasons? to (?:live|be alive|go on|keep going"
+    r"|exist)\b(?! (?:with|in|at|by)\b)"
+    r"|\bbetter off (?:dead|without me)\b|\b(?:cut|cuts|slit|slashed) (?:my|his|her|their) wrists?\b"
+    r"|\b(?:he|she|husband|wife|boyfriend|girlfriend|partner|dad|father|mother|mom|mum|stepfather|stepdad|uncle"
+    r"|brother)"
+    r" (?:\w+ )?(?:hits?|beats?|hurts?|chokes?|choked|raped?|abuse[sd]?) me\b(?! (?:with|at|up|in|to|by)\b)"
+    r"(?=.*\b(?:afraid|scared|again|safe|home|help|police|bruises?|bleeding|leave|run)\b)"
+    r"|\bmy (?:husband|wife|boyfriend|girlfriend|partner|dad|father|mother|mom|mum|stepfather|stepdad) "
+    r"(?:beats|rapes?|raped|abuse[sd]|chokes|choked) me\b(?! (?:with|at|in|to|by)\b)"
+    r"|\b(?:i(?:'m| am| feel)|feeling) (?:so )?suicidal\b|\bcommit suicide\b(?=.*\bi\b)"
     r"|\bend(?:ing)? (?:my life|it all)\b|\bi (?:really |just )?(?:don't|do not|dont) (?:want|wanna"
     r"|wish)(?: to)? (?:live|be alive|exist|be here)\b(?! (?:in|at|with|near|on|like|alone|abroad))"
-    r"|\bi (?:just |really )?want to die\b(?! (?:laughing|of))|\bi can't go on\b|\b(?:hurt|cut"
+    r"|\bi (?:just |really )?want to die\b(?! (?:laughing|of))|\bi can't go on\b|\b(?:hurt|cut|cutt"
     r"|harm)(?:ing)? myself\b(?! (?:a (?:slice|piece|break)|some|off|short))|\bno reason to live\b"
     r"|\bpanic attack\b(?=.*\b(?:now|help)\b)"
     r"|\b(?:isn't|is not|not|stopped|can't) breath(?:ing|e)\b(?! (?:a word|life))|\b(?:is|he's|she's|lies"
     r"|found \w+) unconscious\b|\bjust collapsed\b|\b(?:i|he|she|dad|mom|mum|child|son|daughter|husband|wife"
-    r"|friend|baby) (?:just |has |have )?(?:overdosed|took (?:too many|a whole)|swallowed (?:bleach|a battery"
+    r"|friend|baby) (?:just |has |have )?(?:overdosed|took (?:too many|a whole)|swallowed (?:bleach"
+    r"|(?:a |some )?(?:\w+ )?battery"
     r"|pills|poison|detergent))"
     r"|\b(?:having|has) a (?:heart attack|stroke|seizure)\b|\bbleeding (?:heavily|badly|a lot|out)\b"
     r"|\bis choking\b|\bcall(?:ing)? (?:an ambulance|911|112|999)\b|\bthere(?:'s| is) (?:a fire|smoke"
@@ -59,7 +74,9 @@ _HINTS: Final = frozenset(
     down offline unreachable unavailable crashed crashing fire hacked gone responding reachable available outage
     attacker attackers stealing encrypting deleting ransomware breach leak min mins minute minutes hour myself
     suicidal suicide life live alive exist here die panic breathing breathe unconscious collapsed overdosed bleach
-    battery pills poison detergent attack stroke seizure bleeding choking ambulance 911 112 999 smoke gas burning
+    wrist wrists reason reasons himself herself themselves off hit hits beat beats hurt hurts choke chokes choked rape
+    rapes raped abuse abuses abused dying battery pills poison detergent attack stroke seizure bleeding choking
+    ambulance 911 112 999 smoke gas burning
     flooding flooded emergency p0 p1 sev0 sev1 sev-0 sev-1 losing backup backups threatening following stalking
     attacking hitting breaking took customers customer users can't end ending log pay connect check
     """.split()

@@ -33,7 +33,8 @@ class _Phrases(Struct, frozen=True):
 
 #: As programs write: fenced code, a line of it, a call, names, files, errors by name.
 _CODE: Final = Expression(
-    r"```|(?<![=<>!])={2,3}(?!=)|^\s*(?:def|class|import|from|const|let|var|func|fn|public|private|SELECT|#include|<\?php)\b.*[(:={;]"
+    r"```|(?<![=<>!])={2,3}(?!=)|^\s*(?:def|class|import|from|const|let|var|func|fn|public|private|SELECT"
+    r"|#include|<\?php)\b.*[(:={;]"
     r"|\b\w+\(\)|\b[a-z]+_[a-z_]+\b|\b[a-z]+[A-Z]\w*\(|\b[\w-]+\.(?:py|js|ts|tsx|jsx|java|go|rs|cpp|cs|rb|php"
     r"|sh|sql|ya?ml|toml|css|ipynb)\b"
     r"|\b(?:[A-Z]\w+)?(?:Error|Exception)\b:?"
@@ -67,14 +68,17 @@ _CODING: Final = frozenset(
 _CODING_PHRASES: Final = _Phrases(
     frozenset(
         """
-        expression trace test tests pointer list hint hints conflict request requests code leak collector comprehension
-        call status key join
+        expression trace test tests pointer list hint hints conflict request requests code leak collector
+        comprehension
+        call status key join commit commits branch complexity
         """.split()
     ),
     Expression(
         r"\b(?:regular expression|stack trace|unit tests?|null pointer|linked list|type hints?|merge conflict|"
         r"pull requests?|source code|memory leak|garbage collector|list comprehension|http (?:call|request|status)|"
-        r"foreign key|left join)\b"
+        r"foreign key|left join|(?:undo|revert|amend|squash|last|previous|latest) (?:\w+ ){0,2}commits?"
+        r"|(?:time |space )?complexity of (?:a |an |the )?(?:\w+ ){0,2}(?:sort|search|map|list|tree|heap"
+        r"|algorithm|lookup|loop))\b"
     ),
 )
 _CODISH: Final = frozenset(
@@ -100,7 +104,8 @@ _PLANNING: Final = _Phrases(
         plan schedule timeline checklist roadmap agenda itinerary to-do to-dos todo todos list strategy road
         milestone milestones next prioritise prioritize priorities order first organise organize down goals
         budget sprint kickoff kick-off divide training back work workback tackle begin start outline phases map
-        calendar split sequence realistic meal weekly focus figure approach set organising deadline
+        calendar split sequence realistic meal weekly focus figure approach set organising deadline pack bring
+        steps moving
         """.split()
     ),
     Expression(
@@ -123,6 +128,10 @@ _PLANNING: Final = _Phrases(
         r"|work) (?:schedule|plan|routine)\b|\bmeal plan\b"
         r"|\bset (?:some |my |our )?goals\b|\bwhat should (?:i|we) (?:do|tackle|focus on|work on) (?:first"
         r"|today|tomorrow|next|this week)\b"
+        r"|\bwhat (?:should|do|shall) (?:i|we) (?:have to |need to )?(?:pack|bring|do before)\b"
+        r"|\bwhat are the (?:next )?steps (?:to|for)\b"
+        r"|\b(?:move|moving|moving house|get married|open|launch|retire)\b.*\b(?:what are the steps"
+        r"|what do (?:i|we) have to do)\b"
         r"|\bhow (?:should|do) (?:i|we) (?:approach|organi[sz]e|structure|split|schedule) (?:the|this|my|our)\b",
     ),
 )
@@ -156,7 +165,8 @@ _REFLECTION: Final = _Phrases(
         looking hindsight retrospect retrospective learn learned learnt done said been known should shouldn't keep
         kept realise realised realize realized regret diary torn well life myself thinking reflecting wondering
         always never changed grown matters who journal journaling journalling career path job letting reflect
-        reflection lessons younger older noticed mistake bothered avoiding afraid wonder outgrown proud values feel
+        reflection lessons younger older noticed mistake bothered avoiding afraid wonder outgrown meaning purpose
+        proud values feel
         self-reflection right
         """.split()
     ),
@@ -177,7 +187,11 @@ _REFLECTION: Final = _Phrases(
         r"|\bwas it a mistake (?:to|that i)\b|\bbothered me\b"
         r"|\bwhat am i (?:avoiding|afraid of|missing|really|doing with)\b|\bi wonder (?:if|whether|why|who) i\b"
         r"|\boutgrown\b|\bam i (?:too|a bad|a good|being)\b"
-        r"|\bdid i (?:do|make) the right\b|\bi feel (?:like i|that i|as if i) (?:always|never|have|keep|am)\b"
+        r"|\bdid i (?:do|make) the right\b|\bi feel (?:like|that|as if) i(?: (?:always|never|have (?!to\b)|keep"
+        r"|am\b(?! getting| sick| ill))|(?: became|'ve (?:changed|grown|become|lost|wasted|outgrown|always"
+        r"|never))|'m (?:always|never|not|becoming|wasting|failing))"
+        r"|\bi(?: have|\'ve)? (?:just |only |finally )?reali[sz]ed? (?:now |today )(?:that |how )?i\b"
+        r"|\bmeaning to my life\b|\bmy life (?:a )?(?:meaning|purpose)\b"
         r"|\bproud of myself\b|\bmy values\b|\bself-reflection\b"
         r"|\bwhat (?:would|do) i (?:really |actually )?(?:want|tell)\b",
     ),
