@@ -67,7 +67,9 @@ def test_each_of_the_gallery_answers(project: Path, serve_live: Callable[..., Li
 def test_the_list_tells_who_speaks_and_what_is_tracked(here: Here) -> None:
     lines = here("persona", "list").splitlines()
     assert next(line for line in lines if line.startswith("helper *"))
-    assert "lexicon_based (tutor)" in next(line for line in lines if line.startswith("tutor"))
+    tutor = next(line for line in lines if line.startswith("tutor"))
+    assert "lexicon_based (tutor)" in tutor
+    assert "3 presets, lesson_review" in tutor
     assert table_of(here)["helper"]["profile"] == "off"
     assert table_of(here, "--mode", "diary")["helper"]["profile"] == "basic"
     assert table_of(here, "--mode", "diary")["helper"]["sentimentTracking"]["presets"] == [
@@ -93,12 +95,20 @@ def test_show_tells_all_of_a_persona(here: Here) -> None:
         "Prefer the plain solution.",
         "sentiment: on",
         "frustrationThreshold: -0.35",
+        "gmi_frustration_recovery (preset): on user_frustrated; Wins a frustrated user back.",
         "root_cause: on error_threshold_exceeded; Asks what the errors have in common.",
         "retrospective: when asked for",
     ):
         assert part in said
     assert "every 8 turns" in here("persona", "show", "tutor")
-    assert "sentiment: off, profile off" in here("persona", "show", "helper")
+    helper = here("persona", "show", "helper")
+    assert "sentiment: off, profile off" in helper
+    assert "text, said where the prompt book has no persona/helper:" in helper
+    companion = {each["id"]: each for each in here.json("persona", "show", "companion")["metaPrompts"]}
+    assert [name for name, each in companion.items() if each["own"]] == ["gmi_self_trait_adjustment", "quiet_day"]
+    assert companion["gmi_self_trait_adjustment"]["promptKey"] == "gmi_self_trait_adjustment"
+    assert companion["gmi_frustration_recovery"]["description"] == "Wins a frustrated user back."
+    write(here.folder, "nameless.yaml", "")
     assert here.json("persona", "show", "assistant")["file"] == ""
     assert "no persona 'tuter'; there are assistant, companion, engineer, helper, tutor" in here(
         "persona", "show", "tuter", code=1
@@ -127,7 +137,7 @@ def test_what_does_nothing_is_a_warning(here: Here) -> None:
         "metaPrompts[0].trigger: no event fires while sentimentTracking is off; switch it on, here or by the mode"
         in said
     )
-    assert "1 files, 0 faults, 1 warnings" in here("persona", "check", str(file), "--strict", code=1)
+    assert "1 file, 0 faults, 1 warning" in here("persona", "check", str(file), "--strict", code=1)
     assert "no event fires while sentimentTracking is off" in here("doctor")
 
 
@@ -220,14 +230,18 @@ def test_personas_are_listed_without_their_texts(project: Path, serve_live: Call
     assert [each["id"] for each in listed] == ["assistant", "companion", "engineer", "helper", "tutor"]
     assert not any("baseSystemPrompt" in each for each in listed)
     tutor = listed[-1]
-    assert tutor["metaPrompts"] == [
-        {
-            "id": "lesson_review",
-            "description": "Looks back at the lesson.",
-            "trigger": {"type": "turn_interval", "intervalTurns": 8},
-            "promptKey": "lesson_review",
-        }
+    assert [each["id"] for each in tutor["metaPrompts"] if not each["own"]] == [
+        "gmi_frustration_recovery",
+        "gmi_confusion_clarification",
+        "gmi_satisfaction_reinforcement",
     ]
+    assert tutor["metaPrompts"][-1] == {
+        "id": "lesson_review",
+        "own": True,
+        "description": "Looks back at the lesson.",
+        "trigger": {"type": "turn_interval", "intervalTurns": 8},
+        "promptKey": "lesson_review",
+    }
     [helper] = [each for each in httpx.get(f"{live.url}/api/personas?mode=tutor").json()["items"] if each["default"]]
     assert (helper["profile"], helper["sentimentTracking"]["consecutiveTurnsForTrigger"]) == ("tutor", 1)
     assert httpx.get(f"{live.url}/api/personas?mood=x").status_code == 400

@@ -31,6 +31,7 @@ from cuebook.prompts.names import DEFAULT, candidates, instructions
 from cuebook.records.persona import Persona
 from cuebook.records.persona_tracking import shown_tracking
 from cuebook.records.tracking import Metaprompt
+from cuebook.signals.metaprompts import metaprompts_of
 from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
 
 _GALLERY: Final = Path(__file__).with_name("project") / "personas"
@@ -47,9 +48,12 @@ class TriggerShown(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class MetapromptShown(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A metaprompt of a persona's own. `promptKey` is "" where its text stands in the definition."""
+    """A metaprompt of a persona: its own, or one its tracking's presets bring. `promptKey` is "" where its text stands
+    in the definition.
+    """
 
     id: str
+    own: bool
     description: str
     trigger: TriggerShown
     prompt_key: str
@@ -110,6 +114,8 @@ def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | Non
 def _shown(
     persona: Persona, default: str, profiles: Profiles, mode: str | None, kind: type[_Shown], **more: Any
 ) -> _Shown:
+    tracking = tracking_of(persona, mode, profiles)
+    own = {each.id for each in persona.metaprompts}
     return kind(
         id=persona.id,
         name=persona.name,
@@ -118,17 +124,18 @@ def _shown(
         description=str(persona.other.get("description") or ""),
         default=persona.id == default,
         prompts=dict(persona.chain),
-        sentiment_tracking=shown_tracking(tracking_of(persona, mode, profiles)),
+        sentiment_tracking=shown_tracking(tracking),
         profile=profile_of(persona, mode, profiles),
-        meta_prompts=[_metaprompt(each) for each in persona.metaprompts],
+        meta_prompts=[_metaprompt(each, own=each.id in own) for each in metaprompts_of(persona.metaprompts, tracking)],
         **more,
     )
 
 
-def _metaprompt(given: Metaprompt) -> MetapromptShown:
+def _metaprompt(given: Metaprompt, *, own: bool) -> MetapromptShown:
     when = given.trigger
     return MetapromptShown(
         id=given.id,
+        own=own,
         description=given.description,
         trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns, event_name=when.event),
         prompt_key=given.key,
@@ -155,7 +162,7 @@ class Looked(Struct, frozen=True, kw_only=True):
                 return file.persona, file.name
         if name == PLAIN.id:
             return PLAIN, ""
-        known = ", ".join(sorted({PLAIN.id, *(each.persona.id for each in self.files if each.persona)}))
+        known = ", ".join(sorted({PLAIN.id, *(each.whole.id for each in self.files if each.whole)}))
         msg = f"no persona {name!r}; there are {known}"
         raise NotFound(msg)
 

@@ -40,7 +40,8 @@ def list_(state: State, *, mode: Mode = None) -> None:
         for shown, name in sorted(found, key=lambda each: each[0].id)
     ]
     if rows:
-        screen.table(("persona", "role", "sentiment", "metaprompts", "file"), rows, fold=("persona",))
+        columns = ("persona", "role", "sentiment", "metaprompts", "file")
+        screen.table(columns, rows, fold=("persona", "metaprompts", "file"))
         screen.say("* = speaks unless another is asked for" if any(shown.default for shown, _ in found) else "")
     else:
         screen.say("no persona; `cuebook persona new ID --from helper` makes one")
@@ -56,8 +57,9 @@ def _sentiment(shown: personas.PersonaShown) -> str:
 
 
 def _asked(shown: personas.PersonaShown) -> str:
-    presets = shown.sentiment_tracking["presets"] if shown.sentiment_tracking["enabled"] else ()
-    return ", ".join([*presets, *(each.id for each in shown.meta_prompts)]) or "none"
+    own = [each.id for each in shown.meta_prompts if each.own]
+    presets = len(shown.meta_prompts) - len(own)
+    return ", ".join([f"{presets} preset{'' if presets == 1 else 's'}"] * bool(presets) + own) or "none"
 
 
 @command(app, "cuebook persona show helper", "cuebook persona show tutor --mode coding --json")
@@ -67,7 +69,7 @@ def show(
     *,
     mode: Mode = None,
 ) -> None:
-    """Show a persona: what it says, its prompts, what of sentiment is tracked, and what runs behind its replies."""
+    """Show a persona's text, prompts, sentiment and metaprompts."""
     looked = personas.look_at_personas(state.project())
     found, name = looked.find(persona)
     shown = personas.whole(found, default=looked.default, profiles=looked.profiles, mode=mode)
@@ -79,7 +81,9 @@ def show(
         screen.say(line)
     for link, slug in shown.prompts.items():
         screen.say(f"prompt {link}: {slug}")
-    screen.say(f"\n{shown.base_system_prompt}\n" if shown.base_system_prompt else "")
+    if shown.base_system_prompt:
+        screen.say(f"text, said where the prompt book has no {shown.prompts.get('persona', f'persona/{shown.id}')}:")
+        screen.say(f"\n{shown.base_system_prompt.rstrip()}\n")
     tracked = shown.sentiment_tracking
     source = f", profile {shown.profile}" if shown.profile else ""
     screen.heading(f"sentiment: {'on' if tracked['enabled'] else 'off'}{source}")
@@ -87,9 +91,10 @@ def show(
         for field, value in tracked.items():
             if field != "enabled" and value not in ("", ()):
                 screen.say(f"  {field}: {', '.join(value) if isinstance(value, list | tuple) else value}")
-    screen.heading(f"metaprompts of its own: {len(shown.meta_prompts) or 'none'}")
+    screen.heading(f"metaprompts: {len(shown.meta_prompts) or 'none'}")
     for each in shown.meta_prompts:
-        screen.say(f"  {each.id}: {_when(each)}{f'; {each.description}' if each.description else ''}")
+        preset = "" if each.own else " (preset)"
+        screen.say(f"  {each.id}{preset}: {_when(each)}{f'; {each.description}' if each.description else ''}")
 
 
 def _when(given: personas.MetapromptShown) -> str:
@@ -133,7 +138,8 @@ def check(
                 screen.verdict("warn", file.name, each)
             if file.whole and not file.odd:
                 screen.verdict("ok", file.name, f"{file.whole.id} {file.whole.version}")
-        screen.say(f"{len(looked.files)} files, {wrong} faults, {odd} warnings")
+        counts = ((len(looked.files), "file"), (wrong, "fault"), (odd, "warning"))
+        screen.say(", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts))
     if wrong or (strict and odd):
         raise typer.Exit(1)
 
@@ -147,7 +153,10 @@ def new(
         str, typer.Option("--from", metavar="NAME", help="What it begins as: helper, tutor, engineer or companion.")
     ] = "helper",
 ) -> None:
-    """Make a persona's file from one of those that ship; change it as you like, the next turn has it."""
+    """Make a persona's file from one of those that ship.
+
+    Change it as you like: the next turn has it.
+    """
     file = personas.new_persona(state.project(), persona, like=like)
     if state.json:
         screen.say_json({"persona": persona, "file": str(file)})

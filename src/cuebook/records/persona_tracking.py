@@ -6,6 +6,7 @@ definition leaves out, and `cooldownTurns` and `cooldownMs` say for how long an 
 
 import re
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
 from msgspec import structs
@@ -135,7 +136,9 @@ def _metaprompt(fields: Fields) -> Metaprompt:
     if template and key:
         fields.fault("promptKey", "stands beside promptTemplate; write one of them")
     if not template and not key and "promptTemplate" not in fields and name not in SHIPPED_TRIGGERS:
-        fields.fault("promptTemplate", "missing; write the question, or name a prompt of the book as promptKey")
+        near = get_close_matches(name, SHIPPED_TRIGGERS, n=1)
+        meant = f"; did you mean the one that ships, {near[0]!r}?" if near else ""
+        fields.fault("promptTemplate", f"missing; write the question, or name a prompt of the book as promptKey{meant}")
     return Metaprompt(
         id=name,
         description=fields.text("description"),

@@ -89,7 +89,12 @@ def _completed(own: Metaprompt) -> Metaprompt:
     if shipped is None:
         return own
     says = own.template or own.key
-    return replace(own, key=own.key if says else shipped.key, strategy=own.strategy or shipped.strategy)
+    return replace(
+        own,
+        description=own.description or ("" if says else shipped.description),
+        key=own.key if says else shipped.key,
+        strategy=own.strategy or shipped.strategy,
+    )
 
 
 def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: int) -> tuple[Asked, ...]:

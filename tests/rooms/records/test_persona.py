@@ -203,6 +203,11 @@ def test_a_wrong_metaprompt_is_told_with_its_path(fields: dict[str, object], sai
     assert fault.startswith(f"metaPrompts[0].{said}")
 
 
+def test_the_name_of_one_that_ships_is_told_where_it_was_probably_meant() -> None:
+    [fault] = faults_of(metaPrompts=[{"id": "gmi_eror_recovery", "trigger": {"type": "manual"}}])
+    assert fault.endswith("did you mean the one that ships, 'gmi_error_recovery'?")
+
+
 def test_two_metaprompts_of_one_id_are_refused_by_both_places() -> None:
     [fault] = faults_of(metaPrompts=[metaprompt(), metaprompt(id="n"), metaprompt()])
     assert fault == "metaPrompts[2].id: 'm' is taken by metaPrompts[0]; give each metaprompt its own"
