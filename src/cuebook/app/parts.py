@@ -7,6 +7,7 @@ from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
 from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.keys import Keys
+from cuebook.app.live import Live
 from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
 from cuebook.app.mind import MindOf
@@ -87,6 +88,11 @@ class Parts:
     def memory(self) -> Memory:
         """What is remembered: search, items, the summary."""
         return Memory(self.desk)
+
+    @property
+    def live(self) -> Live:
+        """What goes on: the newest turns, and each change of one as it comes."""
+        return Live(self.desk)
 
     @property
     def mind(self) -> MindOf:

@@ -47,6 +47,8 @@ from cuebook.server import (
 )
 from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
+from cuebook.server.page import keyed, live, views
+from cuebook.server.page.keyed import error_page
 from cuebook.server.problems import answer_error
 from cuebook.server.streams import Running
 from cuebook.server.wire import In
@@ -91,7 +93,9 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *personas.ROUTES,
             *prompts.ROUTES,
             *prompt_changes.ROUTES,
-            *pages.ROUTES,
+            *keyed.ROUTES,
+            *live.ROUTES,
+            *views.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],
         before_request=_enter,
@@ -109,7 +113,9 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             openapi_router=pages.documents(),
         ),
         request_max_body_size=settings.max_body,
-        state=State({"book": book, "running": Running(), "known_query": {}, "exposed": exposed}),
+        state=State(
+            {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
+        ),
     )
     app.asgi_handler = Guard(app.asgi_handler, host=host, port=port, exposed=exposed)
     return app

@@ -19,6 +19,9 @@ from cuebook.server.roles import declared, is_hidden, is_open
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
 LONGEST_KEY = 255
 
+#: Where a browser keeps the key for the pages of this server; nothing else reads it.
+COOKIE = "cuebook_key"
+
 AnyRequest = Request[Any, Any, Any]
 
 
@@ -58,8 +61,15 @@ def token_of(scope: Scope) -> str | None:
     own = header(scope, b"x-cuebook-key")
     if own is not None:
         return own
+    if is_page(scope["path"]) and (kept := Request[Any, Any, Any](scope).cookies.get(COOKIE)):
+        return kept
     scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
+
+
+def is_page(path: str) -> bool:
+    """Whether an address is one of the pages a browser shows."""
+    return path == "/" or path.startswith("/page/")
 
 
 def is_ours(authorization: str) -> bool:

@@ -3,10 +3,10 @@
 from html import escape
 from typing import Any
 
-from litestar import Response, Router, get
+from litestar import Router
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
-from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.caller import AnyRequest
 
 #: A page may load nothing and run nothing; its own style stands in it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,34 +33,6 @@ def page(title: str, body: str) -> bytes:
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{body}</body></html>"
     )
     return text.encode()
-
-
-@get("/", include_in_schema=False)
-async def front(request: AnyRequest) -> Response[bytes]:
-    """Show what this server is."""
-    host = escape(request.headers.get("host", "127.0.0.1:8760"))
-    book = book_of(request)
-    upstream, keyed = book.upstream_url, await book.keys.configured()
-    shown = "its upstream" if keyed else f"<code>{escape(upstream or '')}</code>"  # anybody reads this page
-    behind = f"relays to {shown}" if upstream else "has no upstream and answers by itself"
-    key = "cue_…, from `cuebook key new`" if keyed else "none"
-    body = f"""
-<p>The prompt book of an agent: this server keeps conversations, builds prompts and remembers. It {behind}.</p>
-<h2>Use it from an OpenAI client</h2>
-<pre>from openai import OpenAI
-client = OpenAI(base_url="http://{host}/v1", api_key="{key}")</pre>
-<p>Name a conversation in the base URL, <code>http://{host}/c/my-chat/v1</code>, or in the header
-<code>X-Conversation-Id</code>; a user with <code>/u/ann/v1</code>.</p>
-<h2>Addresses</h2>
-<table>
-<tr><td><code>POST /api/chat</code></td><td>answer a message, in one piece or as events</td></tr>
-<tr><td><code>POST /api/assemble</code></td><td>the prompt a chat would get, every block with its source</td></tr>
-<tr><td><code>GET /api/conversations</code></td><td>transcripts, their rounds, posts and turns</td></tr>
-<tr><td><code>POST /api/memories/search</code></td><td>find what answers a question</td></tr>
-<tr><td><a href="/schema">/schema</a></td><td>all of them; as <a href="/schema/openapi.json">OpenAPI 3.1</a></td></tr>
-<tr><td><a href="/readyz">/readyz</a></td><td>whether the store answers, and which model does</td></tr>
-</table>"""
-    return Response(page("Cuebook", body), media_type="text/html", headers=HEADERS)
 
 
 class Listing(OpenAPIRenderPlugin):
@@ -100,6 +72,3 @@ def _row(method: str, path: str, operation: dict[str, Any]) -> str:
         f"<tr><td><code>{method.upper()} {escape(path)}</code></td>"
         f"<td>{escape(operation.get('description') or '')}{query}{takes}</td></tr>"
     )
-
-
-ROUTES = [front]

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from litestar import Request, Response
@@ -259,5 +259,7 @@ def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[
     failure = failure_of(error)
     wire = request.scope["state"].get("place") is not None
     raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None
+    if "text/html" in request.headers.get("accept", "") and (shown := request.app.state.error_page(request, failure)):
+        return cast("Response[bytes]", shown)
     body, media_type = body_of(failure, wire=wire, instance=raw)
     return Response(body, media_type=media_type, status_code=failure.status, headers=dict(failure.headers))

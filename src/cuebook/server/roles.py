@@ -7,7 +7,10 @@ from typing import Final
 from cuebook.records.key import Role
 
 #: Let in without a key: what says whether the server lives, and pages that hold nothing of the book.
-OPEN: Final = frozenset({("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/")})
+OPEN: Final = frozenset({
+    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/page/static/{name}"), ("GET", "/page/key"),
+    ("POST", "/page/key"),
+})  # fmt: skip
 
 _CONVERSATION: Final = "/api/conversations/{conversation}"
 _PROMPT: Final = "/api/prompts/{prompt}"
@@ -17,6 +20,8 @@ _MEMORY: Final = "/api/memories/{memory}"
 #: What a role adds to those before it.
 ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "viewer": frozenset({
+        "GET /", "GET /page/live", "GET /page/conversations", "GET /page/conversations/{conversation}",
+        "GET /page/conversations/{conversation}/turns/{n}",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}",
         "POST /api/assemble",

@@ -1,0 +1,157 @@
+"""The live view, conversations and turns, in a browser."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import Script, ScriptedModel
+
+SAID = (
+    "Can you help me sort a list of dates in Python?",
+    "That gives me a ValueError again, this is so annoying and it still does not work!!",
+    "Which of the two lines do I have to change?",
+)
+HOSTILE = """<script>alert(1)</script><img src=x onerror=alert(2)> ![track](http://203.0.113.9/pixel.png)
+[click](javascript:alert(3)) [ok](https://example.org/) <iframe src="http://203.0.113.9/"></iframe>
+</textarea></style><svg onload=alert(4)> \u202eevil\u202c `code` **bold** {{ 7*7 }} {% raw %}"""
+STOPS = 60
+
+
+async def talk(book: Cuebook, *texts: str, conversation: str = "sorting", **ask: str) -> None:
+    for text in texts:
+        await book.ask(Ask(text, conversation, persona="engineer", **ask))
+        await book.settle()
+
+
+def project(tmp_path: Path) -> Path:
+    init_project(tmp_path / "book")
+    return tmp_path / "book"
+
+
+def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    model = ScriptedModel(default=Script(text="One two three four five.", size=4, delay=0.05))
+    served = serve(project(tmp_path), model)
+    seen = tab(served)
+    page = seen.open("/")
+    assert "Put it in front of your model" in page.inner_text("main")
+    seen.shoot("live-empty")
+    served.run(lambda book: talk(book, SAID[0]))
+    page.wait_for_selector("li.turn:has-text('One two three four five.')")
+    page.wait_for_selector("li.turn:has-text('finished')")
+    assert page.locator("#welcome").count() == 0
+    assert "persona" in page.inner_text("li.turn .facts")
+    seen.shoot("live")
+    page.click("li.turn a")
+    assert page.inner_text("h1") == "Turn 1 of sorting"
+
+
+def test_a_turn_accounts_for_every_token_and_says_why(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Change the second line."))
+    served.run(lambda book: talk(book, *SAID))
+    seen = tab(served)
+    page = seen.open("/page/conversations/sorting/turns/3")
+    shown = served.run(lambda book: book.turns.show("sorting", 3))
+    tokens = [int(re.sub(r"\D", "", each)) for each in page.locator(".legend b").all_inner_texts()]
+    assert sum(tokens) == shown["window"]["tokens"]
+    assert page.locator(".blocks li").count() == len(shown["window"]["blocks"])
+    assert "mood empathetic" in page.inner_text("main")
+    page.click(".blocks summary:has-text('mind:2')")
+    assert "What helps now" in page.inner_text(".blocks")
+    seen.shoot("turn")
+    page.click("a[rel=prev]")
+    assert "event: user_frustrated" in page.inner_text("main")
+    page.click("h1 a")
+    assert page.inner_text("h1") == "sorting"
+    assert page.locator("section:has(#turns) tbody tr, section:has(#turns) table tr:has(td)").count() == 3
+    seen.shoot("conversation")
+
+
+def test_every_view_works_without_a_mouse_and_at_every_size(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(lambda book: talk(book, *SAID))
+    for name, width, scheme in (("wide", 1200, "light"), ("dark", 1200, "dark"), ("phone", 360, "light")):
+        seen = tab(served, viewport={"width": width, "height": 800}, color_scheme=scheme)
+        for view in ("/", "/page/conversations", "/page/conversations/sorting", "/page/conversations/sorting/turns/2"):
+            page = seen.open(view)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            seen.shoot(f"{name}{view.replace('/', '-')}")
+    page = tab(served).open("/page/conversations/sorting")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    for _ in range(STOPS):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('href')") == "/page/conversations/sorting/turns/2":
+            break
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/turns/2")
+
+
+def test_a_hostile_transcript_runs_nothing_and_asks_nobody(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default=HOSTILE + "x" * 30_000))
+    served.run(lambda book: talk(book, HOSTILE, conversation="<b>'\"&</b> / ü", user="<script>alert(5)</script>"))
+    seen = tab(served)
+    for view in ("/", "/page/conversations"):
+        page = seen.open(view)
+        assert "<b>'\"&</b> / ü" in page.inner_text("main")
+    page.click("text=<b>'\"&</b> / ü")
+    assert "alert(1)" in page.inner_text("main")
+    page.locator("section:has(#turns) a").first.click()
+    assert "Turn 1" in page.inner_text("h1")
+    assert page.locator("main img, main iframe, main script, main svg:not(.bar)").count() == 0
+    assert page.locator("main a[href^='javascript']").count() == 0
+    seen.shoot("hostile")
+
+
+def test_ten_thousand_posts_stay_usable(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    messages = [
+        {"role": ("user", "assistant")[n % 2], "content": f"Sentence {n} of a long talk."} for n in range(10_000)
+    ]
+    served.run(lambda book: book.append("long", messages))
+    served.run(lambda book: talk(book, "And now?", conversation="long"))
+    seen = tab(served)
+    page = seen.open("/page/conversations/long")
+    assert "Sentence 9999" in page.inner_text("main")
+    page.locator("section:has(#turns) a").first.click()
+    assert "Turn 1 of long" in page.inner_text("h1")
+
+
+def test_where_there_are_keys_the_page_asks_for_one(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(lambda book: talk(book, SAID[0], user="ann"))
+    made = served.run(lambda book: book.keys.new("viewer", user="bob"))
+    owner = served.run(lambda book: book.keys.new("owner"))
+    seen = tab(served)
+    page = seen.open("/page/conversations/sorting")
+    seen.faults.clear()  # the browser tells of the 401
+    assert "This book has keys" in page.inner_text("h1")
+    page.fill("#key", "cue_wrong")
+    page.click("button")
+    assert "opens nothing here" in page.inner_text("[role=alert]")
+    seen.faults.clear()
+    page.fill("#key", owner.token)
+    page.click("button")
+    page.wait_for_url("**/page/conversations/sorting")
+    assert page.inner_text("h1") == "sorting"
+    assert page.evaluate("document.cookie") == ""
+    other = tab(served)
+    page = other.open("/")
+    other.faults.clear()
+    page.fill("#key", made.token)
+    page.click("button")
+    page.wait_for_selector("h1:has-text('Live')")
+    assert "sorting" not in page.inner_text("main")
