@@ -278,8 +278,8 @@ class Cuebook(Parts):
         """Wait until nothing is due; answers with what is still due by kind, empty when settled.
 
         Kinds: `compaction` (conversations), `observation` (turns to learn from), `rollback` (prompts to judge),
-        `embedding` (posts), `retention` (conversations too old), `forget` (receipts to be signed), `audit` (records
-        its mirror lacks). `optimizer` counts conversations to tune.
+        `reflection` (turns to reflect on), `embedding` (posts), `retention` (conversations too old), `forget` (receipts
+        to be signed), `audit` (records its mirror lacks). `optimizer` counts conversations to tune.
         """
         check_settle(conversation, timeout)
         if self._worker is None:

@@ -48,7 +48,8 @@ def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
         for run in made["runs"]:
             why = f"; {run['reason']}" if run["reason"] else ""
             came = ", ".join(changed(run["changes"])) or run["outcome"]
-            yield f"reflected: {run['metaprompt'] or 'by hand'} ({run['trigger']}) by {run['by']}: {came}{why}"
+            ran = f"reflected: {run['metaprompt']} ({run['trigger']})" if run["metaprompt"] else run["trigger"]
+            yield f"{ran} by {run['by']}: {came}{why}"
 
 
 def changed(changes: Mapping[str, Any]) -> Iterator[str]:

@@ -26,7 +26,7 @@ def show(
     last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="How many reflections.")] = 20,
     user: User = None,
 ) -> None:
-    """Show the mood, the picture of the user's skill and of the task, and what moved them."""
+    """Show mood, the user's skill, the task, and what moved them."""
     with state.open() as book:
         _say(state, book.mind.show(conversation, user=user, limit=last))
 
@@ -39,19 +39,23 @@ def run(
     *,
     user: User = None,
 ) -> None:
-    """Run a metaprompt now, on the newest turn: one of the persona's, or one that ships."""
+    """Run a metaprompt now, on the newest turn.
+
+    It is one of the persona's (`cuebook persona show`), or one that ships.
+    """
     with state.open() as book:
-        _say(state, book.mind.run(conversation, metaprompt, user=user))
+        _say(state, book.mind.run(conversation, metaprompt, user=user), told=1)
 
 
 @command(app, "cuebook mind reset c1", name="reset")
 def reset(state: State, conversation: Conversation, *, user: User = None) -> None:
     """Make it neutral again; the history stays."""
     with state.open() as book:
-        _say(state, book.mind.reset(conversation, user=user))
+        _say(state, book.mind.reset(conversation, user=user), told=1)
 
 
-def _say(state: State, found: MindState) -> None:
+def _say(state: State, found: MindState, *, told: int | None = None) -> None:
+    """Print a state of mind and its reflections, of the newest `told` alone where that is given."""
     if state.json:
         screen.say_json(mind_shape(found))
         return
@@ -64,7 +68,7 @@ def _say(state: State, found: MindState) -> None:
         screen.say(f"imprint.{key}: {value}")
     if found.due:
         screen.say(f"{found.due} more to be made; `cuebook settle` makes them when their turn has ended")
-    for made in found.reflections:
+    for made in found.reflections[:told]:
         when = (iso(made.at) or "")[:16].replace("T", " ")
         for line in mind_lines({}, [reflection_shape(made)]):
             screen.say(f"turn {made.turn} · {when} · {line}")
