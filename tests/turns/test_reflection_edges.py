@@ -180,6 +180,29 @@ async def test_a_judged_message_is_counted_behind_a_long_one_too(tmp_path):
     assert max(sizes) < 5_000
 
 
+async def test_much_that_is_noted_leaves_the_strategy_and_memories_their_room(tmp_path):
+    noted = iter(range(100))
+
+    def reply(request):
+        if request.purpose == "reply":
+            return "Noted."
+        imprints = [{"key": f"k{next(noted):02}", "value": "word " * 79} for _ in range(8)]
+        return answers(strategy="Be brief.", newMemoryImprints=imprints)
+
+    model = ScriptedModel(default=reply)
+    async with minded(tmp_path, persona=LOOKS_BACK, model=model, work__model="model") as (book, say):
+        for _ in range(4):
+            await say(CALM)
+        assert len((await book.mind.show(NAME)).mind.imprints) == 24
+        [said] = mind_in(await say("And now?"))
+        assert "k31: word" in said
+        assert len(said) < 1_500
+        small = await book.assemble(Ask("And?", NAME, token_budget=900))
+        [said] = [block.text for block in small.blocks if block.kind == "mind"]
+        assert said.endswith("What helps now: Be brief.")
+        assert [each.kind for each in small.dropped if each.kind == "mind"] == ["mind"]
+
+
 # ---- other hands -----------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from cuebook.records.mind import NEUTRAL, Heard, Mind
 from cuebook.records.persona import Persona
 from cuebook.records.tracking import Tracking
 from cuebook.records.turn import Ask, Dropped
-from cuebook.signals.metaprompts import SHIPPED, fires, metaprompts_of, told
+from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, fires, metaprompts_of, told
 
 #: Why a reflection is made that asks a model how a message sounds.
 BY_MODEL = "llm"
@@ -68,14 +68,21 @@ def said_of(scene: Scene) -> Text | None:
 
 
 def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
-    """Give what of a Mind the volatile block has room for, what it has not, and the tokens that are left."""
+    """Give what of a Mind the volatile block has room for, what it has not, and the tokens that are left.
+
+    Where it does not hold all of it, what is noted is left out first.
+    """
     if said is None:
         return [], [], room
-    size = count(said.text) + 1
-    if size <= room:
-        return [said], [], room - size
+    whole = count(said.text) + 1
+    if whole <= room:
+        return [said], [], room - whole
     reason = f"what stands beside the query has {max(0, room)} tokens of this window"
-    return [], [Dropped(kind="mind", source=said.source, tokens=size, reason=reason)], room
+    bare = replace(said, text=said.text.partition(f"\n{NOTED_AS}")[0])
+    size = count(bare.text) + 1
+    if size < whole and size <= room:
+        return [bare], [Dropped(kind="mind", source=said.source, tokens=whole - size, reason=reason)], room - size
+    return [], [Dropped(kind="mind", source=said.source, tokens=whole, reason=reason)], room
 
 
 def calls_of(persona: Persona, tracking: Tracking, heard: Heard) -> tuple[Call, ...]:

@@ -58,8 +58,10 @@ REFLECTION = "reflection"
 RECENT = 10
 CHARACTERS = 600
 ERRORS = 5
-#: Reflections one look makes; more wait for the next.
+#: Conversations read at once of those that have something due.
 AT_ONCE = 100
+#: And of one conversation, before another has its turn.
+IN_A_ROW = 16
 
 
 async def reflect_due(desk: Desk) -> None:
@@ -74,11 +76,15 @@ async def reflect_due(desk: Desk) -> None:
     while True:
         found = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
         fresh = [each for each in found if each not in failed]
-        for each in fresh:
-            if look.time() > until:
-                return
-            if not await _tried(desk, each):
-                failed.add(each)
+        for first in fresh:
+            failed.add(first)  # until something comes of it
+            for each in await desk.store.reflections.due_in(Scope(first.tenant), first.conversation, limit=IN_A_ROW):
+                if look.time() > until:
+                    return
+                if not await _tried(desk, each):
+                    failed.add(each)
+                    break
+                failed.discard(first)
         if not fresh:
             return
 
@@ -91,7 +97,7 @@ async def due(desk: Desk) -> int:
 async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
     """Make all that is due of one conversation, what others make meanwhile left to them. Raises NotFound."""
     before: DueReflection | None = None
-    while found := await desk.store.reflections.due(scope, conversation, limit=1):
+    while found := await desk.store.reflections.due_in(scope, conversation, limit=1):
         if found[0] == before:
             return
         before = found[0]

@@ -46,8 +46,12 @@ class Reflecting(Struct, frozen=True, kw_only=True):
 class ReflectionStore(Protocol):
     """Keeps reflections."""
 
-    async def due(self, scope: Scope | None = None, conversation: str = "", *, limit: int = 100) -> list[DueReflection]:
-        """Name the oldest due reflection of each conversation whose turn has ended; with a scope of one."""
+    async def due(self, *, limit: int = 100) -> list[DueReflection]:
+        """Name the oldest due reflection of each conversation whose turn has ended."""
+        ...
+
+    async def due_in(self, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
+        """Name a conversation's due reflections of turns that have ended, oldest first; none where there is none."""
         ...
 
     async def left(self) -> int:

@@ -27,6 +27,9 @@ IMPRINTS: Final = 24
 KEY: Final = 64
 VALUE: Final = 400
 STRATEGY: Final = 600
+#: Characters of imprints that are told, and how the line with them begins: memories need their room beside it.
+NOTED: Final = 1_000
+NOTED_AS: Final = "Noted: "
 #: Keys an answer may have that are none of the published ones: models like to add some.
 EXTRA_KEYS: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -238,13 +241,20 @@ def changes_of(before: Mind, after: Mind) -> dict[str, list[Any]]:
 
 
 def told(mind: Mind) -> str:
-    """Say a Mind to the model that answers next; "" for a neutral one."""
+    """Say a Mind to the model that answers next, of what is noted the newest NOTED characters; "" for a neutral one."""
     if mind == Mind():
         return ""
     skill, task = mind.user_skill, mind.task_complexity
     lines = [f"How this conversation stands: mood {mind.mood}; the user's skill: {skill}; the task: {task}."]
     if mind.strategy:
         lines.append(f"What helps now: {mind.strategy}")
-    if mind.imprints:
-        lines.append("Noted: " + "; ".join(f"{key}: {value}" for key, value in mind.imprints.items()))
+    noted: list[str] = []
+    room = NOTED
+    for key, value in reversed(mind.imprints.items()):
+        room -= len(key) + len(value)
+        if noted and room < 0:
+            break
+        noted.append(f"{key}: {value}")
+    if noted:
+        lines.append(NOTED_AS + "; ".join(reversed(noted)))
     return "\n".join(lines)

@@ -54,6 +54,8 @@ class ReflectionContract:
         await _asked(store, 1)
         await _asked(store, 2)
         assert [each.turn for each in await store.reflections.due()] == [1]
+        assert [each.turn for each in await store.reflections.due_in(OWNER, "c", limit=9)] == [1, 2]
+        assert await store.reflections.due_in(OWNER, "nobody's", limit=9) == []
         assert await store.reflections.left() == 2
         read = await _read(store)
         assert read is not None

@@ -9,7 +9,7 @@ import msgspec
 from cuebook.backends.sqlite import base, epochs
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.audit import chained
-from cuebook.backends.sqlite.base import SQL, Run, one, run
+from cuebook.backends.sqlite.base import Run, one, run
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import Runs, on_path, runs_to
 from cuebook.backends.sqlite.turn_on import read_turn, turn_on
@@ -32,14 +32,28 @@ class SqliteReflections:
         self._read = read
         self._write = write
 
-    async def due(self, scope: Scope | None = None, conversation: str = "", *, limit: int = 100) -> list[DueReflection]:
-        """Name what is due."""
-        values = {"of": scope and scope.tenant, "id": conversation, "limit": limit}
-        found = await self._read(lambda c: c.execute(SQL["reflections_due"], values).fetchall())
+    async def due(self, *, limit: int = 100) -> list[DueReflection]:
+        """Name what is due, one of each conversation."""
+        found = await self._read(lambda c: run(c, "reflections_due", limit=limit).fetchall())
         return [
             DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
             for tenant, id_, place in found
         ]
+
+    async def due_in(self, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
+        """Name what is due of a conversation."""
+
+        def read(connection: sqlite3.Connection) -> list[DueReflection]:
+            row = base.find(connection, scope, conversation)
+            if row is None:
+                return []
+            place = {"tenant": row["tenant"], "no": row["no"]}
+            return [
+                DueReflection(tenant=row["tenant"], conversation=row["id"], turn=turn, n=n)
+                for turn, n in run(connection, "reflections_due_in", **place, limit=limit)
+            ]
+
+        return await self._read(read)
 
     async def left(self) -> int:
         """Count what is due."""

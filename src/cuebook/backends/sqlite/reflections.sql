@@ -9,8 +9,15 @@ WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 SELECT r.tenant, c.id, min(r.turn * 1000000 + r.n) AS place FROM reflection r
 JOIN conversation c ON c.no = r.conversation
 JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
-WHERE r.due = 1 AND t.state <> 'running' AND (:of IS NULL OR (c.tenant = :of AND c.id = :id))
+WHERE r.due = 1 AND t.state <> 'running'
 GROUP BY r.tenant, r.conversation LIMIT :limit;
+
+-- name: reflections_due_in
+-- The oldest due reflections of a conversation, of turns that have ended.
+SELECT r.turn, r.n FROM reflection r
+JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
+WHERE r.tenant = :tenant AND r.conversation = :no AND r.due = 1 AND t.state <> 'running'
+ORDER BY r.turn, r.n LIMIT :limit;
 
 -- name: reflections_left
 -- How many reflections are due of turns that have ended.
