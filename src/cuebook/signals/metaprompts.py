@@ -250,7 +250,7 @@ def told(mind: Mind) -> str:
         lines.append(f"What helps now: {mind.strategy}")
     noted: list[str] = []
     room = NOTED
-    for key, value in reversed(mind.imprints.items()):
+    for key, value in reversed(list(mind.imprints.items())):
         room -= len(key) + len(value)
         if noted and room < 0:
             break
