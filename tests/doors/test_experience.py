@@ -27,7 +27,7 @@ def write(folder: Path, name: str, text: str | bytes) -> Path:
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 
-def test_a_new_project_has_three_and_they_are_listed(here: Here) -> None:
+def test_a_new_project_has_some_and_they_are_listed(here: Here) -> None:
     shown = here("experience", "list")
     assert all(name in shown for name in ("corrections", "decisions", "plans"))
     items = here.json("experience", "list", "--role", "helper")["items"]
@@ -52,7 +52,9 @@ def test_a_query_is_tried_out_and_told_why(here: Here, query: str, chosen: list[
     assert [each["exp_id"] for each in found["items"] if each["chosen"]] == chosen
     assert all(each["reason"] for each in found["items"])
     assert found["by"] == "words"
-    assert f"chosen by words: {', '.join(chosen) or 'none'}" in here("experience", "test", query)
+    assert (found["role"], len(found["items"])) == ("helper", 3)
+    said = f"chosen by words: {', '.join(chosen) or 'none'} of 3 offered to helper"
+    assert here("experience", "test", query).startswith(said)
 
 
 def test_a_turn_shows_what_stood_in_it_and_why(here: Here) -> None:
@@ -79,6 +81,7 @@ ODD: dict[str, tuple[str | bytes, str]] = {
     "who": ("exp_id: a\nwho: {b: c}\nwhen: a\nwhat: b\n", "who: expected"),
     "stranger": ("exp_id: a\nwho: planer\nwhen: a\nwhat: b\n", "no persona or role 'planer'"),
     "taken": ("exp_id: plans\nwhen: a\nwhat: b\n", "is taken by experience/handcrafted_exp_plans.yaml"),
+    "meant": ("exp_id: a\nwhenn: a\nwhat: b\n", "when: missing; say when it helps, or is 'whenn' meant?"),
     "keys": ("exp_id: a\nwhen: a\nwhat: b\npriority: 3\n", "priority: not read"),
 }
 
@@ -94,6 +97,14 @@ def test_what_is_wrong_with_a_file_is_told_with_its_name_and_the_others_hold(her
     assert f"experience/handcrafted_exp_z{name}.yaml" in found["problems"][0]
     assert "! " in here("experience", "list", code=1)
     assert "handcrafted_exp_z" in here("doctor")
+
+
+def test_a_file_that_is_not_named_like_an_experience_is_told(here: Here) -> None:
+    for name in ("refunds.yaml", "exp_learned.yaml", "raw_exp_1.yaml", "notes.txt"):
+        (here.folder / "experience" / name).write_text("exp_id: a\nwhen: a\nwhat: b\n")
+    said = "experience/refunds.yaml: not read; an experience is named handcrafted_exp_NAME.yaml"
+    assert here.json("experience", "list", code=1)["problems"] == [said]
+    assert said in here("doctor")
 
 
 def test_what_is_no_file_is_told(here: Here) -> None:

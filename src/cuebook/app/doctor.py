@@ -139,8 +139,9 @@ def _experiences(config: Config) -> Check:
     """Read the experiences' files, and say which are left out and which are for nobody."""
     if config.settings.experience.selection == "off":
         return Check(name="experiences", state="ok", found="off")
-    shelf, by = experience_files(config).read(quiet=True), None
-    problems = list(shelf.problems)
+    files, by = experience_files(config), None
+    shelf = files.read(quiet=True)
+    problems = [*shelf.problems, *files.unread()]
     with suppress(InvalidInput):  # told as the model's own
         model, work_model, upstream = models_of(config)
         try:

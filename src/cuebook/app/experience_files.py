@@ -28,6 +28,8 @@ log = logging.getLogger("cuebook.experience")
 
 BEGINNING: Final = "handcrafted_exp_"
 ENDINGS: Final = (".yaml", ".yml")
+#: How files begin that TaskWeaver writes beside them.
+LEARNED: Final = ("exp_", "raw_exp_")
 #: Bytes of a file; a character of `yaml_subset.MAX_CHARS` has at most four.
 MAX_BYTES: Final = 4 * yaml_subset.MAX_CHARS
 #: Files of a folder that are read: a model can be shown no more, and each is looked at in every turn.
@@ -94,6 +96,18 @@ class ExperienceFiles:
                     log.warning("%s", problem)
             self._told = self._told if quiet else set(self._shelf.problems)
             return self._shelf
+
+    def unread(self) -> list[str]:
+        """Say of files that look like experiences and are not named like one that they are not read.
+
+        What TaskWeaver learns by itself, `exp_*` and `raw_exp_*`, is meant for nobody here.
+        """
+        try:
+            names = sorted(file.name for file in self._folder.iterdir() if file.suffix in ENDINGS)
+        except OSError:
+            return []
+        others = [name for name in names if not name.startswith((BEGINNING, *LEARNED))]
+        return [f"{self._named(name)}: not read; an experience is named {BEGINNING}NAME.yaml" for name in others]
 
     def _mark(self, name: str) -> Mark | None:
         return self._files[name].mark if name in self._files else None

@@ -1,7 +1,7 @@
 """The handwritten experiences of a project: which there are, what is wrong with any, and what a query would get."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -44,9 +44,12 @@ class Weighed(Struct, frozen=True, kw_only=True):
 
 
 class ExperienceChoice(Struct, frozen=True, kw_only=True):
-    """What a query gets: the candidates best first, who decided, and why it was not the model where one should have."""
+    """What a query gets: the candidates best first, whom they were offered to, who decided, and why it was not the
+    model where one should have.
+    """
 
     query: str
+    role: str  # a persona's id, or a role
     by: str
     items: tuple[Weighed, ...]
     instead: str = ""
@@ -72,7 +75,7 @@ class Experiences:
             kept = tuple(each for each in kept if each.experience.exp_id in mine)
         odd = strangers(shelf, [name for each in self._desk.personas.values() for name in (each.id, each.role)])
         items = tuple(Listed(experience=clean(self._desk, one.experience), file=one.file) for one in kept)
-        return ExperienceList(items=items, problems=(*shelf.problems, *odd))
+        return ExperienceList(items=items, problems=(*shelf.problems, *odd, *await self._unread()))
 
     async def select(self, query: str, *, role: str | None = None) -> ExperienceChoice:
         """Choose for a query as the first turn of a conversation does, and say why of each; nothing is stored.
@@ -93,11 +96,15 @@ class Experiences:
         asked = Query(text=self._desk.writer.clean(query), project=self._desk.project)
         speaker = self._desk.personas.get(names[0]) or replace(self._desk.persona(None), role=names[-1])
         choice = await choose_for(self._desk, Scope(), speaker, asked, candidates, asks_model=True)
-        return _given(query, choice)
+        return _given(query, names[0], choice)
 
     async def _shelf(self, *, quiet: bool = False) -> Shelf:
         reader = self._desk.experiences
         return await asyncio.to_thread(reader.files.read, quiet=quiet) if isinstance(reader, Reader) else Shelf()
+
+    async def _unread(self) -> Sequence[str]:
+        reader = self._desk.experiences
+        return await asyncio.to_thread(reader.files.unread) if isinstance(reader, Reader) else []
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
         """Give the names somebody goes by. Raises NotFound."""
@@ -113,7 +120,7 @@ class Experiences:
         return (role,)
 
 
-def _given(query: str, choice: Choice) -> ExperienceChoice:
+def _given(query: str, role: str, choice: Choice) -> ExperienceChoice:
     place = {name: at for at, name in enumerate(choice.chosen)}
     items = [
         Weighed(
@@ -127,7 +134,7 @@ def _given(query: str, choice: Choice) -> ExperienceChoice:
         for each in choice.scored
     ]
     items.sort(key=lambda each: place.get(each.exp_id, len(place)))
-    return ExperienceChoice(query=query, by=choice.by, items=tuple(items), instead=choice.instead)
+    return ExperienceChoice(query=query, role=role, by=choice.by, items=tuple(items), instead=choice.instead)
 
 
 def listed(each: Listed) -> dict[str, Any]:

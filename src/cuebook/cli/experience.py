@@ -64,10 +64,10 @@ def try_(
         screen.say_json(found)
         return
     if not found.items:
-        screen.say("no experiences are offered; `cuebook experience list` shows all of them")
+        screen.say(f"no experiences are offered to {found.role}; `cuebook experience list` shows all of them")
         return
     chosen = [each.exp_id for each in found.items if each.chosen]
-    screen.say(f"chosen by {found.by}: {', '.join(chosen) or 'none'}")
+    screen.say(f"chosen by {found.by}: {', '.join(chosen) or 'none'} of {len(found.items):,} offered to {found.role}")
     if found.instead:
         screen.say(f"not by the model: {found.instead}")
     rows = [

@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final
 
@@ -89,12 +90,13 @@ def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[s
     legacy = _text(document, "experience_text", LONGEST_WHEN, file)
     when = _text(document, "when", LONGEST_WHEN, file) or legacy
     what = _text(document, "what", LONGEST_WHAT, file) or legacy
+    unknown = tuple(str(key) for key in document if key not in _KEYS)
     for key, text in (("when", when), ("what", what)):
         if not text:
+            near = get_close_matches(key, unknown, n=1)
             says = "when it helps" if key == "when" else "what it tells"
-            msg = f"{file}: {key}: missing; say {says}"
+            msg = f"{file}: {key}: missing; say {says}{f', or is {near[0]!r} meant?' if near else ''}"
             raise InvalidInput(msg, where=f"{file}:{key}")
-    unknown = tuple(str(key) for key in document if key not in _KEYS)
     experience = Experience(exp_id=_id(document, file), who=_who(document.get("who"), file), when=when, what=what)
     return experience, unknown
 
@@ -220,13 +222,13 @@ def choose(scored: Sequence[Scored], *, most: int) -> list[Scored]:
     found = []
     for each in scored:
         if each.score < least:
-            fits, why = False, f"{each.score:.2f} is below {least:g}, from which on it fits"
+            fits, why = False, f"below {least:g}, the least that fits"
         elif each.score < beside:
-            fits, why = False, f"{each.score:.2f} is far behind the best, {best:.2f}"
+            fits, why = False, f"far behind the best, {best:.2f}"
         elif chosen == most:
             fits, why = False, f"fits, but {most} are chosen at the most"
         else:
-            fits, why, chosen = True, f"{each.score:.2f} is {least:g} or more", chosen + 1
+            fits, why, chosen = True, f"fits, from {least:g} on", chosen + 1
         found.append(
             Scored(
                 exp_id=each.exp_id, score=each.score, by_words=each.by_words, by_meaning=each.by_meaning,
