@@ -26,7 +26,8 @@ _KEYWORDS: Final[Mapping[str, str]] = {
     ),
     "unclear": rf"\bunclear\b|\bnot {_QUITE}clear\b(?! (?:the|all|my|our|out|up|it))",
     "what do you mean": (
-        r"\bwhat (?:do|did) you mean\b|\bwhat does that (?:even )?mean\b|\bno (?:idea|clue) what you\b"
+        r"\bwhat (?:do|did) you mean\b|\bwhat does that (?:even )?mean\b|\bno (?:idea|clue) what (?:you\b"
+        r"|(?:any of )?(?:that|this|it) (?:all )?(?:means|meant|is about|was about)\b)"
         r"|\bwhich (?:one |of (?:them|the \w+) )?(?:do|did) you mean\b|\bwhat(?:'s| is) that supposed to mean\b"
     ),
     "clarify": r"(?<!to )(?<!let me )(?<!i'll )(?<!should )\bclarif(?:y|ication)\b",

@@ -53,11 +53,15 @@ _PERSON: Final = (
     "grandmother|grandfather|grandma|grandpa|uncle|aunt|landlord|guest|patient|student|employee|girlfriend|boyfriend|"
     "partner|character)s?"
 )
+_FIGURE: Final = (
+    r"(?:my|our|the|a) (?:\w+ )?(?:villain|hero|heroine|protagonist|antagonist|narrator|main character|murderer)s?"
+)
 #: What somebody else feels, says or does, told without a word of oneself or of who helps.
 _OTHERS: Final = Expression(
-    rf"\W*(?:(?:and|but|so|because|now|then|well|also),?\s+)*(?:{_PERSON})\s+(?:(?:also|just|really|always|often)\s+)?"
+    rf"\W*(?:(?:and|but|so|because|now|then|well|also),?\s+)*"
+    rf"(?:{_FIGURE}\s+\w|(?:{_PERSON})\s+(?:(?:also|just|really|always|often)\s+)?"
     r"(?:is|was|are|were|feels?|felt|says?|said|wrote|writes|hates?|hated|fears?|feared|thinks?|thought|told|tells|calls?|"
-    r"called|complain(?:s|ed)|gets?|got|seems?|seemed|sounds?|sounded|cried|cries|shouts?|shouted)\b"
+    r"called|complain(?:s|ed)|gets?|got|seems?|seemed|sounds?|sounded|cried|cries|shouts?|shouted)\b)"
     r"(?!.*\b(?:i|i'm|me|you|your|yours|this|app|bot)\b)",
     re.IGNORECASE,
 )

@@ -104,6 +104,7 @@ _PAIRED: Final = (
     ("for the", "third time, 3rd time, fourth time, 4th time, fifth time, hundredth time, tenth time", -2.4),
     ("how often do i have, how many times do i have, how often must i", "to, to tell, to say, to repeat", -2.6),
     ("hasn't, hasnt, has not, haven't, didn't, have not", "helped, helped once, helped at all, helped one bit", -2.4),
+    ("two, three, four, five, six, several, a hundred", "times now, times already, times by now, times in a row", -2.0),
     ("patience is, my patience is", "running out, wearing thin, at an end, gone", -2.4),
     ("losing, lost, lose, losing my, lost my, out of, running out of, ran out of", "patience", -2.2),
     ("hardly, barely, scarcely", "an improvement, usable, better, works, working, helpful, readable, any better", -1.8),
@@ -243,7 +244,9 @@ TERMS: Final = """
     golden master, hero image, hero section, black hole, cut off date, trash folder, trash can, junk mail, junk folder,
     spam filter, bad request, bad gateway, invalid input, warning level, warnings as errors, block list, alert box,
     worst case, best case, edge case, null pointer, undefined behavior, destructive operation, destroy method,
-    hard drive, hard disk, hard link, hard fork, hard coded, hard reset, war file, kill all, kill the process
+    hard drive, hard disk, hard link, hard fork, hard coded, hard reset, war file, kill all, kill the process,
+    best friend, best friend's, best friends, best man, with respect, with all due respect,
+    great grandmother, great grandfather
 """
 
 #: Words that name a thing or a task to a helper and are nobody's mood.
