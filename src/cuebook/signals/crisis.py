@@ -48,7 +48,7 @@ _CRISIS: Final = Expression(
     r"|\b(?:he|she|husband|wife|boyfriend|girlfriend|partner|dad|father|mother|mom|mum|stepfather|stepdad|uncle"
     r"|brother)"
     r" (?:\w+ )?(?:hits?|beats?|hurts?|chokes?|choked|raped?|abuse[sd]?) me\b(?! (?:with|at|up|in|to|by)\b)"
-    r"(?=.*\b(?:afraid|scared|again|safe|home|help|police|bruises?|bleeding|leave|run)\b)"
+    r"(?=.{0,200}\b(?:afraid|scared|again|safe|home|help|police|bruises?|bleeding|leave|run)\b)"
     r"|\bmy (?:husband|wife|boyfriend|girlfriend|partner|dad|father|mother|mom|mum|stepfather|stepdad) "
     r"(?:beats|rapes?|raped|abuse[sd]|chokes|choked) me\b(?! (?:with|at|in|to|by)\b)"
     r"|\b(?:i(?:'m| am| feel)|feeling) (?:so )?suicidal\b|\bcommit suicide\b(?=.*\bi\b)"

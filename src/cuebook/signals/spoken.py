@@ -18,8 +18,8 @@ _ADDRESS: Final = Expression(
 )
 #: What somebody else said: two words or more in quotation marks. One word alone is named, or meant ironically.
 _QUOTED: Final = Expression(
-    r"(?<!\w)\"[^\"\s][^\"\n]{0,600}?\s[^\"\n]{1,600}\"(?!\w)|\u201c[^\u201d\s]+\s[^\u201d]{1,1000}\u201d"
-    r"|\u201e[^\u201c\u201d\s]+\s[^\u201c\u201d]{1,1000}[\u201c\u201d]|\u00ab[^\u00bb]{1,1000}\u00bb"
+    r"(?<!\w)\"[^\"\n]{3,1200}\"(?!\w)|\u201c[^\u201c\u201d]{3,1200}\u201d|\u201e[^\u201c-\u201e]{3,1200}[\u201c\u201d]"
+    r"|\u00ab[^\u00ab\u00bb]{3,1200}\u00bb"
 )
 _PATH: Final = Expression(
     r"(?<![\w:])(?:[A-Za-z]:\\|~?/|\.{1,2}/)[\w.+-]+(?:[/\\][\w.+-]*)*|"
@@ -48,8 +48,8 @@ def spoken(text: str) -> str:
     text = _ends("\n".join(_lines(_ends(text, _LOOKED_AT))), READ)  # what is pasted goes first: the rest may be short
     if "`" in text:
         text = _INLINE.sub(" it ", text)
-    if '"' in text or "\u201c" in text or "\u00ab" in text:
-        text = _QUOTED.sub(" it ", text)
+    if '"' in text or "\u201c" in text or "\u201e" in text or "\u00ab" in text:
+        text = _QUOTED.sub(lambda found: " it " if " " in found[0][1:-1].strip() else found[0], text)
     if "://" in text or "@" in text or "www." in text:
         text = _ADDRESS.sub(" ", text)
     if "/" in text or "\\" in text or "." in text:

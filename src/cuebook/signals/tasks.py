@@ -130,7 +130,7 @@ _PLANNING: Final = _Phrases(
         r"|today|tomorrow|next|this week)\b"
         r"|\bwhat (?:should|do|shall) (?:i|we) (?:have to |need to )?(?:pack|bring|do before)\b"
         r"|\bwhat are the (?:next )?steps (?:to|for)\b"
-        r"|\b(?:move|moving|moving house|get married|open|launch|retire)\b.*\b(?:what are the steps"
+        r"|\b(?:move|moving|moving house|get married|open|launch|retire)\b.{0,80}\b(?:what are the steps"
         r"|what do (?:i|we) have to do)\b"
         r"|\bhow (?:should|do) (?:i|we) (?:approach|organi[sz]e|structure|split|schedule) (?:the|this|my|our)\b",
     ),

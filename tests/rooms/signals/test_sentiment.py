@@ -103,6 +103,8 @@ def test_what_is_meant_strongly_is_intense() -> None:
         'Traceback (most recent call last):\n  File "bad.py", line 3\n    hate()\nValueError: terrible failure',
         "2026-01-02 10:00:01 ERROR horrible failure",
         "see https://example.org/hate/awful",
+        'the form says "this is a horrible, useless mess" in red',
+        "answer this: \u201cI hate you and your awful app\u201d",
         "src/awful/terrible_hate.py",
         "`I hate this`",
     ],
@@ -125,7 +127,8 @@ def test_a_long_message_is_the_mean_of_its_passages() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a/", "a.", "a_", "f.g(", "`a", "'a ", "oh, well, just ", "the a if when ", "> ", "😡"]
+    "piece",
+    ["a/", "a.", "a_", "f.g(", "`a", "'a ", "oh, well, just ", "the a if when ", "> ", '"a ', "\u201c", "\u201e", "😡"],
 )
 def test_odd_texts_are_read_in_linear_time(piece: str) -> None:
     for method in analyzers_of().values():
