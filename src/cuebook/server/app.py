@@ -131,7 +131,8 @@ class Closed(OpenAPISchemaPlugin):
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Schema:
         """Give the schema Litestar makes, closed."""
-        others = (each for each in schema_creator.plugins if each is not self)
+        plugins = (each for each in schema_creator.plugins if isinstance(each, OpenAPISchemaPlugin))
+        others = (each for each in plugins if each is not self)  # those of attrs and pydantic ask otherwise
         made = next(each for each in others if each.is_plugin_supported_field(field_definition))
         schema: Schema = made.to_openapi_schema(field_definition, schema_creator)
         schema.additional_properties = False

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.records.mind import Heard, Mind, Mood
+from cuebook.signals.events import IDLE
 from cuebook.signals.metaprompts import COMPLEXITIES, SKILLS, Asked
 
 T = TypeVar("T", bound=str)
@@ -95,7 +96,7 @@ def _step(names: tuple[T, ...], now: T, by: int) -> T:
 def _looked_back(mind: Mind, heard: Heard) -> tuple[Mind, str]:
     """Let go of what an event brought once it is over, take the mood the task wants, and raise what went well."""
     counters = heard.counters
-    if heard.events or counters.frustration or counters.confusion:
+    if heard.events or counters.frustration or counters.confusion or counters.idle >= IDLE:
         return mind, "what the last turns showed still stands"
     over = mind.mood in _FOR_AN_EVENT
     mood = _OF_TASK.get(heard.task, "neutral" if over else mind.mood)

@@ -62,6 +62,12 @@ def test_looking_back_leaves_what_still_stands():
         assert by_rules(LOOK_BACK, after, heard)[0] == after
 
 
+def test_who_still_says_little_is_not_calm():
+    bored = moved("low_engagement")
+    assert by_rules(LOOK_BACK, bored, Heard(counters=Counters(neutral=5, idle=5)))[0] == bored
+    assert by_rules(LOOK_BACK, bored, Heard(counters=Counters(neutral=5, idle=0)))[0].mood == "neutral"
+
+
 def test_looking_back_at_calm_talk_moves_nothing():
     assert by_rules(LOOK_BACK, Mind(), Heard(counters=Counters(neutral=5)))[0] == Mind()
 
