@@ -44,7 +44,7 @@ _ABOUT: Final = Expression(
     r"\b(?:poem|story|stories|essay|song|novel|book|article|film|movie|paper|chapter|stanza|scene|haiku|joke|talk|lecture|"
     r"another(?: one)?|one more|the next one) (?:about|on)\b([^.!?\n]*)"
     r"|\bi(?:'d[ _]like| would[ _]like| want| have| need|'m going) to "
-    r"(?:argue|show|write|prove|describe|portray)\b([^.!?\n]*)",
+    r"(?:(?:argue|show|prove|describe|portray)(?= (?:that|how|why|the|an?)\b)|write (?:an?|about)\b)([^,.!?\n]*)",
     re.IGNORECASE,
 )
 _PERSON: Final = (
