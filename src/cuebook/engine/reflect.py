@@ -321,19 +321,22 @@ def _with_changes(run: Run, before: Mind, after: Mind, reason: str) -> Run:
 
 
 def _recent(path: Sequence[PathPost]) -> str:
-    """Give the last messages as JSON lines, each cut to what matters."""
+    """Give the last messages as JSON lines, each cut to what matters. None can end the tag they stand in."""
     said = [post for post in path if post.role != "system" and post.message and post.state != GONE]
-    return "\n".join(
-        json.dumps({"role": post.role, "text": _short(post.message or "")}, ensure_ascii=False)
-        for post in said[-RECENT:]
-    )
+    told = [{"role": post.role, "text": _short(post.message or "")} for post in said[-RECENT:]]
+    return _tagless("\n".join(json.dumps(each, ensure_ascii=False) for each in told))
 
 
 def _errors(path: Sequence[PathPost], error: str) -> str:
     """Give the last errors of the path, one a line."""
     results = [post for post in path if post.role == TOOL and failed(post.message or "", parts_of(post))]
     found = [_short(post.message or "") for post in results]
-    return "\n".join([*found, *([_short(error)] if error else [])][-ERRORS:])
+    return _tagless("\n".join([*found, *([_short(error)] if error else [])][-ERRORS:]))
+
+
+def _tagless(text: str) -> str:
+    """Give data in which nothing closes a tag; in JSON it says the same."""
+    return text.replace("</", "<\\/")
 
 
 def _short(text: str) -> str:
