@@ -268,6 +268,13 @@ async def test_what_was_moved_by_hand_is_told_by_a_persona_that_does_not_track(t
         assert mind_in(await say("And now?")) == []
 
 
+async def test_by_hand_and_without_a_model_the_rule_of_a_metaprompt_s_event_holds(tmp_path):
+    async with minded(tmp_path) as (book, say):
+        await say(CALM)
+        assert (await book.mind.run(NAME, "gmi_engagement_boost")).mind.mood == "curious"
+        assert (await book.mind.run(NAME, "gmi_confusion_clarification")).mind.user_skill == "novice"
+
+
 async def test_a_clock_that_goes_back_silences_no_event(tmp_path):
     async with minded(tmp_path) as (book, say):
         await say(ANGRY)
