@@ -27,6 +27,8 @@ from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.records.erasure import Receipt, Target
 from cuebook.records.memory import CATEGORIES, Correction, Dense, Hit, Memory, Place, Scope
 
+#: What a memory may be: an item's categories, and those of knowledge.
+KINDS = (*CATEGORIES, *KNOWLEDGE)
 #: Whose knowledge is nobody's: the book's own.
 BOOK = Place("book", "")
 #: Memories full text brings for a search at most,
@@ -138,8 +140,8 @@ class Memories:
     ) -> Paged[Memory]:
         """List memories in the order they came; with `ended` those that no longer hold too."""
         check_limit(limit)
-        if category is not None and category not in (*CATEGORIES, *KNOWLEDGE):
-            msg = f"category: no category {category!r}; there are {', '.join((*CATEGORIES, *KNOWLEDGE))}"
+        if category is not None and category not in KINDS:
+            msg = f"category: no category {category!r}; there are {', '.join(KINDS)}"
             raise InvalidInput(msg, where="category")
         start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)

@@ -91,12 +91,7 @@ async def delete_memory(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization_id: OrganizationQuery = None
 ) -> Response[bytes]:
     """Forget a memory, with its words in windows that said it. What was said before does not bring it back."""
-    caller, user = caller_of(request), user_of(request, user_id)
-    if organization_id:
-        caller.need("admin", "forgetting what an organization knows")
-    elif user is None:
-        caller.need("owner", "forgetting what is others'")
-    return _answer(await book_of(request).memories.remove(name_in(memory), user=user, organization=organization_id))
+    return _answer(await forget_one(request, name_in(memory), user_of(request, user_id), organization_id))
 
 
 @get("/api/receipts/{receipt:str}", responses=answers(Forgotten))
@@ -105,12 +100,27 @@ async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: User
 
     An admin reads all, a user those that concern them: something of theirs went, or they asked for it.
     """
-    caller, name, user = caller_of(request), name_in(receipt), user_of(request, user_id)
+    return _answer(await read_receipt(request, name_in(receipt), user_of(request, user_id)))
+
+
+async def read_receipt(request: AnyRequest, name: str, user: str | None) -> Receipt:
+    """Give a receipt to who may read it. Raises NotFound."""
+    caller = caller_of(request)
     if caller.key and caller.may("admin"):
         user = None
     elif user is None and not caller.may("admin"):
         raise no_receipt(name)
-    return _answer(await book_of(request).receipts.get(name, user=user))
+    return await book_of(request).receipts.get(name, user=user)
+
+
+async def forget_one(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Receipt:
+    """Forget a memory for who may. Raises NotFound, Denied, Conflict."""
+    caller = caller_of(request)
+    if organization:
+        caller.need("admin", "forgetting what an organization knows")
+    elif user is None:
+        caller.need("owner", "forgetting what is others'")
+    return await book_of(request).memories.remove(name, user=user, organization=organization)
 
 
 def _answer(receipt: Receipt) -> Response[bytes]:

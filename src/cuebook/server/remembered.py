@@ -96,7 +96,7 @@ async def list_memories(
         limit=limit,
         cursor=cursor,
     )
-    return listed([shapes.memory(each) for each in page.items if _may_know(request, each)], page.cursor)
+    return listed([shapes.memory(each) for each in page.items if may_know(request, each)], page.cursor)
 
 
 @get(ALL + "/export", responses=answers(dict[str, Any]))
@@ -113,7 +113,7 @@ async def _exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) ->
     piece, begun = bytearray(b'{"items":['), False
     async with aclosing(found):
         async for memory in found:
-            if not _may_know(request, memory):
+            if not may_know(request, memory):
                 continue
             piece += b"," if begun else b""
             piece += _encode(shapes.memory(memory))
@@ -133,12 +133,7 @@ async def get_memory(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[bytes]:
     """Give a memory with the posts it comes from."""
-    user = user_of(request, None, user_id)
-    named = name_in(memory)
-    found = await book_of(request).memories.get(named, user=user, organization=organization)
-    if not _may_know(request, found):
-        msg = f"no memory {named!r}; `cuebook memory list` names those there are"
-        raise NotFound(msg)
+    found = await read_memory(request, name_in(memory), user_of(request, None, user_id), organization)
     return json_of(shapes.memory(found))
 
 
@@ -148,12 +143,7 @@ async def correct_memory(
 ) -> Response[bytes]:
     """Say what a memory should have said. Nothing of the old text is kept; its id follows its text."""
     user = user_of(request, data.user_id, user_id)
-    if data.organization_id:
-        caller_of(request).need("admin", "an organization's memory")
-    elif user is None:
-        caller_of(request).need("owner", "correcting what is others'")
-    memories, named = book_of(request).memories, name_in(memory)
-    found = await memories.correct(named, data.text, user=user, organization=data.organization_id)
+    found = await correct_one(request, name_in(memory), data.text, user, data.organization_id)
     return json_of(shapes.memory(found))
 
 
@@ -191,7 +181,25 @@ async def use_knowledge(request: AnyRequest, memory: FromPath[str], user_id: Use
     return json_of(_counted(shapes.knowledge(used)))
 
 
-def _may_know(request: AnyRequest, memory: Memory) -> bool:
+async def read_memory(request: AnyRequest, name: str, user: str | None, organization: str | None) -> Memory:
+    """Give a memory to who may read it. Raises NotFound."""
+    found = await book_of(request).memories.get(name, user=user, organization=organization)
+    if not may_know(request, found):
+        msg = f"no memory {name!r}; `cuebook memory list` names those there are"
+        raise NotFound(msg)
+    return found
+
+
+async def correct_one(request: AnyRequest, name: str, text: str, user: str | None, organization: str | None) -> Memory:
+    """Correct a memory for who may. Raises NotFound, Denied, InvalidInput."""
+    if organization:
+        caller_of(request).need("admin", "an organization's memory")
+    elif user is None:
+        caller_of(request).need("owner", "correcting what is others'")
+    return await book_of(request).memories.correct(name, text, user=user, organization=organization)
+
+
+def may_know(request: AnyRequest, memory: Memory) -> bool:
     """Whether who asks for all users' memories may read this one: an organization's is for its own keys."""
     return memory.place.kind != "organization" or caller_of(request).belongs_to(memory.place.id)
 

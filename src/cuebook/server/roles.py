@@ -22,6 +22,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "viewer": frozenset({
         "GET /", "GET /page/live", "GET /page/conversations", "GET /page/conversations/{conversation}",
         "GET /page/conversations/{conversation}/turns/{n}",
+        "GET /page/memories", "GET /page/memories/{memory}", "GET /page/receipts/{receipt}",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}",
         "POST /api/assemble",
@@ -49,6 +50,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         f"POST {_PROMPT}/render", f"POST {_PROMPT}/select",
     }),
     "editor": frozenset({
+        "POST /page/memories/{memory}/correct", "POST /page/memories/{memory}/forget",
         "POST /v1/chat/completions", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
         f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",

@@ -1,0 +1,178 @@
+"""The views of what is remembered: lists, searches, one memory with its history, and correcting and forgetting it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from litestar import Response, get, post
+from litestar.params import FromPath, QueryParameter
+from litestar.response import Redirect
+
+from cuebook.app import memory_shapes, shapes
+from cuebook.app.forgetting import receipt_shape
+from cuebook.app.memories import KINDS
+from cuebook.errors import NotFound
+from cuebook.records.memory import Memory
+from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.forgetting import forget_one, read_receipt
+from cuebook.server.guard import name_in
+from cuebook.server.lists import PageCursor, UserQuery
+from cuebook.server.page.render import HEADERS, place, show
+from cuebook.server.remembered import (
+    Category,
+    Ended,
+    OrganizationQuery,
+    PersonaQuery,
+    Query,
+    correct_one,
+    may_know,
+    read_memory,
+)
+
+ALL = "/page/memories"
+ONE = ALL + "/{memory:str}"
+#: Memories a page lists, hits a search shows, and memories before one that its view goes back to.
+LISTED = 50
+FOUND = 30
+BACK = 20
+#: Characters of a field of a form.
+_MOST = 100_000
+VIEW = "Memories"
+
+ConversationQuery = Annotated[
+    str | None, QueryParameter(name="conversationId", description="Only what this conversation told")
+]
+
+
+@get(ALL, include_in_schema=False)
+async def memories(
+    request: AnyRequest,
+    *,
+    q: Query = None,
+    user_id: UserQuery = None,
+    persona: PersonaQuery = None,
+    organization: OrganizationQuery = None,
+    conversation: ConversationQuery = None,
+    category: Category = None,
+    ended: Ended = False,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """List memories across conversations, the items of one conversation, or what answers a question, best first."""
+    book, user = book_of(request), user_of(request, None, user_id)
+    asked = {
+        "q": q, "userId": user_id, "personaId": persona, "organizationId": organization,
+        "conversationId": conversation, "category": category, "ended": "true" if ended else None,
+    }  # fmt: skip
+    named: Any = {"user": user, "persona": persona or None, "organization": organization or None}
+    items: list[dict[str, Any]] = []
+    hits: list[dict[str, Any]] | None = None
+    more: str | None = None
+    if q:
+        found = await book.memory.search(q, conversation=conversation or None, **named, limit=FOUND)
+        hits = [{**shapes.hit(each), "page": _page_of(each.memory_id)} for each in found]
+    elif conversation:
+        told = await book.memory.items_page(conversation, user=user, ended=ended, limit=LISTED, cursor=cursor)
+        items, more = [_item(shapes.item(each, conversation), conversation) for each in told.items], told.cursor
+    else:
+        page = await book.memories.page(**named, category=category or None, ended=ended, limit=LISTED, cursor=cursor)
+        items, more = [_shown(each) for each in page.items if may_know(request, each)], page.cursor
+    return show(
+        "memories.html",
+        view=VIEW,
+        asked=asked,
+        items=items,
+        hits=hits,
+        own=_query(user_id, organization),
+        more=_query(**asked, cursor=more) if more else "",
+        categories=KINDS,
+        single=caller_of(request).user is not None,
+    )
+
+
+@get(ONE, include_in_schema=False)
+async def memory(
+    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> Response[bytes]:
+    """Show a memory with the posts it comes from, what it took the place of, and forms to correct and forget it."""
+    user = user_of(request, None, user_id)
+    found = await read_memory(request, name_in(memory), user, organization or None)
+    before: list[dict[str, Any]] = []
+    seen, earlier = {found.id}, found.supersedes
+    while earlier and earlier not in seen and len(before) < BACK:
+        seen.add(earlier)
+        try:
+            past = await read_memory(request, earlier, user, organization or None)
+        except NotFound:  # it is forgotten
+            break
+        before.append(_shown(past))
+        earlier = past.supersedes
+    return show(
+        "memory.html",
+        view=VIEW,
+        memory=_shown(found),
+        before=before,
+        own=_query(user_id, organization),
+        changes=caller_of(request).may("editor"),
+    )
+
+
+@post(ONE + "/correct", include_in_schema=False, status_code=303)
+async def correct(
+    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> Response[Any]:
+    """Say what a memory should have said, then show what it says."""
+    text = str((await request.form()).get("text", ""))[:_MOST]
+    user = user_of(request, None, user_id)
+    new = await correct_one(request, name_in(memory), text, user, organization or None)
+    return _go(f"{ALL}/{place(new.id)}{_query(user_id, organization)}")
+
+
+@post(ONE + "/forget", include_in_schema=False, status_code=303)
+async def forget(
+    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> Response[Any]:
+    """Forget a memory, then show the receipt."""
+    gone = await forget_one(request, name_in(memory), user_of(request, None, user_id), organization or None)
+    return _go(f"/page/receipts/{place(gone.id)}{_query(user_id)}")
+
+
+@get("/page/receipts/{receipt:str}", include_in_schema=False)
+async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
+    """Show what a forget took away, by counts."""
+    found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
+    return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=_query(user_id))
+
+
+def _shown(memory: Memory) -> dict[str, Any]:
+    return {"key": "", **memory_shapes.memory(memory), "whose": _whose(memory), "endedBy": memory.ended_by}
+
+
+def _item(item: Mapping[str, Any], conversation: str) -> dict[str, Any]:
+    """Give an item of a conversation as memories are shown."""
+    sources = [{"conversationId": conversation, "postId": each} for each in item["sources"]]
+    return {**item, "id": item["memoryId"], "key": "", "sources": sources, "whose": "this conversation"}
+
+
+def _whose(memory: Memory) -> str:
+    shown = memory_shapes.owner(memory.place)
+    names = (shown.get(each) for each in ("personaId", "userId", "organizationId", "conversationId"))
+    return " ".join([shown["scope"], *(str(each) for each in names if each)])
+
+
+def _page_of(found: str) -> str:
+    """Give the view of a hit's memory; "" for a post."""
+    return f"{ALL}/{place(found.removeprefix('memory:'))}" if found.startswith("memory:") else ""
+
+
+def _query(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
+    """Give who is asked for as an address goes on with it."""
+    given = {"userId": user_id, "organizationId": organization, **more}
+    said = urlencode({name: value for name, value in given.items() if value})
+    return f"?{said}" if said else ""
+
+
+def _go(address: str) -> Redirect:
+    return Redirect(address, status_code=303, headers=dict(HEADERS))
+
+
+ROUTES = [memories, memory, correct, forget, receipt]

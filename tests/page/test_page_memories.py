@@ -1,0 +1,128 @@
+"""What is remembered, in a browser: found, read with its history, corrected and forgotten by forms."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from looks import look_over
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import ScriptedModel
+
+
+def project(tmp_path: Path) -> Path:
+    init_project(tmp_path / "book")
+    return tmp_path / "book"
+
+
+async def tell(book: Cuebook, text: str, conversation: str, user: str = "ann") -> None:
+    await book.ask(Ask(text, conversation, user=user))
+    await book.settle()
+
+
+def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
+    served.run(lambda book: tell(book, "I am allergic to <b>nuts</b>.", "lunch"))
+    served.run(lambda book: tell(book, "I am allergic to cats.", "pets", "bob"))
+    seen = tab(served)
+    page = seen.open("/")
+    page.click("nav >> text=Memories")
+    assert "nuts" in page.inner_text("main")
+    assert "cats" in page.inner_text("main")
+    page.fill("[name=userId]", "ann")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**userId=ann**")
+    assert "cats" not in page.inner_text("main")
+    seen.shoot("memories")
+    page.fill("[name=q]", "allergic")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("ol.hits")
+    assert "nuts" in page.inner_text("ol.hits")
+    page.click("ol.hits >> text=the memory")
+    assert "user ann" in page.inner_text(".facts")
+    assert page.locator("main b").count() == 0
+    page.click("section:has(#from) a")
+    assert page.evaluate("document.querySelector(':target')?.textContent").startswith("#1 user")
+    page.go_back()
+    page.fill("#text", "I am allergic to hazelnuts.")
+    page.click("button:has-text('Correct')")
+    page.wait_for_selector(".text:has-text('hazelnuts')")
+    assert "corrected by hand" in page.inner_text(".facts")
+    seen.shoot("memory")
+    page.focus("summary")
+    page.keyboard.press("Enter")
+    page.check("[name=sure]")
+    page.click("button:has-text('Forget')")
+    page.wait_for_selector("h1:has-text('Forgotten')")
+    seen.shoot("receipt")
+    page.click("main a")
+    assert "hazelnuts" not in page.inner_text("main")
+    assert served.run(lambda book: book.memories.page(user="ann")).items == ()
+
+
+def test_a_memory_shows_what_it_took_the_place_of(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(lambda book: book.memories.put("domain", "city", "Bergen", user="ann"))
+    served.run(lambda book: book.memories.put("domain", "city", "Oslo", user="ann"))
+    page = tab(served).open("/page/memories?userId=ann&ended=true")
+    assert page.locator("tr.past:has-text('Bergen')").count() == 1
+    page.click("text=city: Oslo")
+    assert "It took the place of" in page.inner_text("main")
+    page.click("section:has(#history) a")
+    assert "held until" in page.inner_text(".facts")
+
+
+def test_the_items_of_a_conversation_are_listed_with_their_sources(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(lambda book: tell(book, "We decided to use PostgreSQL for the shop.", "a/b c"))
+    page = tab(served).open("/page/conversations/a~b%20c")
+    page.click("text=What is remembered of it")
+    page.click("main table a")
+    assert "PostgreSQL" in page.inner_text(".text")
+    assert "a/b c" in page.inner_text("section:has(#from)")
+
+
+def test_memory_views_look_well_everywhere(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
+    served.run(lambda book: tell(book, "I am allergic to nuts. We decided to use PostgreSQL.", "lunch"))
+    [first, *_] = served.run(lambda book: book.memories.page(user="ann")).items
+    views = ("/page/memories", "/page/memories?q=allergic&userId=ann", f"/page/memories/{first.id}?userId=ann")
+    look_over(served, tab, *views)
+
+
+def test_a_viewer_sees_their_own_memories_and_changes_none(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."), memory__user=True)
+    served.run(lambda book: tell(book, "I am allergic to nuts.", "lunch"))
+    served.run(lambda book: tell(book, "I am allergic to cats.", "pets", "bob"))
+    [own] = served.run(lambda book: book.memories.page(user="ann")).items
+    [other] = served.run(lambda book: book.memories.page(user="bob")).items
+    made = served.run(lambda book: book.keys.new("viewer", user="ann"))
+    page = tab(served, extra_http_headers={"X-Cuebook-Key": made.token}).open("/page/memories")
+    assert "nuts" in page.inner_text("main")
+    assert "cats" not in page.inner_text("main")
+    page.click("main table a")
+    assert page.locator("main form").count() == 0
+    with httpx.Client(base_url=served.url, headers={"X-Cuebook-Key": made.token}) as client:
+        assert client.get(f"/page/memories/{other.id}").status_code == 404
+        assert client.get("/page/memories?userId=bob").status_code == 403
+        change = client.post(f"/page/memories/{own.id}/forget", data={"sure": "on"})
+        assert (change.status_code, "role editor or higher" in change.text) == (403, True)
+    editor = served.run(lambda book: book.keys.new("editor", user="ann"))
+    with httpx.Client(base_url=served.url, headers={"X-Cuebook-Key": editor.token}) as client:
+        foreign = {"Origin": "http://203.0.113.9"}
+        assert client.post(f"/page/memories/{own.id}/forget", headers=foreign).status_code == 403
+        assert client.post(f"/page/memories/{other.id}/forget").status_code == 404
+        assert client.post(f"/page/memories/{own.id}/correct", data={"text": " "}).status_code == 400
+        assert client.post(f"/page/memories/{own.id}/forget").status_code == 303
