@@ -301,6 +301,9 @@ def test_a_topic_shifts_by_cue_or_by_words():
     assert drift_by_words("How do I sort dictionary values in descending order?", earlier) < 0.3
     assert drift_by_words("And in descending order of the keys instead?", earlier) == 0.0
     assert drift_by_words("What wine goes with risotto tonight?", []) == 0.0
+    pasted = "\n".join(["risotto wine mushroom"] * 5_000)
+    said = "How do I sort dictionary values in descending order? " * 200
+    assert drift_by_words(said + pasted, earlier) == drift_by_words(said, earlier)
     assert goes_on("Why?")
     far = "What wine goes with mushroom risotto tonight?"
     assert [drift_by_meaning(far, cosine, akin=0.5) for cosine in (-0.1, 0.05, 0.15, 0.25, 0.9)] == [1, 1, 0.5, 0, 0]
