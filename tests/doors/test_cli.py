@@ -509,6 +509,15 @@ def test_doctor_names_what_is_wrong(here: Here, monkeypatch: pytest.MonkeyPatch)
     assert "database" in found["store"]["found"]
     assert "model.name" in found["model"]["found"]
     assert "127.0.0.1:9" in found["upstream"]["found"]
+    settings = '[experience]\nfolder = "nowhere"\n[logs]\nprompts = "{}"\n'
+    (here.folder / "cuebook.toml").write_text(settings.format("cuebook.toml"))
+    found = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
+    assert "there is no folder 'nowhere'" in found["experiences"]["found"]
+    assert (found["experiences"]["state"], found["logs"]["state"]) == ("warn", "fail")
+    assert found["logs"]["found"].endswith("cuebook.toml' cannot be written, or is no folder")
+    (here.folder / "cuebook.toml").write_text(settings.format("logs/prompts"))
+    found = {check["name"]: check for check in here.json("doctor", code=1)["checks"]}
+    assert found["logs"]["found"] == "each prompt is kept in logs/prompts"
     (here.folder / "cuebook.toml").write_text("x = [")
     assert re.search(r"fail +settings +cuebook.toml: is no valid TOML", here("doctor", code=1))
 
@@ -548,7 +557,7 @@ def test_doctor_fails_on_a_damaged_key_and_where_there_is_no_project(
     monkeypatch.chdir(empty)
     capsys.readouterr()
     assert cli.run(["doctor"]) == 1
-    assert "fail  project    there is no cuebook.toml and no book in" in capsys.readouterr().out
+    assert "fail  project     there is no cuebook.toml and no book in" in capsys.readouterr().out
     assert list(empty.iterdir()) == []
     (empty / "cuebook.toml").write_text("")
     assert cli.run(["doctor"]) == 0

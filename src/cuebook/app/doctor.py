@@ -6,11 +6,9 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
-
-from msgspec import Struct
+from typing import Any
 
 from cuebook.app.compose import (
     box_of,
@@ -18,13 +16,11 @@ from cuebook.app.compose import (
     database_of,
     embedder_of,
     environment_key,
-    experience_files,
-    experience_model_of,
     key_file_of,
     models_of,
 )
+from cuebook.app.doctor_folders import NAMED, Check, State, experiences, prompt_logs
 from cuebook.app.doctor_prompts import look_at_prompts
-from cuebook.app.experience_files import strangers
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, load_profiles, no_project
 from cuebook.app.personas import look_at_personas
 from cuebook.backends.minilm.embedder import missing, runs_on
@@ -37,8 +33,6 @@ from cuebook.engine.zones import read_zone
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.ports.model import RelayRequest
 
-State = Literal["ok", "warn", "fail"]
-
 PYTHON = (3, 11)
 #: Full-text search with the statements we use, and RETURNING (3.35) behind ON CONFLICT.
 SQLITE = (3, 35)
@@ -49,18 +43,7 @@ NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"}
 )
 PATIENCE_S = 5.0
-#: Prompts and files that are named of all that are odd.
-_NAMED = 3
 NOT_FOUND = 404
-
-
-class Check(Struct, frozen=True, kw_only=True):
-    """One thing looked at. `advice` says what to do about a warning or a failure."""
-
-    name: str
-    state: State
-    found: str
-    advice: str = ""
 
 
 async def examine(
@@ -82,7 +65,7 @@ async def examine(
     yield Check(
         name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
     )
-    for check in (_budget(config), _personas(config), _presets(config), _experiences(config)):
+    for check in (_budget(config), _personas(config), _presets(config), experiences(config), *prompt_logs(config)):
         yield check
     for check in (*_folder(config), _key(config), _vault(config)):
         yield check
@@ -133,28 +116,6 @@ def _personas(config: Config) -> Check:
         more = f" and {len(odd) - 1} more" * (len(odd) > 1)
         return Check(name="personas", state="warn", found=odd[0] + more, advice="`cuebook persona check` lists all")
     return Check(name="personas", state="ok", found=f"{', '.join(sorted(personas))}; default {default}")
-
-
-def _experiences(config: Config) -> Check:
-    """Read the experiences' files, and say which are left out and which are for nobody."""
-    if config.settings.experience.selection == "off":
-        return Check(name="experiences", state="ok", found="off")
-    files, by = experience_files(config), None
-    shelf = files.read(quiet=True)
-    problems = [*shelf.problems, *files.unread()]
-    with suppress(InvalidInput):  # told as the model's own
-        model, work_model, upstream = models_of(config)
-        try:
-            by = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
-        except InvalidInput as error:
-            return Check(name="experiences", state="fail", found=str(error))
-    with suppress(InvalidInput):  # told as the personas' own
-        problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])
-    if problems:
-        advice = "mend it; `cuebook experience list` tells all"
-        return Check(name="experiences", state="warn", found="; ".join(problems[:_NAMED]), advice=advice)
-    folder, chosen = config.settings.experience.folder, f", chosen by {by.name}" if by else ""
-    return Check(name="experiences", state="ok", found=f"{len(shelf.kept):,} in {folder}{chosen}")
 
 
 def _presets(config: Config) -> Check:
@@ -285,13 +246,13 @@ async def _prompts(config: Config) -> Check:
     except CuebookError as error:
         return Check(name="prompts", state="fail", found=str(error))
     if found.altered:
-        more = f" and {len(found.altered) - _NAMED:,} more" if len(found.altered) > _NAMED else ""
-        told = f"{', '.join(found.altered[:_NAMED])}{more}: not the text that was stored; the database was changed"
+        more = f" and {len(found.altered) - NAMED:,} more" if len(found.altered) > NAMED else ""
+        told = f"{', '.join(found.altered[:NAMED])}{more}: not the text that was stored; the database was changed"
         advice = "write it anew from its file or an export, or restore a copy of the database"
         return Check(name="prompts", state="fail", found=told, advice=advice)
     if found.odd:
         advice = "mend it, then `cuebook prompt push`; until then nothing that is edited on disk is taken over"
-        return Check(name="prompts", state="warn", found="; ".join(found.odd[:_NAMED]), advice=advice)
+        return Check(name="prompts", state="warn", found="; ".join(found.odd[:NAMED]), advice=advice)
     if found.unsaid:
         advice = "mend it; until then models are told the built-in text in its place"
         return Check(name="prompts", state="warn", found="; ".join(found.unsaid), advice=advice)

@@ -5,7 +5,8 @@ import asyncio
 import msgspec
 import typer
 
-from cuebook.app.doctor import Check, examine
+from cuebook.app.doctor import examine
+from cuebook.app.doctor_folders import Check
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
@@ -29,5 +30,5 @@ async def _examine(state: State) -> list[Check]:
     async for check in examine(state.where):
         checks.append(check)
         if not state.json:
-            screen.verdict(check.state, check.name, check.found, check.advice)
+            screen.verdict(check.state, f"{check.name:<11}", check.found, check.advice)
     return checks
