@@ -90,5 +90,6 @@ def _tested(version: Version, tests: tuple[int, int] | None) -> Part:
 def _observed(scores: Sequence[float]) -> Part:
     count = len(scores)
     mean = (sum(scores) + 0.5 * PRIOR) / (count + PRIOR)
-    reason = f"{count} observations, mean {sum(scores) / count:.2f}" if count else "not observed yet"
+    called = f"{count} observation{'' if count == 1 else 's'}"
+    reason = f"{called}, mean {sum(scores) / count:.2f}" if count else "not observed yet"
     return Part("observed", round(_OBSERVED * mean, 1), _OBSERVED, reason)
