@@ -268,6 +268,23 @@ async def test_what_was_moved_by_hand_is_told_by_a_persona_that_does_not_track(t
         assert mind_in(await say("And now?")) == []
 
 
+async def test_what_helps_with_an_event_is_not_said_for_ever(tmp_path):
+    async with minded(tmp_path) as (_, say):
+        await say(ANGRY)
+        said = [mind_in(await say(f"{CALM} And folder {n}.")) for n in range(6)]
+        assert ["What helps now: Say in one sentence" in text for [text] in said] == [True] * 5 + [False]
+        assert all("mood empathetic" in text for [text] in said)
+
+
+async def test_what_was_looked_back_on_and_still_stands_is_said_on(tmp_path):
+    persona = {"sentimentTracking": {"enabled": True, "presets": ["all"]}, **LOOKS_BACK}
+    model = working(default=answers(recoveryStrategy="Be brief."))
+    async with minded(tmp_path, persona=persona, model=model, work__model="model") as (_, say):
+        await say(ANGRY)
+        said = [mind_in(await say(f"{CALM} And folder {n}.")) for n in range(7)]
+        assert ["Be brief." in text for [text] in said] == [True] * 7
+
+
 async def test_by_hand_and_without_a_model_the_rule_of_a_metaprompt_s_event_holds(tmp_path):
     async with minded(tmp_path) as (book, say):
         await say(CALM)

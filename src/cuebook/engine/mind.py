@@ -25,6 +25,8 @@ BY_MODEL = "llm"
 RESET = "reset"
 #: Why a reflection is made that somebody asked for.
 BY_HAND = "manual"
+#: Turns in which what helps with an event is said: as many as lie between two looks back (`gmi_self_trait_adjustment`).
+LASTS = 5
 #: What of a turn's metadata is the Mind it was answered with.
 MIND = "mind"
 
@@ -61,10 +63,18 @@ def mind_of(scene: Scene) -> Mind:
 
 
 def said_of(scene: Scene) -> Text | None:
-    """Say the path's Mind, None where it is neutral."""
-    if scene.reflection is None or not (text := told(scene.reflection.mind)):
+    """Say the path's Mind, None where it is neutral.
+
+    What helps with an event is said in the next answers; then the event is over, unless something looked back and let
+    it stand.
+    """
+    made = scene.reflection
+    if made is None:
         return None
-    return Text(kind="mind", source=f"mind:{scene.reflection.turn}", text=text, role="user")
+    turn = scene.conversation.turns + 1 if scene.conversation else 1
+    over = turn - made.turn > LASTS and all(run.trigger.startswith("event:") for run in made.runs)
+    text = told(replace(made.mind, strategy="") if over else made.mind)
+    return Text(kind="mind", source=f"mind:{made.turn}", text=text, role="user") if text else None
 
 
 def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
