@@ -55,6 +55,7 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
         "auto"  # auto, off, or a rule's name
     )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
+    shadow: bool = False  # /v1 passes as it comes, and what would have been sent is kept beside it
 
 
 class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -353,14 +354,21 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         if (url or place != "upstream.url") and not _is_address(url):
             shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
             yield (place,), f"{shown!r} is no address; give one like http://127.0.0.1:8080/v1"
-    if settings.secrets.vault and not settings.secrets.redact:
-        yield ("secrets.vault", "secrets.redact"), "the vault keeps what is replaced, and secrets.redact is off; set it"
+    yield from _lacking(settings)
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):
             yield ("embedder.languages",), f'{code!r} is no language; give codes like "en, de", or "" for any'
     kind, mark, _ = settings.store.url.partition("://")
     if mark and not settings.store.url.startswith("sqlite:///"):
         yield ("store.url",), f'{kind!r} is no store of this version; name a SQLite file, or ":memory:"'
+
+
+def _lacking(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Say what is switched on without what it needs."""
+    if settings.upstream.shadow and not settings.upstream.url:
+        yield ("upstream.shadow", "upstream.url"), "there is nothing to pass to; set upstream.url, or --upstream URL"
+    if settings.secrets.vault and not settings.secrets.redact:
+        yield ("secrets.vault", "secrets.redact"), "the vault keeps what is replaced, and secrets.redact is off; set it"
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:

@@ -32,6 +32,7 @@ from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.prompt_logs import PromptLogs
 from cuebook.engine.request import Call
+from cuebook.engine.shadow import Shadow
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
@@ -91,6 +92,7 @@ class Cuebook(Parts):
         self._worker: Worker | None = None
         self._mirror: Mirror | None = None
         self._logs: PromptLogs | None = None
+        self._shadow: Shadow | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Desk] = {}
 
@@ -150,6 +152,9 @@ class Cuebook(Parts):
         desk.erase_mirror = lambda: mirror.erase(desk)
         desk.sinks = tuple(sink.name for sink in self._sinks)
         desk.chores += chores_of(desk, self.config, mirror, self._sinks, of=lambda tenant: self.of(tenant).desk)
+        if self._upstream is not None and self.config.settings.upstream.shadow:
+            self._shadow = Shadow(self._upstream)
+            self._shadow.start()
         if self._works:
             self._worker.start()
         return self
@@ -179,6 +184,8 @@ class Cuebook(Parts):
                 closing.push_async_callback(desk.experience_model.aclose)
             closing.push_async_callback(desk.model.aclose)
             closing.push_async_callback(self._worker.stop)
+            if self._shadow is not None:
+                closing.push_async_callback(self._shadow.aclose)
 
     @property
     def desk(self) -> Desk:
@@ -284,6 +291,8 @@ class Cuebook(Parts):
         check_settle(conversation, timeout)
         if self._worker is None:
             return {}
+        if self._shadow is not None:
+            await self._shadow.settle(timeout)
         return await self._worker.settle(timeout_s=timeout, conversation=conversation)
 
     async def work(self) -> int:
@@ -300,11 +309,19 @@ class Cuebook(Parts):
             async for piece in pieces:
                 yield piece
 
-    async def pass_through(self, request: RelayRequest) -> AsyncIterator[Head | bytes]:
-        """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept."""
+    async def pass_through(self, request: RelayRequest, call: Call | None = None) -> AsyncIterator[Head | bytes]:
+        """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept.
+
+        In shadow mode any request, and `call`, a chat completion, is kept behind its answer. Raises UpstreamError.
+        """
         if self._upstream is None:
             msg = f"{request.path}: there is no upstream; start with `cuebook serve --upstream URL`"
             raise InvalidInput(msg, where="path")
+        if self._shadow is not None:
+            async with aclosing(self._shadow.pass_on(self.desk, request, call)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
         answer = await self._upstream.send(request)
         try:
             yield Head(status=answer.status, headers=answer.headers)
@@ -317,6 +334,11 @@ class Cuebook(Parts):
     def upstream_url(self) -> str | None:
         """The upstream's address, None without one."""
         return self._upstream.base_url if self._upstream else None
+
+    @property
+    def shadows(self) -> bool:
+        """Whether the OpenAI wire passes as it comes, and what would have been sent is kept beside it."""
+        return self._shadow is not None
 
     @property
     def personas(self) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cuebook.app.shapes import Wire
+from cuebook.records.turn import SHADOW
 
 #: Characters of a comment.
 COMMENT = 200
@@ -12,6 +13,8 @@ COMMENT = 200
 def told_of(shown: Wire) -> Iterator[str]:
     """Say of a turn, as `book.turns.show` gives it, all that its prompt and its posts do not say."""
     told = shown["metadata"] or {}
+    if SHADOW in told:
+        yield "in shadow: this prompt was not sent; the client's own request went upstream as it came"
     yield from heard_lines(told)
     yield from mind_lines(told, shown["reflections"])
     yield from why_lines(told)

@@ -1,7 +1,7 @@
 """The OpenAI wire over a raw HTTP client: an upstream that requests are relayed to as they came, and a model on it."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -36,17 +36,25 @@ _ANSWER_HOP = frozenset({
     "connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server",
     "set-cookie",
 })  # fmt: skip
+#: Of these a verbatim answer keeps what its bytes are read by.
+_PACKING = frozenset({"content-length", "content-encoding", "server"})
+#: How answers may be packed that are read here.
+READABLE = ("gzip", "x-gzip", "deflate", "identity")
 
 
 class HttpAnswer:
     """An upstream's answer, read as it comes."""
 
-    def __init__(self, response: Any) -> None:
+    def __init__(self, response: Any, *, verbatim: bool = False) -> None:
+        """`verbatim`: its bytes as they are packed, and its headers' bytes read as Latin-1."""
         self._response = response
+        self._verbatim = verbatim
         self.status: int = response.status_code
-        self.headers: Mapping[str, str] = {
-            name.lower(): value for name, value in response.headers.items() if name.lower() not in _ANSWER_HOP
-        }
+        self.headers: Mapping[str, str] = (
+            _verbatim_headers(response.headers.raw)
+            if verbatim
+            else {name.lower(): value for name, value in response.headers.items() if name.lower() not in _ANSWER_HOP}
+        )
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Give the body's bytes as they come. Raises UpstreamError when it breaks off."""
@@ -54,7 +62,7 @@ class HttpAnswer:
 
         try:
             packed = (
-                self._response.headers.get("content-encoding", "identity") != "identity"
+                not self._verbatim and self._response.headers.get("content-encoding", "identity") != "identity"
             )  # though we asked for it plain
             async for chunk in self._response.aiter_bytes() if packed else self._response.aiter_raw():
                 yield chunk
@@ -96,10 +104,13 @@ class HttpUpstream:
         client = self._open()
         url = self._url + request.path + (f"?{request.query}" if request.query else "")
         try:
-            built = client.build_request(
-                request.method, url, content=request.body, headers=self._headers(request.headers)
-            )
-            return HttpAnswer(await client.send(built, stream=True))
+            headers = self._headers(request.headers, verbatim=request.verbatim)
+            if request.verbatim:  # a client's `build_request` adds headers of its own
+                timeout = {"timeout": client.timeout.as_dict()}
+                built = httpx2.Request(request.method, url, content=request.body, headers=headers, extensions=timeout)
+            else:
+                built = client.build_request(request.method, url, content=request.body, headers=headers)
+            return HttpAnswer(await client.send(built, stream=True), verbatim=request.verbatim)
         except httpx2.TimeoutException as error:
             msg = f"the upstream {self.base_url} did not answer in time ({type(error).__name__})"
             raise UpstreamError(msg, status=504, retryable=True) from error
@@ -122,7 +133,7 @@ class HttpUpstream:
             )
         return self._client
 
-    def _headers(self, given: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    def _headers(self, given: Mapping[str, str], *, verbatim: bool = False) -> list[tuple[bytes, bytes]]:
         named = next((value for name, value in given.items() if name.lower() == "connection"), "")
         hop = _HOP | {name.strip().lower() for name in named.split(",")}
         key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
@@ -130,11 +141,14 @@ class HttpUpstream:
         headers = {
             name: value
             for name, value in given.items()
-            if name.lower() not in hop
-            and not name.lower().startswith(_OURS)
+            if (name.lower() not in hop or (verbatim and name.lower() == "accept-encoding"))
+            and (not name.lower().startswith(_OURS) or (verbatim and name.lower() == "idempotency-key"))
             and (forwards or name.lower() != "authorization")
         }
-        headers["accept-encoding"] = "identity"
+        if not verbatim:
+            headers["accept-encoding"] = "identity"
+        elif "accept-encoding" in headers:
+            headers["accept-encoding"] = _readable(headers["accept-encoding"])
         if key and "authorization" not in {name.lower() for name in headers}:
             headers["authorization"] = f"Bearer {key}"
         # as they came: a header's bytes are read as Latin-1 and need not be ASCII
@@ -147,6 +161,22 @@ class HttpUpstream:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def _readable(accepted: str) -> str:
+    """Give the codings of an Accept-Encoding that are read here, as they came."""
+    named = [each.strip() for each in accepted.split(",")]
+    kept = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
+    return accepted if kept == named else ", ".join(kept) or "identity"
+
+
+def _verbatim_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key not in _ANSWER_HOP or key in _PACKING:
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def shown_url(url: str) -> str:

@@ -16,6 +16,7 @@ app = new_app()
 @command(
     app,
     "cuebook serve --upstream http://127.0.0.1:8080/v1",
+    "cuebook serve --upstream https://api.openai.com/v1 --shadow",
     "cuebook serve --port 9000 -C book",
     "cuebook serve --host 0.0.0.0",
     name="serve",
@@ -39,6 +40,14 @@ def serve(
             help="Pass the client's own key on.  [default: unless upstream.api_key_env holds one]",
         ),
     ] = None,
+    shadow: Annotated[
+        bool | None,
+        typer.Option(
+            "--shadow/--no-shadow",
+            help="Pass /v1 as it comes, and keep beside it what would have been sent.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it.
 
@@ -47,6 +56,7 @@ def serve(
     side is to a request that continued nothing of its conversation.
     """
     given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
+    given["upstream.shadow"] = shadow
     settings = state.settings({place: value for place, value in given.items() if value is not None})
 
     chosen = settings.settings
@@ -55,9 +65,10 @@ def serve(
     def started(address: str) -> None:
         base_url = f"{address.rstrip('/')}/v1"
         if state.json:
-            screen.say_json({"url": address, "baseUrl": base_url, "upstream": upstream_url or None})
+            told = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
+            screen.say_json(told | ({"shadow": True} if chosen.upstream.shadow else {}))
         else:
-            _greet(address, base_url, upstream_url)
+            _greet(address, base_url, upstream_url, shadow=chosen.upstream.shadow)
         _warn("upstream.url", chosen.upstream.url)
         if chosen.model.provider != "none":
             _warn("model.base_url", chosen.model.base_url)
@@ -65,13 +76,17 @@ def serve(
     run_server(settings, started=started)
 
 
-def _greet(address: str, base_url: str, upstream: str) -> None:
+def _greet(address: str, base_url: str, upstream: str, *, shadow: bool) -> None:
     screen.say(f"Cuebook answers at {address}")
     screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
     screen.say(f"  one conversation {address.rstrip('/')}/c/NAME/v1, one user's {address.rstrip('/')}/u/USER/v1")
     screen.say(
         f"  goes to          {upstream or 'nothing: answers are what memory holds; --upstream URL names a server'}"
     )
+    if shadow:
+        screen.say(
+            "  in shadow        nothing is changed on the way; `cuebook turn show` says what would have been sent"
+        )
     screen.say("Ctrl-C ends it.")
 
 

@@ -115,7 +115,7 @@ async def keep(step: Step, heard: Heard, *, broken: str = "", nothing: str = "th
         others = [message_of(heard, choice) for choice in sorted(heard.messages) if choice]
         calls = any(part.type == CALL for part in said.parts)
         reasons = [heard.finish.get(choice) for choice in sorted(heard.messages)]
-        step.metadata = {"answer": {"step": step.lease.step, **heard.frame, "finishReasons": reasons}}
+        step.metadata |= {"answer": {"step": step.lease.step, **heard.frame, "finishReasons": reasons}}
         await step.finish(
             wire=wire,
             usage=heard.usage,

@@ -31,7 +31,7 @@ from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.mind import Heard
 from cuebook.records.outcome import Outcome
 from cuebook.records.prompt import Observation, Version
-from cuebook.records.turn import Ask, Turn
+from cuebook.records.turn import SHADOW, Ask, Turn
 from cuebook.signals.outcome import NEUTRAL, word_on
 from cuebook.signals.trace import failed
 
@@ -149,8 +149,8 @@ async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: 
 
 
 def spoke_in(turn: Turn) -> list[Reference]:
-    """Name the versions of the book that spoke in a turn, each once."""
-    if not turn.steps:
+    """Name the versions of the book that spoke in a turn, each once; none in a turn in shadow."""
+    if not turn.steps or SHADOW in turn.metadata:
         return []
     sources = [text.source for text in turn.steps[0].manifest.front if text.source.startswith(_PROMPT)]
     return [parse_reference(each.removeprefix(_PROMPT), where="prompt") for each in dict.fromkeys(sources)]

@@ -46,7 +46,7 @@ from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Ask, Turn
+from cuebook.records.turn import SHADOW, Ask, Turn
 
 #: How often a decision is made anew when another writer was first, before the caller is told.
 RETRIES = 50
@@ -68,6 +68,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     idempotency: Key | None = None
     relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
     asks_model: bool = True  # a model may be asked before it opens
+    shadow: bool = False  # what it decides is kept and never said
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -103,7 +104,7 @@ async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Int
         window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
         planned = msgspec.structs.replace(planned, window=window)
         metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
-        metadata |= _terms(scene, intent)
+        metadata |= _terms(scene, intent) | _shadow(intent)
         zone = zone_of(intent.ask.time_zone, scene.conversation, desk.zone)
         try:
             lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
@@ -230,6 +231,7 @@ def _opening(
     """Say what is written when a step opens."""
     remembered, ask = planned.remembered, intent.ask
     ratio = planned.window.stable_prefix_ratio
+    said = not intent.shadow
     return Opening(
         conversation=ask.conversation,
         expected_head=scene.conversation.head if scene.conversation else 0,
@@ -250,10 +252,10 @@ def _opening(
         time_zone=ask.time_zone,
         policy=_kept_policy(scene, ask),
         delivers=_delivers(scene, ask),
-        uses=planned.uses,
+        uses=planned.uses if said else (),
         project=ask.project,
         idempotency=desk.kept(intent.idempotency),
-        audit=front.renders,
+        audit=front.renders if said else (),
         calls=front.calls if intent.moves_head else (),
         outcome=outcome_before(desk, scene, ask, intent.drafts, front.heard) if intent.moves_head else None,
         epoch=scene.epoch,
@@ -302,6 +304,12 @@ def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
         SHARING: _sharing(scene, intent.ask),
     }
     return {name: value for name, value in said.items() if value}
+
+
+def _shadow(intent: Intent) -> dict[str, Any]:
+    """Mark a turn whose prompt is never said, with what its earlier steps kept."""
+    before = intent.goes_on.metadata.get(SHADOW) if intent.goes_on else None
+    return {} if before is None and not intent.shadow else {SHADOW: before or {}}
 
 
 def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:

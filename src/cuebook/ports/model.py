@@ -59,6 +59,7 @@ class RelayRequest(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     body: bytes
     query: str = ""
+    verbatim: bool = False  # nothing is changed but what holds for one hop, and the answer is wanted as it is packed
 
 
 class RelayAnswer(Protocol):

@@ -13,6 +13,8 @@ from cuebook.records.conversation import Part
 TurnState = Literal["running", "finished", "failed", "interrupted"]
 BlockKind = Literal["persona", "addon", "section", "summary", "post", "mind", "memory", "experience", "query"]
 Form = Literal["full", "compressed", "cut"]
+#: The key of a turn's metadata that says its window was never said: the client's own request went upstream.
+SHADOW = "shadow"
 
 
 class Ask(Struct, frozen=True):

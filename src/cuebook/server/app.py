@@ -119,7 +119,9 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
         ),
     )
-    app.asgi_handler = Guard(app.asgi_handler, host=host, port=port, exposed=exposed)
+    app.asgi_handler = Guard(
+        app.asgi_handler, host=host, port=port, exposed=exposed, shadow=book.config.settings.upstream.shadow
+    )
     return app
 
 

@@ -47,13 +47,21 @@ class Guard:
     """Lets in what names this server, from no foreign page, and gives every request its path."""
 
     def __init__(
-        self, app: ASGIApp, *, host: str | None = None, port: int | None = None, exposed: bool = False
+        self,
+        app: ASGIApp,
+        *,
+        host: str | None = None,
+        port: int | None = None,
+        exposed: bool = False,
+        shadow: bool = False,
     ) -> None:
         """`host` is the name bound beside this machine's own; without `port` any port may be named.
 
-        `exposed`: other machines reach it, under names nobody knows here; keys tell callers apart.
+        `exposed`: other machines reach it, under names nobody knows here; keys tell callers apart. `shadow`: nothing
+        on the OpenAI wire is ours to answer.
         """
         self._app = app
+        self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
         self._port = None if port is None else str(port).encode()
@@ -75,6 +83,8 @@ class Guard:
         except (Refused, InvalidInput) as error:
             await respond(failure_of(error), wire=place is not None)(scope, receive, send)
             return
+        if self._shadow and place is not None:
+            path = PASS_THROUGH
         meant = scope.copy()
         meant["path"] = path
         if scope["method"] == "HEAD" and path != PASS_THROUGH:

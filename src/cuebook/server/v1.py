@@ -1,7 +1,7 @@
 """The OpenAI wire: chat completions are relayed and kept, models listed, and everything else passed through."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -22,7 +22,7 @@ from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
 from cuebook.server.guard import PASS_THROUGH, Place, name_in
 from cuebook.server.problems import failure_of
-from cuebook.server.streams import Start, Streamed, encoded
+from cuebook.server.streams import Headers, Start, Streamed, encoded
 
 #: Seconds the list of models waits for the upstream's.
 MODELS_WAIT_S = 5.0
@@ -68,15 +68,26 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same
     Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
     """
-    scope = request.scope
-    place: Place = scope["state"]["place"]
-    history = (header(scope, b"x-history") or "client").lower()
+    history = (header(request.scope, b"x-history") or "client").lower()
     if history not in ("client", "server"):
         msg = f"X-History: {history!r} is neither client nor server"
         raise InvalidInput(msg, where="X-History")
     body: Any = data
+    call = _call(request, body, server_history=history == "server", key=idempotency_key(request.scope))
+    return Streamed(
+        request.app.state.running,
+        _told(book_of(request).relay(call)),
+        _begin,
+        to_the_end=call.idempotency_key is not None,
+    )
+
+
+def _call(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> Call:
+    """Give a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
+    scope = request.scope
+    place: Place = scope["state"]["place"]
     caller = caller_of(request)
-    call = Call(
+    return Call(
         body=body,
         headers=_headers(scope["headers"]),
         conversation=place.conversation or header(scope, b"x-conversation-id"),
@@ -87,17 +98,11 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
         organizations=None if caller.may("owner") else frozenset(caller.organizations),
         may_publish=caller.may("admin"),
         key=caller.key,
-        server_history=history == "server",
+        server_history=server_history,
         query=scope["query_string"].decode("latin-1"),
-        idempotency_key=idempotency_key(scope),
+        idempotency_key=key,
         project=header(scope, b"x-cuebook-project"),
         time_zone=header(scope, b"x-time-zone"),
-    )
-    return Streamed(
-        request.app.state.running,
-        _told(book_of(request).relay(call)),
-        _begin,
-        to_the_end=call.idempotency_key is not None,
     )
 
 
@@ -195,14 +200,27 @@ async def _pass_through(request: AnyRequest) -> ASGIResponse:
         headers=_headers(scope["headers"]),
         body=await request.body(),
         query=scope["query_string"].decode("latin-1"),
+        verbatim=book.shadows,
     )
-    return Streamed(request.app.state.running, _passed(book.pass_through(passed)))
+    if not book.shadows:
+        return Streamed(request.app.state.running, _passed(book.pass_through(passed), encoded))
+    call = None
+    if place.rest == "/chat/completions" and scope["method"] == "POST":
+        sends_new = (header(scope, b"x-history") or "").lower() == "server"
+        call = _call(request, passed.body, server_history=sends_new, key=None)
+    return Streamed(request.app.state.running, _passed(book.pass_through(passed, call), _as_they_came))
 
 
-async def _passed(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Start | bytes, None]:
+async def _passed(
+    pieces: AsyncIterator[Head | bytes], as_bytes: Callable[[Iterable[tuple[str, str]]], Headers]
+) -> AsyncGenerator[Start | bytes, None]:
     async with aclosing(pieces):  # type: ignore[type-var]
         async for piece in pieces:
-            yield piece if isinstance(piece, bytes) else Start(piece.status, encoded(piece.headers.items()))
+            yield piece if isinstance(piece, bytes) else Start(piece.status, as_bytes(piece.headers.items()))
+
+
+def _as_they_came(headers: Iterable[tuple[str, str]]) -> Headers:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def _headers(raw: Any) -> dict[str, str]:

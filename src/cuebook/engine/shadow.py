@@ -1,0 +1,267 @@
+"""Shadow mode: a client's request passes as it came, and behind its answer it is kept with what would have been sent.
+
+Nothing here may delay or change what passes. What waits to be kept is bounded; what does not fit, cannot be read or
+meets a store that fails or hangs is lost to the ledger alone, and told by the next turn that is kept.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+
+import msgspec
+from msgspec import Struct, field
+
+from cuebook.engine.answer import Head
+from cuebook.engine.closing import closing
+from cuebook.engine.desk import Desk
+from cuebook.engine.hearing import relay_answer
+from cuebook.engine.opening import Intent, open_step
+from cuebook.engine.relay import meaning
+from cuebook.engine.request import Call, place_of, read_request
+from cuebook.engine.step import Step
+from cuebook.engine.unpacked import unpacked
+from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.records.memory import Scope
+from cuebook.records.turn import SHADOW
+
+log = logging.getLogger("cuebook.shadow")
+
+#: Calls that may wait to be kept, and bytes they may hold.
+MOST, MOST_BYTES = 256, 64 * 1024 * 1024
+#: Seconds keeping one call may take, and a book that closes waits for all of them.
+PATIENCE_S, DRAIN_S = 60.0, 10.0
+#: Why calls are lost to the ledger.
+OVERLOAD, UNREAD, FAILED, SLOW = "overload", "unreadable", "failed", "slow"
+
+
+class Overheard(Struct, kw_only=True):
+    """A call that passed, and the copy of its answer; grown in place."""
+
+    desk: Desk
+    call: Call
+    status: int = 0  # 0: the upstream gave no answer
+    headers: Mapping[str, str] = {}
+    pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
+    broken: str = ""  # why the answer is not whole
+    added_s: float = 0.0  # between reading the request and sending it, and its answer's first byte and passing it on
+
+
+class Shadow:
+    """Passes requests on, and keeps those that are chat completions, in order, behind their answers."""
+
+    def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._upstream = upstream
+        self._most, self._most_bytes = most, most_bytes
+        self._waiting: deque[Overheard] = deque()
+        self._held = 0  # bytes of calls that pass or wait
+        self._lost: Counter[str] = Counter()  # since the last turn that was kept
+        self._come = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to keep."""
+        self._task = asyncio.create_task(self._work())
+
+    async def aclose(self) -> None:
+        """Keep what waits, for a while, and stop."""
+        if self._task is None:
+            return
+        await self.settle(DRAIN_S)
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        self._task = None
+        self._lost[SLOW] += len(self._waiting)
+        if lost := self.lost:
+            log.warning("shadow: %d calls were not kept: %s", sum(lost.values()), lost)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait to be kept."""
+        return len(self._waiting)
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many calls were not kept since the last one that was, by reason."""
+        return {reason: count for reason, count in self._lost.items() if count}
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until nothing waits to be kept, or the time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    async def pass_on(self, desk: Desk, request: RelayRequest, call: Call | None) -> AsyncGenerator[Head | bytes, None]:
+        """Give an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
+
+        Raises UpstreamError.
+        """
+        began, whole = time.perf_counter(), False
+        heard = self._listen(Overheard(desk=desk, call=call)) if call is not None else None
+        try:
+            async with closing(self._pass(request, heard, began)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except UpstreamError as error:
+            if heard is not None:
+                heard.broken = str(error)
+            raise
+        else:
+            whole = True
+        finally:
+            if heard is not None and not whole and not heard.broken:
+                heard.broken = "the caller went away"
+            self._over(heard)
+
+    async def _pass(
+        self, request: RelayRequest, heard: Overheard | None, began: float
+    ) -> AsyncGenerator[Head | bytes, None]:
+        sent = time.perf_counter()
+        answer = await self._upstream.send(request)
+        try:
+            if heard is not None:
+                heard.status, heard.headers, heard.added_s = answer.status, answer.headers, sent - began
+            yield Head(status=answer.status, headers=answer.headers)
+            first = True
+            async with closing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    came = time.perf_counter()
+                    yield chunk
+                    if heard is not None:
+                        if first:
+                            heard.added_s += time.perf_counter() - came
+                        self._hear(heard, chunk)
+                    first = False
+        finally:
+            await answer.aclose()
+
+    # ---- what waits ----------------------------------------------------------------------------------------------
+
+    def _listen(self, heard: Overheard) -> Overheard | None:
+        """Begin to listen to a call; None where there is no room."""
+        size = len(heard.call.body)
+        if len(self._waiting) >= self._most or self._held + size > self._most_bytes:
+            self._lose(OVERLOAD)
+            return None
+        heard.size = size
+        self._held += size
+        return heard
+
+    def _hear(self, heard: Overheard, chunk: bytes) -> None:
+        if heard.size and self._held + len(chunk) <= self._most_bytes:
+            heard.pieces.append(chunk)
+            heard.size += len(chunk)
+            self._held += len(chunk)
+        else:
+            self._release(heard)
+
+    def _release(self, heard: Overheard) -> None:
+        self._held -= heard.size
+        heard.size = 0
+        heard.pieces.clear()
+
+    def _over(self, heard: Overheard | None) -> None:
+        """Let a call wait whose answer is over."""
+        if heard is None:
+            return
+        if not heard.size or len(self._waiting) >= self._most:
+            self._release(heard)
+            self._lose(OVERLOAD)
+            return
+        self._waiting.append(heard)
+        self._idle.clear()
+        self._come.set()
+
+    def _lose(self, reason: str) -> None:
+        self._lost[reason] += 1
+
+    # ---- what is kept --------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            if not self._waiting:
+                self._idle.set()
+                self._come.clear()
+                await self._come.wait()
+            heard = self._waiting.popleft()
+            lost = Counter(self._lost)
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await keep(heard, lost=self.lost)
+                self._lost -= lost
+            except InvalidInput as error:
+                self._unkept(UNREAD, error)
+            except TimeoutError as error:
+                self._unkept(SLOW, error)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next call is kept
+                self._unkept(FAILED, error)
+            finally:
+                self._release(heard)
+
+    def _unkept(self, reason: str, error: Exception) -> None:
+        self._lose(reason)
+        log.warning("shadow: a call was not kept (%s): %s", reason, type(error).__name__)
+
+
+async def keep(heard: Overheard, *, lost: Mapping[str, int]) -> None:
+    """Keep a call that passed with the window it would have got. Raises CuebookError."""
+    desk = heard.desk
+    await desk.catch_up()
+    call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
+    request = read_request(desk, call)
+    scope = Scope(user=call.user or request.user)
+    named = request.conversation or (await place_of(desk, scope, request, call)).conversation
+    request = msgspec.structs.replace(request, conversation=named)
+    async with desk.lines.hold(scope.tenant, named):
+        opened = await open_step(desk, scope, _in_shadow(meaning(desk, scope, request, call, named)))
+        if opened is None:
+            return
+        async with Step(desk, opened.lease, zone=opened.zone) as step:
+            told = {
+                "model": request.model,
+                "addedMs": round(heard.added_s * 1000, 3),
+                **({"lost": lost} if lost else {}),
+            }
+            step.metadata = {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): told}}
+            if not heard.status:
+                await step.finish(state="failed", error=heard.broken)
+                return
+            with suppress(UpstreamError):  # it was told to the client
+                async with closing(relay_answer(_Replayed(heard), step)) as pieces:
+                    async for _ in pieces:
+                        pass
+
+
+def _in_shadow(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:
+    async def intended() -> Intent:
+        return msgspec.structs.replace(await intend(), shadow=True, asks_model=False)
+
+    return intended
+
+
+def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+    return unpacked(body, headers.get("content-encoding", ""), most=MOST_BYTES)
+
+
+class _Replayed:
+    """The copy of an answer, to be heard again."""
+
+    def __init__(self, heard: Overheard) -> None:
+        self._heard = heard
+        self.status = heard.status
+        self.headers = heard.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give what came. Raises UpstreamError where it broke off."""
+        yield _unpacked(b"".join(self._heard.pieces), self.headers)
+        if self._heard.broken:
+            raise UpstreamError(self._heard.broken)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
