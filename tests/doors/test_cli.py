@@ -72,6 +72,7 @@ Commands:
   eval          Measure memory on your own conversations.
   chat          Talk, with everything remembered.
   serve         Start the HTTP server, for OpenAI clients and others.
+  mcp           Serve memory and prompts to an agent's tools, on a pipe.
   conversation  List, show, import, export and delete conversations.
   turn          Show what a prompt held and why, and replay it.
   memory        Search, list and show what is remembered.

@@ -151,6 +151,7 @@ def test_every_import_is_declared() -> None:
     ("package", "code", "extra"),
     [
         ("quicktok", "from cuebook.assembly.tokens import counter; counter('o200k')", "exact-tokens"),
+        ("mcp", "from cuebook.server.mcp.speak import new_server; new_server(None)", "mcp"),
         ("pytest", "import cuebook.testing.store_contract", "testing"),
     ],
 )

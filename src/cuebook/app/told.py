@@ -24,6 +24,18 @@ def told_of(shown: Wire) -> Iterator[str]:
             yield f"step {each['step']} failed: {each['error']}"
 
 
+def window_lines(window: Wire) -> Iterator[str]:
+    """Say what a prompt held, a line for each block, and what was left out and why; texts by their first words."""
+    yield f"prompt: {window['tokens']:,} of {window['budget']:,} tokens"
+    for block in window["blocks"]:
+        form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
+        source = f" {block['source']}" if block["source"] else ""
+        yield f"- {block['kind']}{form}{source}, {block['tokens']:,} tokens: {_line(block['text'])}"
+    for each in window["dropped"]:
+        what = each.get("source") or f"posts {each.get('from')}–{each.get('to')}"
+        yield f"left out: {each['kind']} {what}, {each.get('tokens') or 0:,} tokens: {each['reason']}"
+
+
 def heard_lines(told: Wire) -> Iterator[str]:
     """Say what `metadata.sentiment` tells of a turn; nothing where nothing was heard."""
     sentiment = told.get("sentiment")

@@ -1,0 +1,139 @@
+"""What is kept, found and forgotten by hand: a text somebody wants remembered, and which memories a query means."""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from cuebook.app.parts import Parts
+from cuebook.engine.drafts import Posted, check_text
+from cuebook.errors import Denied, InvalidInput, NotFound
+from cuebook.memory.knowledge import KNOWLEDGE
+from cuebook.memory.recall import read_query
+from cuebook.records.erasure import Receipt
+from cuebook.records.memory import Hit, Memory
+
+#: C's categories of what is kept by hand.
+CATEGORIES = KNOWLEDGE
+#: What a user wants remembered is about them, what nobody in particular does about the matter.
+OF_A_USER, OF_NOBODY = "user_preference", "domain"
+#: Characters of a text that is its own key; of a longer one its beginning and a digest are.
+LONGEST_KEY = 200
+_BEGINNING = 160
+#: Memories one call forgets at most.
+MOST = 100
+#: Posts found by a query whose items are looked at.
+READ = 20
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """Where a text is kept: as a memory, or as a post of a conversation."""
+
+    memory: Memory | None = None
+    conversation: str = ""
+    seq: int = 0
+
+
+async def remember(
+    book: Parts,
+    text: str,
+    *,
+    category: str | None = None,
+    key: str | None = None,
+    conversation: str | None = None,
+    user: str | None = None,
+) -> Kept:
+    """Keep a text: as knowledge of a user or of the book, or as said in a conversation where one is named.
+
+    Under a `key` another text takes the place of the one before; without one the text is its own key, and said again
+    it is only surer. Raises InvalidInput, Conflict, and NotFound for another's conversation.
+    """
+    check_text(text, "text")
+    if not text.strip():
+        msg = "text: empty; say what to remember"
+        raise InvalidInput(msg, where="text")
+    if conversation is None:
+        named = category or (OF_A_USER if user else OF_NOBODY)
+        return Kept(memory=await book.memories.put(named, key or _own_key(text), text, user=user))
+    if category is not None or key is not None:
+        msg = "category: what is said in a conversation has none, and no key; leave them out, or the conversation"
+        raise InvalidInput(msg, where="category")
+    said = Posted(sender=user or "user", message=text)
+    appended = await book.conversations.append(conversation, [said], user=user)
+    return Kept(conversation=conversation, seq=appended.last_seq)
+
+
+async def recall(
+    book: Parts,
+    query: str,
+    *,
+    conversation: str | None = None,
+    user: str | None = None,
+    organization: str | None = None,
+    limit: int = 10,
+) -> list[Hit]:
+    """Give what answers a query, best first, as `memory.search` does; to nobody in particular what the book knows too.
+
+    Raises InvalidInput.
+    """
+    check_text(query, "query")
+    found = await book.memory.search(
+        query, conversation=conversation, user=user, organization=organization, limit=limit
+    )
+    if user is not None or organization is not None or conversation is not None:
+        return found
+    zone = await book.memory.zone()
+    read = read_query(query, now=book.desk.clock.now(), zone=zone)
+    known = await book.memories.search(read, limit=limit)
+    return sorted([*known, *found], key=lambda each: -each.score)[:limit]
+
+
+async def meant(
+    book: Parts, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
+) -> list[Memory]:
+    """Give memories a query may mean that who asks can forget, best first: of the user, and items of conversations.
+
+    Of a post that is found it is the items made of it.
+    """
+    hits = await recall(book, query, conversation=conversation, user=user, limit=READ)
+    found: dict[str, Memory] = {}
+    for hit in hits:
+        with suppress(NotFound):
+            for each in await _behind(book, hit, user):
+                found.setdefault(each.id, each)
+    return list(found.values())[:limit]
+
+
+async def _behind(book: Parts, hit: Hit, user: str | None) -> list[Memory]:
+    """Give the memories behind a hit. Raises NotFound where they were forgotten meanwhile."""
+    if hit.kind != "post":
+        memory = await book.memories.get(hit.memory_id, user=user)
+        return [memory] if user is None or memory.place.kind != "book" else []
+    items = await book.memory.items(hit.conversation, user=user)
+    names = [f"item:{hit.conversation}:{item.id}" for item in items if set(item.sources) & set(hit.sources)]
+    return [await book.memories.get(name, user=user) for name in names]
+
+
+async def forget(book: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
+    """Forget memories by their ids, all or none, with everything derived from them; answers with the receipt.
+
+    Raises InvalidInput, NotFound naming an id there is not, Denied for what is the book's where a user asks, and
+    Conflict naming a hold.
+    """
+    if not 1 <= len(ids) <= MOST:
+        msg = f"ids: {len(ids)} memories; name 1 to {MOST}"
+        raise InvalidInput(msg, where="ids")
+    known = [await book.memories.get(each, user=user) for each in ids]
+    for each in known:
+        if user is not None and each.place.kind == "book":
+            msg = f"memory {each.id!r} is the book's, and no user's to forget"
+            raise Denied(msg)
+    return await book.memory.forget(memories=[each.id for each in known], reason=reason, by=user)
+
+
+def _own_key(text: str) -> str:
+    said = " ".join(text.split())
+    if len(said) <= LONGEST_KEY:
+        return said
+    return f"{said[:_BEGINNING]}… {hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}"

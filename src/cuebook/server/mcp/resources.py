@@ -1,0 +1,98 @@
+"""Conversations and memories as resources of the protocol: listed, and read by their addresses."""
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from cuebook.app import memory_shapes, shapes
+from cuebook.app.shapes import Wire
+from cuebook.errors import NotFound
+from cuebook.records.memory import Memory
+from cuebook.server.mcp.asker import Asker
+
+CONVERSATIONS: Final = "cuebook://conversations/"
+MEMORIES: Final = "cuebook://memories/"
+TEMPLATES: Final = [
+    {
+        "uriTemplate": f"{CONVERSATIONS}{{id}}",
+        "name": "conversation",
+        "title": "A conversation",
+        "description": "What was said, after the summary of what came before.",
+        "mimeType": "text/markdown",
+    },
+    {
+        "uriTemplate": f"{MEMORIES}{{id}}",
+        "name": "memory",
+        "title": "A memory",
+        "description": "What is remembered, whose it is, since when, and from which posts.",
+        "mimeType": "application/json",
+    },
+]
+#: Resources of a page.
+PAGE: Final = 50
+#: Posts of a conversation that is read; older ones are in its summary, or in the tool `history`.
+POSTS: Final = 200
+#: How the cursor of a page of memories begins, of one of conversations.
+_OF_MEMORIES, _OF_CONVERSATIONS = "m", "c"
+
+
+async def list_resources(asker: Asker, cursor: str | None) -> Wire:
+    """Give a page: conversations, the most recent first, then memories. Raises InvalidInput."""
+    user, book = asker.user(), asker.book
+    kind, rest = (cursor[:1], cursor[1:]) if cursor else (_OF_CONVERSATIONS, "")
+    if kind != _OF_MEMORIES:
+        page = await book.conversations.list(user=user, limit=PAGE, cursor=rest or None)
+        shown = [
+            {
+                "uri": f"{CONVERSATIONS}{quote(each.id, safe='')}",
+                "name": each.id,
+                "description": f"{each.last_seq:,} posts, {each.turns:,} turns",
+                "mimeType": "text/markdown",
+                "annotations": {"lastModified": shapes.iso(each.updated_at)},
+            }
+            for each in page.items
+        ]
+        more = f"{_OF_CONVERSATIONS}{page.cursor}" if page.cursor else _OF_MEMORIES
+        return {"resources": shown, "nextCursor": more}
+    memories = await book.memories.page(user=user, limit=PAGE, cursor=rest or None)
+    known = [_memory(each) for each in memories.items if asker.may_know(each)]
+    return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.cursor}"} if memories.cursor else {})
+
+
+def _memory(memory: Memory) -> Wire:
+    return {
+        "uri": f"{MEMORIES}{quote(memory.id, safe='')}",
+        "name": memory.name or memory.id,
+        "description": memory.text[:PAGE] + ("…" if len(memory.text) > PAGE else ""),
+        "mimeType": "application/json",
+    }
+
+
+async def read_resource(asker: Asker, uri: str) -> Wire:
+    """Give a conversation or a memory by its address. Raises NotFound."""
+    for base, read in ((CONVERSATIONS, _conversation), (MEMORIES, _one_memory)):
+        if uri.startswith(base) and len(uri) > len(base):
+            kind, text = await read(asker, unquote(uri.removeprefix(base)))
+            return {"contents": [{"uri": uri, "mimeType": kind, "text": text}]}
+    msg = f"there is no resource {uri!r}; there are {CONVERSATIONS}ID and {MEMORIES}ID"
+    raise NotFound(msg)
+
+
+async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
+    user, book = asker.user(), asker.book
+    posts = await book.conversations.posts(name, user=user, last=POSTS)
+    summary = await book.memory.summary(name, user=user)
+    lines = [f"# {name}"]
+    if summary is not None:
+        lines += [f"Summary of the posts up to {summary.upto_seq}:", summary.markdown]
+    lines += [f"**{each.sender}** ({each.seq}, {shapes.iso(each.created_at)}): {each.message}" for each in posts]
+    return "text/markdown", "\n\n".join(lines)
+
+
+async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
+    found = await asker.book.memories.get(name, user=asker.user())
+    if not asker.may_know(found):
+        msg = f"no memory {name!r}; list the resources, or recall"
+        raise NotFound(msg)
+    return "application/json", msgspec.json.encode(memory_shapes.memory(found)).decode()

@@ -1,0 +1,165 @@
+"""What the tools take and give, as types: they are read, refused and documented by these."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from cuebook.app.by_hand import CATEGORIES, MOST
+from cuebook.app.shapes import Wire
+from cuebook.server.wire import HitAnswer, In, Out
+
+Text = Annotated[str, Meta(min_length=1)]
+Number = Annotated[int, Meta(ge=1)]
+User = Annotated[str | None, Meta(description="Whose memory; left out: nobody's in particular, the book's own.")]
+Conversation = Annotated[Text, Meta(description="The conversation's id.")]
+Category = Annotated[
+    str | None,
+    Meta(
+        description="What kind of knowledge. Left out: user_preference of a user, else domain.",
+        extra_json_schema={"enum": [*CATEGORIES, None]},
+    ),
+]
+
+
+class Remember(In, frozen=True, kw_only=True):
+    """What to keep."""
+
+    text: Annotated[Text, Meta(description="What to remember, in a sentence that is clear by itself.")]
+    category: Category = None
+    key: Annotated[
+        str | None, Meta(description="What it is about. The same key with another text replaces what was known.")
+    ] = None
+    conversation: Annotated[
+        str | None, Meta(description="Keep it as said in this conversation, in the place of knowledge.")
+    ] = None
+    user: User = None
+
+
+class Remembered(Out, frozen=True, kw_only=True):
+    """Where it is kept: `id` names the memory, `conversationId` and `seq` the post."""
+
+    kept: str
+    id: str | None = None
+    category: str | None = None
+    key: str | None = None
+    confidence: float | None = None
+    conversation_id: str | None = None
+    seq: int | None = None
+
+
+class Recall(In, frozen=True, kw_only=True):
+    """What to look for."""
+
+    query: Annotated[Text, Meta(description="A question, or words.")]
+    limit: Annotated[int, Meta(ge=1, le=100, description="How many at most.")] = 10
+    conversation: Annotated[str | None, Meta(description="Posts of this conversation only.")] = None
+    organization: Annotated[str | None, Meta(description="Also what this organization knows.")] = None
+    user: User = None
+
+
+class Recalled(Out, frozen=True, kw_only=True):
+    """What was found, best first; `sources` are the ids of the posts it comes from."""
+
+    hits: list[HitAnswer]
+
+
+class Forget(In, frozen=True, kw_only=True):
+    """What to forget: memories by their ids, or a query that says what is meant."""
+
+    ids: Annotated[
+        list[Text] | None, Meta(description=f"Ids of memories, as recall or a query gave them; at most {MOST}.")
+    ] = None
+    query: Annotated[
+        str | None, Meta(description="What is meant. Nothing is forgotten: the answer names memories with their ids.")
+    ] = None
+    conversation: Annotated[str | None, Meta(description="With a query: of this conversation only.")] = None
+    reason: Annotated[str, Meta(description="Why; it stands in the receipt.")] = ""
+    user: User = None
+
+
+class Candidate(Out, frozen=True, kw_only=True):
+    """A memory that may be meant."""
+
+    id: str
+    text: str
+    category: str
+
+
+class Forgotten(Out, frozen=True, kw_only=True):
+    """The signed receipt of what went; or, for a query, what may be meant, and nothing was forgotten."""
+
+    receipt: dict[str, Any] | None = None
+    candidates: tuple[Candidate, ...] = ()
+
+
+class Why(In, frozen=True, kw_only=True):
+    """Which turn."""
+
+    conversation: Conversation
+    turn: Annotated[Number | None, Meta(description="The turn's number; the last one if left out.")] = None
+    full: Annotated[bool, Meta(description="Whole texts of all blocks, in the place of their beginnings.")] = False
+    user: User = None
+
+
+class Block(Out, frozen=True, kw_only=True):
+    """A block of a prompt; `text` is its beginning unless all of it was asked for."""
+
+    kind: str
+    source: str
+    role: str
+    tokens: int
+    text: str
+
+
+class Explained(Out, frozen=True, kw_only=True):
+    """A turn: what its prompt held, what was left out, and why. Without a window it cannot be shown any more."""
+
+    conversation_id: str
+    turn: int
+    state: str
+    query: str
+    reply: str
+    tokens: int | None
+    budget: int | None
+    blocks: list[Block]
+    dropped: list[dict[str, Any]]
+    why: list[str]
+    replay: str
+
+
+class History(In, frozen=True, kw_only=True):
+    """How much of which conversation."""
+
+    conversation: Conversation
+    last: Annotated[int, Meta(ge=1, le=500, description="So many of the newest posts.")] = 20
+    full: Annotated[bool, Meta(description="Whole messages, however long.")] = False
+    user: User = None
+
+
+class Said(Out, frozen=True, kw_only=True):
+    """A post; `cut` where its message goes on."""
+
+    id: str
+    seq: int
+    send_from: str
+    role: str
+    message: str
+    timestamp: str | None
+    cut: bool = False
+
+
+class Transcript(Out, frozen=True, kw_only=True):
+    """Posts of the path that leads to the conversation's head, oldest first."""
+
+    conversation_id: str
+    posts: list[Said]
+
+
+def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
+    """Give a type's JSON Schema with `object` at its root, `without` one of its properties."""
+    [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
+    shown: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
+    if without is not None:
+        shown["properties"] = {name: each for name, each in shown["properties"].items() if name != without}
+    return shown | ({"$defs": named} if named else {})

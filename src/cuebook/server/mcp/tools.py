@@ -1,0 +1,269 @@
+"""The tools: remember, recall, forget, why and history. What each does is the book's; here it is named and shown."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app import by_hand, shapes
+from cuebook.app.forgetting import receipt_shape
+from cuebook.app.shapes import Wire
+from cuebook.app.told import told_of, window_lines
+from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
+from cuebook.records.key import Role
+from cuebook.server.edge import named
+from cuebook.server.mcp import schemas
+from cuebook.server.mcp.asker import Asker
+from cuebook.server.wire import In, Out
+
+#: Characters of a text that is shown by its beginning.
+BEGINNING: Final = 300
+#: Characters of a message in a history that is not asked for whole.
+MESSAGE: Final = 4_000
+
+#: What a tool says, and the same as data.
+Answer = tuple[str, Wire]
+
+
+class Tool(Struct, frozen=True, kw_only=True):
+    """A tool: who may use it, what it takes and gives, and what it does."""
+
+    title: str
+    about: str
+    needs: Role
+    takes: type[In]
+    gives: type[Out]
+    run: Callable[[Asker, Any], Awaitable[Answer]]
+    hints: Wire
+
+    def shown(self, name: str, asker: Asker) -> Wire:
+        """Give it as a list of tools does. Whose key is one user's need not say who asks."""
+        bound = "user" if asker.caller.user is not None else None
+        return {
+            "name": name,
+            "title": self.title,
+            "description": self.about,
+            "inputSchema": schemas.schema_of(self.takes, without=bound),
+            "outputSchema": schemas.schema_of(self.gives),
+            "annotations": {"title": self.title, "openWorldHint": False, **self.hints},
+        }
+
+
+async def remember(asker: Asker, given: schemas.Remember) -> Answer:
+    """Keep a text."""
+    user = asker.user(given.user)
+    kept = await by_hand.remember(
+        asker.book, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
+    )
+    if kept.memory is None:
+        said = schemas.Remembered(kept="conversation", conversation_id=kept.conversation, seq=kept.seq)
+        return f"Kept as post {kept.seq} of conversation {kept.conversation}.", _wire(said)
+    memory = kept.memory
+    told = schemas.Remembered(
+        kept="memory",
+        id=memory.id,
+        category=memory.category,
+        key=memory.name,
+        confidence=round(memory.confidence, 6),
+    )
+    return f"Remembered as {memory.id} ({memory.category}).", _wire(told)
+
+
+async def recall(asker: Asker, given: schemas.Recall) -> Answer:
+    """Find what was said or is known."""
+    asker.caller.check_organization(given.organization)
+    hits = await by_hand.recall(
+        asker.book,
+        given.query,
+        conversation=given.conversation,
+        user=asker.user(given.user),
+        organization=given.organization,
+        limit=given.limit,
+    )
+    zone = await asker.book.memory.zone(conversation=given.conversation, user=asker.user(given.user))
+    lines = []
+    for hit in hits:
+        where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "by hand"
+        lines.append(f"[{shapes.day(hit.timestamp, zone)}] {hit.speaker or hit.kind}: {hit.text}")
+        lines.append(f"  {hit.memory_id} · {where}")
+    return "\n".join(lines) or "Nothing found.", {"hits": [shapes.hit(each) for each in hits]}
+
+
+async def forget(asker: Asker, given: schemas.Forget) -> Answer:
+    """Forget memories by their ids, or name those a query may mean."""
+    user = asker.user(given.user)
+    if user is None:
+        asker.caller.need("owner", "forgetting what is others'")
+    if (given.ids is None) == (given.query is None):
+        msg = "ids: give either ids, which are forgotten, or a query, which names what may be meant"
+        raise InvalidInput(msg, where="ids")
+    if given.ids is None:
+        found = await by_hand.meant(asker.book, given.query or "", conversation=given.conversation, user=user)
+        shown = [schemas.Candidate(id=each.id, text=each.text, category=each.category) for each in found]
+        if not shown:
+            return "Nothing was forgotten: no memory answers this.", _wire(schemas.Forgotten())
+        listed = "\n".join(f"{each.id}: {each.text}" for each in shown)
+        said = "Nothing was forgotten yet. Ask which of these are meant, then call forget with their ids:"
+        return f"{said}\n{listed}", _wire(schemas.Forgotten(candidates=tuple(shown)))
+    receipt = await by_hand.forget(asker.book, given.ids, user=user, reason=given.reason)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
+    told = schemas.Forgotten(receipt=receipt_shape(receipt))
+    return f"Forgotten for good ({counts or 'there was nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(told)
+
+
+async def why(asker: Asker, given: schemas.Why) -> Answer:
+    """Explain a turn: every block of its prompt with its source, what was left out, and why."""
+    user, turns = asker.user(given.user), asker.book.turns
+    n = given.turn
+    if n is None:
+        last = await turns.last(given.conversation, user=user, last=1)
+        if not last:
+            msg = f"conversation {given.conversation!r} has no turn: nothing was asked in it through Cuebook yet"
+            raise NotFound(msg)
+        n = last[0].n
+    shown = await turns.show(given.conversation, n, user=user)
+    window = shown["window"]
+    reasons = list(told_of(shown))
+    told = schemas.Explained(
+        conversation_id=given.conversation,
+        turn=n,
+        state=shown["state"],
+        query=_beginning(shown["query"], given.full),
+        reply=_beginning(shown["reply"], given.full),
+        tokens=window["tokens"] if window else None,
+        budget=window["budget"] if window else None,
+        blocks=[
+            schemas.Block(**{**_block(each), "text": _beginning(each["text"], given.full)})
+            for each in (window["blocks"] if window else ())
+        ],
+        dropped=window["dropped"] if window else [],
+        why=reasons,
+        replay=shown["replay"],
+    )
+    gone = f"the prompt cannot be shown: {shown['replay']}"
+    lines = [
+        f"turn {n} of {given.conversation}, {shown['state']}, {shown['createdAt']}",
+        f"asked: {told.query}",
+        f"answered: {told.reply}",
+        *(window_lines(window) if window else [gone]),
+        *reasons,
+    ]
+    return "\n".join(lines), _wire(told)
+
+
+async def history(asker: Asker, given: schemas.History) -> Answer:
+    """Give the newest posts of a conversation."""
+    user = asker.user(given.user)
+    posts = await asker.book.conversations.posts(given.conversation, user=user, last=given.last)
+    said = [
+        schemas.Said(
+            id=each.id,
+            seq=each.seq,
+            send_from=each.sender,
+            role=each.role,
+            message=(each.message or "") if given.full else (each.message or "")[:MESSAGE],
+            timestamp=shapes.iso(each.created_at),
+            cut=not given.full and len(each.message or "") > MESSAGE,
+        )
+        for each in posts
+    ]
+    lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in said]
+    told = schemas.Transcript(conversation_id=given.conversation, posts=said)
+    return "\n".join(lines) or "Nothing was said yet.", _wire(told)
+
+
+_READS: Final = {"readOnlyHint": True}
+#: By name, in the order in which they are listed.
+TOOLS: Final = {
+    "remember": Tool(
+        title="Remember",
+        about="Keep something for later conversations: a fact, a preference, what worked. Without a conversation it is"
+        " kept as knowledge of the user; the same again makes it surer, the same key with another text replaces it.",
+        needs="editor",
+        takes=schemas.Remember,
+        gives=schemas.Remembered,
+        run=remember,
+        hints={"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
+    ),
+    "recall": Tool(
+        title="Recall",
+        about="Find what was said before or is remembered, best first, each with the posts it comes from. Use it before"
+        " answering what depends on earlier conversations.",
+        needs="viewer",
+        takes=schemas.Recall,
+        gives=schemas.Recalled,
+        run=recall,
+        hints=_READS,
+    ),
+    "forget": Tool(
+        title="Forget",
+        about="Forget memories for good, with everything derived from them; answers with a signed receipt. With a query"
+        " nothing is forgotten: it names the memories that may be meant. Show them, and call again with the ids the"
+        " user confirms.",
+        needs="editor",
+        takes=schemas.Forget,
+        gives=schemas.Forgotten,
+        run=forget,
+        hints={"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
+    ),
+    "why": Tool(
+        title="Why a prompt was as it was",
+        about="Explain a turn of a conversation: every block its prompt held with source and tokens, what was left out"
+        " and why, what was heard, and which prompts were chosen. The last turn unless one is named.",
+        needs="viewer",
+        takes=schemas.Why,
+        gives=schemas.Explained,
+        run=why,
+        hints=_READS,
+    ),
+    "history": Tool(
+        title="History",
+        about="Read the newest posts of a conversation, oldest first.",
+        needs="viewer",
+        takes=schemas.History,
+        gives=schemas.Transcript,
+        run=history,
+        hints=_READS,
+    ),
+}
+
+
+def list_tools(asker: Asker) -> Wire:
+    """Give the tools that who asks may use."""
+    return {"tools": [each.shown(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
+
+
+async def call_tool(asker: Asker, name: str, arguments: Wire | None) -> Wire:
+    """Use a tool. What it refuses is an answer too, which says what to do. Raises NotFound for a tool there is not."""
+    tool = TOOLS.get(name)
+    if tool is None:
+        msg = f"there is no tool {name!r}; there are {', '.join(TOOLS)}"
+        raise NotFound(msg)
+    try:
+        asker.caller.need(tool.needs, f"tool {name}")
+        said, told = await tool.run(asker, _read(tool.takes, arguments or {}))
+    except CuebookError as error:
+        hint = "" if not isinstance(error, Denied) else " Nothing was done."
+        return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
+    return {"content": [{"type": "text", "text": said}], "structuredContent": told, "isError": False}
+
+
+def _read(kind: type[In], arguments: Wire) -> In:
+    try:
+        return msgspec.convert(arguments, kind)
+    except msgspec.ValidationError as error:
+        raise named(error) from None
+
+
+def _wire(value: Out) -> Wire:
+    shown: Wire = msgspec.to_builtins(value)
+    return shown
+
+
+def _block(shown: Wire) -> Wire:
+    return {name: shown[name] for name in ("kind", "source", "role", "tokens")}
+
+
+def _beginning(text: str, full: bool) -> str:  # noqa: FBT001
+    return text if full or len(text) <= BEGINNING else f"{text[: BEGINNING - 1]}…"

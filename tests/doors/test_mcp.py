@@ -1,0 +1,166 @@
+"""The book as an agent's tools, spoken with the official SDK's own client over a real pipe."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import jsonschema
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from cuebook import Ask, Cuebook
+from cuebook.records.prompt import Param
+
+CUEBOOK = "import sys; from cuebook.cli.main import main; sys.exit(main())"
+
+
+@asynccontextmanager
+async def spoken(project: Path, *more: str, mode: str = "auto") -> AsyncIterator[Client]:
+    """Start `cuebook mcp` as an agent's program does."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-c", CUEBOOK, "-C", str(project), "mcp", *more],
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    with anyio.fail_after(60):
+        async with Client(stdio_client(server), mode=mode) as client:
+            yield client
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_what_is_remembered_is_recalled_and_forgotten(project: Path, mode: str) -> None:
+    async with spoken(project, "--user", "ann", mode=mode) as client:
+        tools = {each.name: each for each in (await client.list_tools()).tools}
+        assert list(tools) == ["remember", "recall", "forget", "why", "history"]
+        assert all("user" not in each.input_schema["properties"] for each in tools.values())
+
+        kept = await client.call_tool("remember", {"text": "Ann is allergic to shrimp.", "key": "allergies"})
+        assert not kept.is_error
+        assert kept.structured_content["category"] == "user_preference"
+        found = await client.call_tool("recall", {"query": "what is Ann allergic to?"})
+        [hit] = found.structured_content["hits"]
+        assert "shrimp" in hit["text"]
+        assert "shrimp" in found.content[0].text
+
+        meant = await client.call_tool("forget", {"query": "shrimp"})
+        [candidate] = meant.structured_content["candidates"]
+        assert meant.structured_content["receipt"] is None
+        assert (await client.call_tool("recall", {"query": "shrimp"})).structured_content["hits"]
+        gone = await client.call_tool("forget", {"ids": [candidate["id"]], "reason": "Ann asked"})
+        assert gone.structured_content["receipt"]["state"] == "done"
+        assert (await client.call_tool("recall", {"query": "shrimp"})).structured_content["hits"] == []
+
+        for name, answer in {"remember": kept, "recall": found, "forget": gone}.items():
+            jsonschema.validate(answer.structured_content, tools[name].output_schema)
+
+
+async def test_a_turn_is_explained(project: Path) -> None:
+    async with Cuebook.open(project / "cuebook.toml", worker=False) as book:
+        await book.ask(Ask("The ferry to Vlieland leaves at 9:45.", "trip", user="ann"))
+        await book.ask(Ask("When does the ferry leave?", "trip", user="ann"))
+    async with spoken(project) as client:
+        answer = await client.call_tool("why", {"conversation": "trip"})
+        assert answer.structured_content["turn"] == 2
+        assert {"persona", "query"} <= {each["kind"] for each in answer.structured_content["blocks"]}
+        assert "- persona" in answer.content[0].text
+        first = await client.call_tool("why", {"conversation": "trip", "turn": 1, "full": True})
+        assert first.structured_content["query"] == "The ferry to Vlieland leaves at 9:45."
+
+        said = await client.call_tool("history", {"conversation": "trip", "last": 3})
+        assert [each["seq"] for each in said.structured_content["posts"]] == [2, 3, 4]
+
+
+async def test_what_is_kept_in_a_conversation_is_a_post_of_it(project: Path) -> None:
+    async with spoken(project, "--user", "ann") as client:
+        kept = await client.call_tool("remember", {"text": "The key is under the mat.", "conversation": "house"})
+        assert kept.structured_content == {"kept": "conversation", "conversationId": "house", "seq": 1} | dict.fromkeys(
+            ("id", "category", "key", "confidence")
+        )
+        said = await client.call_tool("history", {"conversation": "house"})
+        assert said.structured_content["posts"][0]["sendFrom"] == "ann"
+        found = await client.call_tool("recall", {"query": "where is the key?"})
+        assert found.structured_content["hits"][0]["conversationId"] == "house"
+
+
+async def test_without_a_user_the_book_itself_remembers(project: Path) -> None:
+    async with spoken(project) as client:
+        tools = {each.name: each for each in (await client.list_tools()).tools}
+        assert "user" in tools["recall"].input_schema["properties"]
+        kept = await client.call_tool("remember", {"text": "The build needs Node 20."})
+        assert kept.structured_content["category"] == "domain"
+        assert "user" not in kept.structured_content
+        found = await client.call_tool("recall", {"query": "which Node does the build need?"})
+        assert found.structured_content["hits"][0]["kind"] == "knowledge"
+        anns = await client.call_tool("remember", {"text": "Ann likes tea.", "user": "ann"})
+        assert anns.structured_content["category"] == "user_preference"
+        gone = await client.call_tool("forget", {"ids": [kept.structured_content["id"]]})
+        assert not gone.is_error
+
+
+async def test_what_is_refused_says_what_to_do(project: Path) -> None:
+    async with spoken(project, "--user", "ann") as client:
+        for name, arguments, words in [
+            ("recall", {"query": "x", "limit": 0}, "limit"),
+            ("recall", {}, "query: missing"),
+            ("recall", {"query": "x", "colour": "red"}, "colour: there is no such field"),
+            ("recall", {"query": "x", "user": "bob"}, "this key is one user's own"),
+            ("remember", {"text": "x", "category": "nonsense"}, "there are domain"),
+            ("forget", {}, "give either ids"),
+            ("forget", {"ids": ["0123456789abcdef"]}, "no memory '0123456789abcdef'"),
+            ("why", {"conversation": "nowhere"}, "nowhere"),
+            ("history", {"conversation": "nowhere"}, "nowhere"),
+        ]:
+            answer = await client.call_tool(name, arguments)
+            assert answer.is_error, name
+            assert words in answer.content[0].text
+        with pytest.raises(MCPError, match="there is no tool 'fly'; there are remember"):
+            await client.call_tool("fly", {})
+
+
+async def test_conversations_and_memories_are_resources(project: Path) -> None:
+    async with spoken(project, "--user", "ann") as client:
+        await client.call_tool("remember", {"text": "Hallo, see you — tomorrow.", "conversation": "a/b c"})
+        kept = await client.call_tool("remember", {"text": "Ann likes tea."})
+        listed = await client.list_resources()
+        assert [each.uri for each in listed.resources] == ["cuebook://conversations/a%2Fb%20c"]
+        more = await client.list_resources(cursor=listed.next_cursor)
+        assert more.next_cursor is None
+        read = await client.read_resource(listed.resources[0].uri)
+        assert "see you — tomorrow" in read.contents[0].text
+        read = await client.read_resource(more.resources[0].uri)
+        assert kept.structured_content["id"] in read.contents[0].text
+        assert len((await client.list_resource_templates()).resource_templates) == 2
+        for uri in (
+            "cuebook://conversations/none",
+            "cuebook://memories/none",
+            "cuebook://else/1",
+            "https://a.example/",
+        ):
+            with pytest.raises(MCPError):
+                await client.read_resource(uri)
+
+
+async def test_the_prompt_book_gives_prompts(project: Path) -> None:
+    async with Cuebook.open(project / "cuebook.toml", worker=False) as book:
+        count = Param(name="count", type="integer", default="1", description="How many")
+        text = {"body": "Welcome $name, you have $count."}
+        await book.prompts.save("team/greet", sections=text, params=(Param(name="name"), count))
+    async with spoken(project) as client:
+        found: dict = {}
+        cursor = None
+        while True:
+            page = await client.list_prompts(cursor=cursor)
+            found |= {each.name: each for each in page.prompts}
+            if (cursor := page.next_cursor) is None:
+                break
+        greet = found["team/greet"]
+        assert [(each.name, each.required) for each in greet.arguments] == [("name", True), ("count", False)]
+        made = await client.get_prompt("team/greet", {"name": "Ann", "count": "3"})
+        assert made.messages[0].content.text == "Welcome Ann, you have 3."
+        with pytest.raises(MCPError, match="missing parameter: 'name'"):
+            await client.get_prompt("team/greet", {})
+        with pytest.raises(MCPError, match="no prompt"):
+            await client.get_prompt("team/none", {})
