@@ -76,8 +76,9 @@ def config(folder: Path, **settings: Any) -> Config:
     return build(arguments={"store.synchronous": "OFF", **arguments}, folder=str(folder))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
+    """A browser for the tests of a file: while its driver runs, no other event loop may, so it ends with the file."""
     if CHROMIUM is None:
         pytest.skip("no chromium: scripts/browser installs it")
     from playwright.sync_api import sync_playwright
