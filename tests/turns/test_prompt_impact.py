@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import closing
 
 import pytest
-from stage import NAME, Client, book_on, system
+from stage import NAME, Client, book_on, on, system, told
 
 from cuebook import Ask
 from cuebook.errors import InvalidInput, NotFound
@@ -241,3 +241,16 @@ async def test_windows_of_a_client_with_its_own_system_text_and_tools_come_out_a
         assert (found.turns, found.reproduced) == (9, 9)
         assert found.left_out_turns > 0
         assert 0 < found.window.change < found.prompt.change
+
+
+async def test_turns_with_memories_come_out_as_they_were_sent(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await book.prompts.save("persona/assistant", {"body": SHORT}, params=["agent_name"])
+        for number, text in enumerate(
+            ("I live in Oslo.", "I am allergic to nuts.", "Where do I live, and what must I not eat?")
+        ):
+            reply = await told(book, clock, text, f"c{number}")
+        assert sum(each.source.startswith("memory:") for each in reply.window.blocks) == 2
+        await book.prompts.save("persona/assistant", {"body": LONG})
+        found = await book.prompts.impact("persona/assistant", 1)
+        assert (found.turns, found.reproduced) == (3, 3)

@@ -1,7 +1,7 @@
 """What a blocking book's parts are: transcripts, turns and memory without `await`, and the loop they all wait for."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from typing import Any, TypeVar
 
 from cuebook.app.analysis import Budget, Judgement, MemoryStats
@@ -245,9 +245,21 @@ class BlockingTurns:
         """Show a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
         return self._host.run(lambda book: book.turns.show(conversation, n, step=step, user=user))
 
-    def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
-        """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
-        return self._host.run(lambda book: book.turns.replay(conversation, n, step=step, user=user))
+    def replay(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        step: int | None = None,
+        user: str | None = None,
+        with_prompt: Sequence[str] = (),
+        as_of: datetime | str | int | None = None,
+        without: Sequence[str] = (),
+        ask: bool = False,
+    ) -> Replay:
+        """Render a turn's window again from what is stored, and say what it would have been: `Turns.replay`."""
+        other: Any = {"with_prompt": with_prompt, "as_of": as_of, "without": without, "ask": ask}
+        return self._host.run(lambda book: book.turns.replay(conversation, n, step=step, user=user, **other))
 
     def feedback(
         self,

@@ -1,18 +1,21 @@
 """Turns of a book: what each prompt held and why, and the same prompt rendered again."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app import feedback, shapes
+from cuebook.app.counterfactual import to_wire, what_if
 from cuebook.app.mind import reflection_shape
 from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
 from cuebook.assembly.forms import whole
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
 from cuebook.assembly.readable import text_of
 from cuebook.assembly.window import RENDERER, render
+from cuebook.engine.counterfactual import Counterfactual
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.ports.store import Alignment
@@ -37,6 +40,14 @@ class Replay(Struct, frozen=True, kw_only=True):
     digest: str
     window: Window | None
     reason: str = ""
+    counterfactual: Counterfactual | None = None  # where something was to be other
+
+
+def replay_shape(found: Replay) -> shapes.Wire:
+    """Give a replay as JSON shows it."""
+    window = shapes.window(found.window) if found.window else None
+    told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
+    return told | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
 
 
 class Turns:
@@ -104,10 +115,34 @@ class Turns:
             "replay": replay.verdict, "step": shown_step.n, "observation": word, "reflections": reflections,
         }  # fmt: skip
 
-    async def replay(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> Replay:
-        """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
-        turn = await self.get(conversation, n, user=user)
-        return await self._render(Scope(user=user), conversation, self._step(turn, step).manifest)
+    async def replay(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        step: int | None = None,
+        user: str | None = None,
+        with_prompt: Sequence[str] = (),
+        as_of: datetime | str | int | None = None,
+        without: Sequence[str] = (),
+        ask: bool = False,
+    ) -> Replay:
+        """Render a turn's window again from what is stored, and hold it against the digest of what was sent.
+
+        With any of the last four also what its first step's window would have been (`counterfactual`): with these
+        versions of prompts (`SLUG`, `SLUG@BRANCH`, `SLUG@BRANCH:NUMBER`), with what memory held at a time (a datetime,
+        ISO 8601, or the number of a turn of the conversation), without these memories; with `ask` the book's model
+        answers it. Nothing is stored but the audit's record of that question. Raises InvalidInput, NotFound, and Denied
+        for who was let into the conversation.
+        """
+        turn, scope = await self.get(conversation, n, user=user), Scope(user=user)
+        found = await self._render(scope, conversation, self._step(turn, step).manifest)
+        if not (with_prompt or without or ask or as_of is not None):
+            return found
+        told = await what_if(
+            self._desk, scope, conversation, n, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
+        )
+        return replace(found, counterfactual=told)
 
     async def feedback(
         self,

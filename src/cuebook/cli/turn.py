@@ -7,7 +7,9 @@ import typer
 from cuebook.app import shapes
 from cuebook.app.feedback import to_wire
 from cuebook.app.told import observed_lines, told_of
+from cuebook.app.turns import replay_shape
 from cuebook.cli import screen
+from cuebook.cli.counterfactual import draw as draw_other
 from cuebook.cli.group import Conversation, User, command, new_app
 from cuebook.cli.state import State
 from cuebook.cli.window import draw
@@ -125,16 +127,64 @@ def feedback(
         screen.say(line)
 
 
-@command(app, "cuebook turn replay c1 3", "cuebook turn replay c1 3 --json", name="replay")
-def replay(state: State, conversation: Conversation, n: Number, *, step: Step = None, user: User = None) -> None:
-    """Render a turn's prompt again and hold it against what was sent. Exits 1 if it is altered."""
+@command(
+    app,
+    "cuebook turn replay c1 3",
+    "cuebook turn replay c1 3 --without 3f2a90c41b7d5e68",
+    "cuebook turn replay c1 3 --with prompt=persona/engineer@warm:2 --as-of 2026-05-01",
+    name="replay",
+)
+def replay(
+    state: State,
+    conversation: Conversation,
+    n: Number,
+    *,
+    step: Step = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="prompt=P", help="With this version of a prompt: SLUG[@BRANCH][:N]; repeatable."
+        ),
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="WHEN", help="With what memory held at a time (ISO 8601), or at turn N."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="M", help="Without a memory, by its id; repeatable.")
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Let the configured model answer what would have been.")] = False,
+    user: User = None,
+) -> None:
+    """Render a turn's prompt again and hold it against what was sent. Exits 1 if it is altered.
+
+    With --with, --as-of or --without it says what the prompt would have been; only --ask asks a model, and nothing is
+    stored but that it was asked.
+    """
+    prompts = _prompts(with_ or [])
     with state.open() as book:
-        found = book.turns.replay(conversation, n, step=step, user=user)
+        found = book.turns.replay(
+            conversation, n, step=step, user=user, with_prompt=prompts, as_of=as_of, without=without or (), ask=ask
+        )
+        reply = book.turns.show(conversation, n, user=user)["reply"] if found.counterfactual else ""
+    said = replay_shape(found)
     if state.json:
-        window = shapes.window(found.window) if found.window else None
-        told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
-        screen.say_json(told)
+        screen.say_json(said)
     else:
         screen.say(f"{found.verdict}" + (f": {found.reason}" if found.reason else ""))
+        if "counterfactual" in said:
+            draw_other(said["counterfactual"], reply=reply)
     if found.verdict == "altered":
         raise typer.Exit(1)
+
+
+def _prompts(given: list[str]) -> list[str]:
+    for each in given:
+        if not each.removeprefix(_PROMPT) or not each.startswith(_PROMPT):
+            msg = f"--with: {each!r} is no `prompt=SLUG[@BRANCH][:NUMBER]`"
+            raise typer.BadParameter(msg)
+    return [each.removeprefix(_PROMPT) for each in given]
+
+
+#: How `--with` names a prompt.
+_PROMPT = "prompt="

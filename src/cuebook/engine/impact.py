@@ -80,6 +80,7 @@ class Versions:
             user=recorded.conversation.user,
             mode=mode if isinstance(mode, str) else None,
             now=recorded.turn.created_at,
+            zone=recorded.wish.zone,
         )
         front: list[Text] = []
         tokens, unsaid = 0, ""

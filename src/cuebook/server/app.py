@@ -28,6 +28,7 @@ from cuebook.server import (
     audit,
     chat,
     conversations,
+    counterfactual,
     experiences,
     feedback,
     forgetting,
@@ -79,6 +80,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
         route_handlers=[
             *chat.ROUTES,
             *conversations.ROUTES,
+            *counterfactual.ROUTES,
             *feedback.ROUTES,
             *sessions.ROUTES,
             *memories.ROUTES,

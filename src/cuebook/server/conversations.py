@@ -8,6 +8,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from cuebook.app import shapes
 from cuebook.app.paging import LIMIT
+from cuebook.app.turns import replay_shape
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import SYSTEM
 from cuebook.records.memory import Item
@@ -204,9 +205,7 @@ async def replay_turn(
 ) -> Response[bytes]:
     """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
     name, user = name_in(conversation), user_of(request, user_id)
-    replay = await book_of(request).turns.replay(name, number_of(n), step=step, user=user)
-    window = shapes.window(replay.window) if replay.window else None
-    return json_of({"verdict": replay.verdict, "digest": replay.digest, "reason": replay.reason, "window": window})
+    return json_of(replay_shape(await book_of(request).turns.replay(name, number_of(n), step=step, user=user)))
 
 
 @get(f"{PATH}/summary", responses=wire.answers(wire.SummaryAnswer))

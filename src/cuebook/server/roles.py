@@ -21,7 +21,7 @@ _MEMORY: Final = "/api/memories/{memory}"
 ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "viewer": frozenset({
         "GET /", "GET /page/live", "GET /page/conversations", "GET /page/conversations/{conversation}",
-        "GET /page/conversations/{conversation}/turns/{n}",
+        "GET /page/conversations/{conversation}/turns/{n}", "GET /page/conversations/{conversation}/turns/{n}/what-if",
         "GET /page/memories", "GET /page/memories/{memory}", "GET /page/receipts/{receipt}",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}",
@@ -54,6 +54,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /v1/chat/completions", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
         f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
+        f"POST {_CONVERSATION}/turns/{{n}}/replay",
         f"POST {_CONVERSATION}/mind/run", f"POST {_CONVERSATION}/mind/reset",
         f"PATCH {_MEMORY}", f"DELETE {_MEMORY}", "POST /api/memories/forget",
         "POST /learning/knowledge", "POST /learning/knowledge/{knowledge}/use", "POST /learning/optimizer/run",

@@ -17,6 +17,7 @@ from cuebook.server.caller import AnyRequest, book_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.drawn import drawn
 from cuebook.server.page.render import asset, show
+from cuebook.server.page.what_if import blank_what_if, what_if
 
 #: Conversations a page lists; turns, posts and levels of branches the view of one shows.
 LISTED = 50
@@ -91,6 +92,7 @@ async def turn(
         before=n - 1,
         after=n + 1 if n < known.turns else 0,
         why=list(told_of(shown)),
+        what_if=blank_what_if(shown["window"]) if window else None,
     )
 
 
@@ -133,4 +135,4 @@ def _tree(posts: Sequence[Post], on_path: set[int], reach: int) -> list[dict[str
     return found
 
 
-ROUTES = [static, conversations, conversation, turn]
+ROUTES = [static, conversations, conversation, turn, what_if]

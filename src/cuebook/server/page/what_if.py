@@ -1,0 +1,68 @@
+"""The view of what a turn's prompt would have been, beside what it was."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from litestar import Response, get
+from litestar.params import FromPath, QueryParameter
+
+from cuebook.app.turns import replay_shape
+from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.page.drawn import drawn
+from cuebook.server.page.render import show
+
+#: What stands beside the query, and can be left away.
+BESIDE = ("mind", "memory", "experience")
+_SUMMARY = "summary:"
+With = Annotated[str, QueryParameter(name="with", description="Versions of prompts, a space between them")]
+AsOf = Annotated[str, QueryParameter(name="asOf", description="A time, or the number of a turn")]
+Without = Annotated[list[str] | None, QueryParameter(name="without", description="What stood beside the query")]
+
+
+@get("/page/conversations/{conversation:str}/turns/{n:int}/what-if", include_in_schema=False)
+async def what_if(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    n: FromPath[int],
+    *,
+    with_prompt: With = "",
+    as_of: AsOf = "",
+    without: Without = None,
+) -> Response[bytes]:
+    """Show a turn's prompt as it was beside what it would have been."""
+    book, user, name = book_of(request), user_of(request), name_in(conversation)
+    found = await book.turns.replay(
+        name, n, user=user, with_prompt=with_prompt.split(), as_of=as_of.strip() or None, without=without or ()
+    )
+    shape = replay_shape(found)
+    said = shape.get("counterfactual")
+    only = {side: {(each["kind"], each["source"]) for each in said[key]} for side, key in _SIDES} if said else {}
+    changed = {each["source"] for each in said["changed"]} if said else set()
+    sides = [_side(said[side], side, only[side], changed) for side in ("before", "after") if said[side]] if said else []
+    asked = {"with": with_prompt, "as_of": as_of, "without": set(without or ())}
+    form = blank_what_if(said["before"] if said else shape["window"]) | asked
+    return show(
+        "what_if.html", view="Conversations", conversation=name, turn={"turn": n}, said=said, sides=sides, what_if=form
+    )
+
+
+#: Which list of a comparison names what stands on one side alone.
+_SIDES = (("before", "leftOut"), ("after", "letIn"))
+
+
+def blank_what_if(window: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Give the form for a window: what of it can be left away, nothing asked yet."""
+    blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
+    beside = [each for each in blocks if each["kind"] in BESIDE and not each["source"].startswith(_SUMMARY)]
+    prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
+    return {"beside": beside, "prompts": prompts, "with": "", "as_of": "", "without": set()}
+
+
+def _side(window: Mapping[str, Any], name: str, only: set[tuple[str, str]], changed: set[str]) -> dict[str, Any]:
+    """Give a window to draw, each block marked that is not in the other, or is other there."""
+    made = drawn(window)
+    for each in made["blocks"]:
+        alone = (each["kind"], each["source"]) in only
+        each["mark"] = f"only {name}" if alone else "changed" if each["source"] in changed else ""
+    return {"name": name, "window": made}

@@ -1,0 +1,59 @@
+"""What a turn's prompt would have been, in a browser."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import ScriptedModel
+
+
+async def talk(book: Cuebook) -> str:
+    await book.ask(Ask("I am allergic to shrimp.", "before", user="mara"))
+    await book.settle()
+    reply = await book.ask(Ask("What am I allergic to?", "dinner", user="mara"))
+    assert reply.window is not None
+    [source] = [each.source for each in reply.window.blocks if each.source.startswith("memory:")]
+    return source
+
+
+def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    init_project(tmp_path / "book")
+    served = serve(tmp_path / "book", ScriptedModel(default="Shrimp."), memory__user=True)
+    source = served.run(talk)
+    seen = tab(served)
+    page = seen.open("/page/conversations/dinner/turns/1")
+    page.click("text=What if it had been otherwise")
+    page.check(f"input[value='{source}']")
+    page.click("text=Compare")
+    assert page.inner_text("h1") == "What if: turn 1 of dinner"
+    assert "1 blocks left out, 0 let in, 0 changed" in page.inner_text("[role=status]")
+    assert "not byte for byte" not in page.inner_text("[role=status]")
+    assert page.locator("section[aria-labelledby=before] .marked").count() == 1
+    assert source in page.inner_text("section[aria-labelledby=before] .marked")
+    assert "only before" in page.inner_text("section[aria-labelledby=before] .marked")
+    assert page.locator("section[aria-labelledby=after] .marked").count() == 0
+    assert page.is_checked(f"input[value='{source}']")
+    seen.shoot("what-if")
+    page.uncheck(f"input[value='{source}']")
+    page.fill("#asOf", "1990-01-01")
+    page.click("text=Compare")
+    assert "1 blocks left out" in page.inner_text("[role=status]")
+    assert page.input_value("#asOf") == "1990-01-01"
+    page = seen.open("/page/conversations/dinner/turns/1/what-if")
+    assert "Say what is to be other" in page.inner_text("main")
+
+
+def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+    init_project(tmp_path / "book")
+    served = serve(tmp_path / "book", ScriptedModel(default="Shrimp."), memory__user=True)
+    served.run(talk)
+    seen = tab(served)
+    page = seen.page
+    answer = page.goto(f"{served.url}/page/conversations/dinner/turns/1/what-if?asOf=soon")
+    assert answer.status == 400
+    assert "'soon' is no time" in page.inner_text("main")
+    seen.faults.clear()  # a browser notes each answer of 400

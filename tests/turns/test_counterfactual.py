@@ -1,0 +1,149 @@
+"""What a turn's prompt would have been: held against books in which it was so all along."""
+
+import json
+
+import pytest
+from stage import NAME, book_on, on, told
+
+from cuebook import Ask
+from cuebook.errors import Denied, InvalidInput, NotFound
+from cuebook.testing import ScriptedModel
+
+SHORT, LONG = "You are $agent_name.", "You are $agent_name. Be kind, and tell what you know of harbours."
+
+
+def sources(blocks):
+    return [each.source for each in blocks]
+
+
+def beside(window):
+    return [each.text for each in window.blocks if each.kind in ("memory", "mind", "experience")]
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "personas").mkdir()
+    helper = {"id": "helper", "name": "Ada", "baseSystemPrompt": "You are Ada."}
+    (tmp_path / "personas" / "helper.json").write_text(json.dumps(helper))
+    return tmp_path
+
+
+async def told_twice(book, clock):
+    await told(book, clock, "I am allergic to nuts.", "c1")
+    await told(book, clock, "I live in Oslo.", "c2")
+    return await told(book, clock, "What am I allergic to, and where do I live?", NAME)
+
+
+async def test_a_window_with_memories_is_decided_again_byte_for_byte(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        reply = await told_twice(book, clock)
+        assert len([each for each in reply.window.blocks if each.source.startswith("memory:")]) == 2
+        later = await told(book, clock, "And what shall I cook there?", NAME)
+        for n, window in ((1, reply.window), (2, later.window)):
+            found = (await book.turns.replay(NAME, n, as_of=n)).counterfactual
+            assert found.reproduced
+            assert found.before.messages == window.messages
+            assert found.after.messages == window.messages, "memory held then what it held"
+            assert (found.left_out, found.let_in, found.changed) == ((), (), ())
+
+
+async def test_without_a_memory_all_else_stays(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        reply = await told_twice(book, clock)
+        [gone] = [each.source for each in reply.window.blocks if "allergic" in each.text and each.kind == "memory"]
+        replay = await book.turns.replay(NAME, 1, without=[gone])
+        found = replay.counterfactual
+        assert replay.verdict == "identical"
+        assert sources(found.left_out) == [gone]
+        assert (found.let_in, found.changed) == ((), ())
+        assert [text for text in beside(reply.window) if "allergic" not in text] == beside(found.after)
+        assert found.after.tokens < found.before.tokens == reply.window.tokens
+        again = (await book.turns.replay(NAME, 1, without=[gone.removeprefix("memory:")])).counterfactual
+        assert again.after == found.after
+        with pytest.raises(InvalidInput, match="had no memory:0123456789abcdef to say; beside its query stood memory:"):
+            await book.turns.replay(NAME, 1, without=["0123456789abcdef"])
+        assert (await book.conversations.get(NAME)).turns == 1, "nothing was stored"
+
+
+async def test_memory_as_of_another_time(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told(book, clock, "I live in Oslo.", "c1")
+        await told(book, clock, "Where do I live?", NAME)
+        await told(book, clock, "I moved to Bergen. I live in Bergen now.", "c3")
+        now = (await book.turns.replay(NAME, 1, as_of="2100-01-01")).counterfactual
+        assert any("Bergen" in each.text for each in now.let_in)
+        assert not any("Oslo" in text for text in beside(now.after))
+        then = (await book.turns.replay(NAME, 1, as_of="1990-01-01T00:00:00Z")).counterfactual
+        assert [each.text for each in then.left_out] == beside(then.before)
+        assert beside(then.after) == []
+        with pytest.raises(InvalidInput, match="'yesterday' is no time"):
+            await book.turns.replay(NAME, 1, as_of="yesterday")
+        with pytest.raises(NotFound):
+            await book.turns.replay(NAME, 1, as_of=9)
+
+
+async def test_another_version_of_a_prompt(place):
+    async with book_on(place) as book:
+        await book.prompts.save("persona/helper", {"body": SHORT}, params=["agent_name"])
+        for at in range(3):
+            await book.ask(Ask(f"Ferry {at} goes to Texel.", NAME, persona="helper"))
+        await book.prompts.save("persona/helper", {"body": LONG})
+        later = await book.ask(Ask("Ferry 9 goes to Texel.", "other", persona="helper"))
+        found = (await book.turns.replay(NAME, 2, with_prompt=["persona/helper"])).counterfactual
+        assert found.reproduced
+        assert sources(found.left_out) == ["prompt:persona/helper@main:1"]
+        assert sources(found.let_in) == ["prompt:persona/helper@main:2"]
+        assert found.after.messages[0] == later.window.messages[0]
+        assert found.after.messages[1:] == found.before.messages[1:]
+        back = (await book.turns.replay("other", 1, with_prompt=["prompt:persona/helper@main:1"])).counterfactual
+        assert back.after.messages[0] == found.before.messages[0]
+        await book.prompts.save("persona/other", {"body": "x"})
+        with pytest.raises(InvalidInput, match="in front of turn 2; there stood prompt:persona/helper@"):
+            await book.turns.replay(NAME, 2, with_prompt=["persona/other"])
+        with pytest.raises(NotFound):
+            await book.turns.replay(NAME, 2, with_prompt=["persona/helper:7"])
+
+
+async def test_a_prompt_that_leaves_no_room_is_said_to_be_refused(place):
+    async with book_on(place) as book:
+        await book.prompts.save("persona/helper", {"body": SHORT}, params=["agent_name"])
+        for at in range(12):
+            text = f"Ferry {at} goes to Texel. " + "The sea is calm, and the crew in a good mood. " * 6
+            await book.ask(Ask(text, NAME, persona="helper", token_budget=700))
+        await book.prompts.save("persona/helper", {"body": "Be kind. " * 120})
+        found = (await book.turns.replay(NAME, 12, with_prompt=["persona/helper"])).counterfactual
+        assert found.posts[1] > found.posts[0]
+        await book.prompts.save("persona/helper", {"body": "Be kind. " * 2000})
+        found = (await book.turns.replay(NAME, 12, with_prompt=["persona/helper"])).counterfactual
+        assert found.after is None
+        assert "cannot hold what must stand in it" in found.refused
+
+
+async def test_a_model_answers_what_would_have_been_asked_and_the_audit_says_so(tmp_path, clock):
+    model = ScriptedModel(default="Noted.")
+    async with on(tmp_path, clock, model=model) as book:
+        reply = await told_twice(book, clock)
+        [gone] = [each.source for each in reply.window.blocks if "allergic" in each.text and each.kind == "memory"]
+        before = len(model.requests)
+        assert (await book.turns.replay(NAME, 1, without=[gone])).counterfactual.answer is None
+        assert len(model.requests) == before
+        found = (await book.turns.replay(NAME, 1, without=[gone], ask=True)).counterfactual
+        assert found.answer == "Noted."
+        assert model.requests[-1].messages == found.after.messages
+        assert model.requests[-1].purpose == "counterfactual"
+        [record] = await book.audit.tail(1)
+        assert (record.event, record.prompt_id) == ("counterfactual", "turn/1")
+        told_by = await book.audit.get(record.seq)
+        assert told_by.conversation == NAME
+        assert (await book.conversations.get(NAME)).turns == 1
+
+
+async def test_it_is_not_for_who_was_let_in(tmp_path, clock):
+    async with on(tmp_path, clock) as book:
+        await told_twice(book, clock)
+        await book.conversations.participants(NAME, ["bob"], user="ann")
+        assert (await book.turns.replay(NAME, 1, user="bob")).verdict == "withheld"
+        with pytest.raises(Denied):
+            await book.turns.replay(NAME, 1, as_of=1, user="bob")
+        with pytest.raises(NotFound):
+            await book.turns.replay(NAME, 1, as_of=1, user="eve")
