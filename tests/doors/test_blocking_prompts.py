@@ -22,6 +22,7 @@ def test_a_prompt_is_written_read_compared_chosen_and_rolled_back() -> None:
         assert prompts.label("a", "production", version=1).number == 1
         assert prompts.select("a", {}, seed=1) == prompts.select("a", {}, seed=1)
         assert prompts.observe("a", sentiment=1.0, outcome="success").edge_weight == pytest.approx(0.55)
+        assert prompts.weights("a")[0].points[0][1:] == pytest.approx((1.0, 0.55))
         assert prompts.roll_back("a", reason="worse").active == 2
         assert prompts.clear("a", 3).rolled_back == ()
         assert [each.slug for each in prompts.page().items] == ["a"]

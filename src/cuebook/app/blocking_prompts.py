@@ -7,6 +7,7 @@ from typing import Any
 from cuebook.app.blocking_parts import Host
 from cuebook.app.prompt_files import Change
 from cuebook.app.prompt_impact import TURNS, Impact
+from cuebook.app.prompt_learning import Weighed
 from cuebook.app.prompts import KEEP, Observed, Rendered
 from cuebook.ports.prompts import Event, Family, FamilyPage
 from cuebook.prompts.difference import Difference
@@ -230,6 +231,10 @@ class BlockingPrompts:
         return self._host.run(
             lambda book: book.prompts.select(slug, signals, strategy=strategy, epsilon=epsilon, seed=seed)
         )
+
+    def weights(self, slug: str) -> list[Weighed]:
+        """Give how the edge weight of each version that was observed went."""
+        return self._host.run(lambda book: book.prompts.weights(slug))
 
     def observe(
         self,

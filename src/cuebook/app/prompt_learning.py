@@ -11,7 +11,7 @@ from cuebook.engine.receipts import receipt
 from cuebook.engine.regress import learn
 from cuebook.errors import InvalidInput
 from cuebook.ports.prompts import Event, Once
-from cuebook.prompts.learn import score
+from cuebook.prompts.learn import score, trail
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
@@ -25,8 +25,34 @@ class Observed(Struct, frozen=True, kw_only=True):
     rolled_back: bool = False
 
 
+class Weighed(Struct, frozen=True, kw_only=True):
+    """How a version's edge weight went: when each observation came (Unix seconds), its score, the weight behind it."""
+
+    branch: str
+    number: int
+    points: tuple[tuple[float, float, float], ...]
+
+
 class Learning(Reading):
     """Prompts as they are chosen and learn."""
+
+    async def weights(self, slug: str) -> list[Weighed]:
+        """Give how the edge weight of each version that was observed went, by the newest 5,000 observations.
+
+        Branches and versions in order, points oldest first. Raises NotFound.
+        """
+        seen = await self._desk.prompts.observations(Scope(), (await self.family(slug)).slug)
+        by_version: dict[tuple[bool, str, int], list[Observation]] = {}
+        for each in seen:
+            by_version.setdefault((each.branch != MAIN, each.branch, each.number), []).append(each)
+        return [
+            Weighed(
+                branch=branch,
+                number=number,
+                points=tuple((each.at, each.score, weight) for each, weight in zip(said, trail(said), strict=True)),
+            )
+            for (_, branch, number), said in sorted(by_version.items())
+        ]
 
     async def select(
         self,

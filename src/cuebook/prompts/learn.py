@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from cuebook.errors import InvalidInput
-from cuebook.records.prompt import TaskOutcome
+from cuebook.records.prompt import Observation, TaskOutcome
 
 Missing = Literal["zero", "renormalise"]
 
@@ -142,6 +142,22 @@ def capped(recent: Sequence[tuple[str, float]], user: str) -> float:
     window = recent[-(CAP_WINDOW - 1) :]
     counted = sum(1 for name, weight in window if name == user and weight > 0)
     return 1.0 if counted < CAP_WINDOW * CAP_SHARE else 0.0
+
+
+def trail(seen: Sequence[Observation]) -> list[float]:
+    """Give the edge weight behind each of a version's observations, oldest first, as they moved it from 0.5.
+
+    Exact where all of them are there and each is as it was heard at first, up to rounding where one was corrected.
+    """
+    weight, found = 0.5, list[float]()
+    counts: list[tuple[str, float]] = []
+    for each in seen:
+        who = each.user or (each.conversation if each.turn else "")
+        counted = capped(counts, who) if who else 1.0
+        counts.append((who, counted))
+        weight = ema(weight, each.score) if counted else weight
+        found.append(weight)
+    return found
 
 
 def finite(value: object, name: str) -> float:

@@ -50,6 +50,7 @@ from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
 from cuebook.server.page import keyed, live, views
 from cuebook.server.page import memories as memory_views
+from cuebook.server.page import prompts as prompt_views
 from cuebook.server.page.keyed import error_page
 from cuebook.server.problems import answer_error
 from cuebook.server.streams import Running
@@ -100,6 +101,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *live.ROUTES,
             *views.ROUTES,
             *memory_views.ROUTES,
+            *prompt_views.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],
         before_request=_enter,

@@ -26,13 +26,18 @@ def markup(text: str | None) -> Any:
     """Give a Markdown text as HTML that is safe to stand in a page: markup for a template, escaped already."""
     from jinja2.filters import do_mark_safe
 
-    shown = _HIDDEN.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text or "")
+    shown = plain(text)
     if len(shown) > MOST or shown.count("[") > _MOST_BRACKETS:
         return do_mark_safe(f'<pre class="plain">{escape(shown)}</pre>')
     try:
         return do_mark_safe(_parser().render(shown))
     except RecursionError:
         return do_mark_safe(f'<pre class="plain">{escape(shown)}</pre>')
+
+
+def plain(text: str | None) -> str:
+    """Give a text as it was typed, with characters nobody sees as their code points; a template escapes it."""
+    return _HIDDEN.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text or "")
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from litestar import Response
 
-from cuebook.server.page.markup import markup
+from cuebook.server.page.markup import markup, plain
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
@@ -65,12 +65,18 @@ def _environment() -> "Environment":
     made = Environment(
         loader=PackageLoader(_ROOM), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"markup": markup, "place": place, "number": _number, "percent": _percent, "when": _when}
+    made.filters |= {"markup": markup, "plain": plain, "place": place, "number": _number, "figure": _figure}
+    made.filters |= {"percent": _percent, "when": _when}
     return made
 
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def _figure(value: Any) -> str:
+    """Give a number to four digits, anything else as it is said."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _percent(value: float | None) -> str:

@@ -1,0 +1,105 @@
+"""The views of prompts: a list, a prompt's versions and what they learnt, and what is other between two of them."""
+
+from typing import Annotated, Any
+
+from litestar import Response, get
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from cuebook.app import prompt_lookup as lookup
+from cuebook.app import prompt_shapes as shapes
+from cuebook.app import prompt_views
+from cuebook.app.prompt_impact import MOST_TURNS
+from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.guard import name_in
+from cuebook.server.page.graph import graph_of
+from cuebook.server.page.plots import plotted_over_time
+from cuebook.server.page.render import show
+
+ALL = "/page/prompts"
+ONE = ALL + "/{prompt:str}"
+#: Prompts and events a page lists.
+LISTED = 50
+EVENTS = 100
+#: Turns a change is measured on, each with two or three assemblies.
+TURNS = 20
+VIEW = "Prompts"
+
+At = Annotated[str | None, QueryParameter(name="at", description="Which version: branch, branch:number or a label")]
+Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, description="Measured on so many turns")]
+
+
+@get(ALL, include_in_schema=False)
+async def prompts(
+    request: AnyRequest, prefix: FromQuery[str] = "", cursor: FromQuery[str | None] = None
+) -> Response[bytes]:
+    """List prompts with their branches and labels."""
+    book = book_of(request)
+    items, more = await prompt_views.prompts_page(book.prompts, prefix=prefix, limit=LISTED, cursor=cursor)
+    return show("prompts.html", view=VIEW, items=items, next=more, prefix=prefix)
+
+
+@get(ONE, include_in_schema=False)
+async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
+    """Show a prompt: its versions as a graph, one version's text, what its variants learnt, and what was done to it."""
+    book = book_of(request)
+    family = await book.prompts.family(name_in(prompt))
+    active = family.version() or family.active[0]
+    named = await lookup.find_beside(book.prompts, active, at) if at else active
+    shown = await prompt_views.show(book.prompts, family.slug, branch=named.branch, version=named.number, project="")
+    versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
+    events, _ = await prompt_views.history_page(book.prompts, family.slug, limit=EVENTS)
+    weights = await book.prompts.weights(family.slug)
+    undone = [each for each in await book.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
+    plot = plotted_over_time(
+        {f"{each.branch}:{each.number}": [(when, weight) for when, _, weight in each.points] for each in weights},
+        low=0.0, high=1.0, events=[(each.at, f"{each.branch}:{each.number} rolled back") for each in undone],
+    )  # fmt: skip
+    return show(
+        "prompt.html",
+        view=VIEW,
+        slug=family.slug,
+        shown=shown,
+        versions=list(reversed(versions)),
+        names=[f"{each['branch']}:{each['version']}" for each in versions],
+        graph=graph_of(versions, [each.name for each in family.branches]),
+        branches=[shapes.branch(each, family) for each in family.branches],
+        labels=[shapes.label(each) for each in family.labels],
+        plot=plot,
+        learnt=[_learnt(each.branch, each.number, each.points) for each in weights],
+        events=events,
+        turns=TURNS,
+    )
+
+
+@get(ONE + "/diff", include_in_schema=False)
+async def diff(
+    request: AnyRequest, prompt: FromPath[str], a: FromQuery[str], b: FromQuery[str], turns: Turns = TURNS
+) -> Response[bytes]:
+    """Show what is other in version `b` than in `a`: sections, tokens, and what past prompts would have left out."""
+    book = book_of(request)
+    family = await book.prompts.family(name_in(prompt))
+    active = family.version() or family.active[0]
+    before = await lookup.find_beside(book.prompts, active, a)
+    after = await lookup.find_beside(book.prompts, active, b)
+    found = await lookup.compare(book.desk, before, after, turns=turns)
+    return show(
+        "prompt_diff.html",
+        view=VIEW,
+        slug=family.slug,
+        a=f"{before.branch}:{before.number}",
+        b=f"{after.branch}:{after.number}",
+        diff=found,
+        impact=found.get("impact"),
+    )
+
+
+def _learnt(branch: str, number: int, points: tuple[tuple[float, float, float], ...]) -> dict[str, Any]:
+    return {
+        "name": f"{branch}:{number}",
+        "observations": len(points),
+        "mean": sum(score for _, score, _ in points) / len(points),
+        "weight": points[-1][2],
+    }
+
+
+ROUTES = [prompts, prompt, diff]

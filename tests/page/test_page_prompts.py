@@ -1,0 +1,100 @@
+"""Prompts in a browser: their versions, what is other between two, what variants learnt, what was rolled back."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from looks import look_over
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import ScriptedModel
+
+
+def project(tmp_path: Path) -> Path:
+    init_project(tmp_path / "book")
+    return tmp_path / "book"
+
+
+async def write(book: Cuebook) -> None:
+    """Give a prompt three versions and a branch, talk with it, say how it was, and roll a version back."""
+    await book.prompts.save("kind", {"role": "You are kind.", "rules": "Be short."}, author="ann", description="Kind.")
+    await book.prompts.save("kind", {"role": "You are very kind.", "rules": "Be short.", "more": "Say <b>why</b>."})
+    await book.prompts.fork("kind", "trial", version=1, by="bob")
+    await book.prompts.save("kind", {"role": "You are stern.\u202e"}, branch="trial", author="bob")
+    await book.prompts.label("kind", "production", version=1, by="ann")
+    for sentiment in (0.9, 0.8, 0.2, 0.1, 0.3):
+        await book.prompts.observe("kind", sentiment=sentiment, outcome="success")
+        await book.prompts.observe("kind", sentiment=1.0, outcome="success", branch="trial")
+    await book.prompts.roll_back("kind", reason="users complain", by="ann")
+
+
+def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(write)
+    seen = tab(served)
+    page = seen.open("/")
+    page.click("nav >> text=Prompts")
+    page.click("main >> text=kind")
+    assert page.locator("svg.graph a").count() == 4
+    assert page.locator("svg.graph a[aria-label='main:1, active, label production']").count() == 1
+    assert page.locator("svg.graph a[aria-label='main:2, rolled back']").count() == 1
+    assert page.locator("svg.plot polyline").count() == 2
+    assert page.locator("svg.plot line.event").count() == 1
+    stands = served.run(lambda book: book.prompts.family("kind")).branch("trial")
+    row = page.inner_text("section:has(#learnt) tr:has-text('trial:2')").split()
+    assert float(row[-1]) == pytest.approx(stands.weight, abs=0.001)
+    assert "users complain" in page.inner_text("section:has(#history)")
+    seen.shoot("prompt")
+    page.focus("svg.graph a[aria-label^='trial:2']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h2:has-text('trial:2')")
+    assert "You are stern.⟨U+202E⟩" in page.inner_text("section:has(#text)")
+
+
+def test_two_versions_are_compared_with_what_the_change_does_to_past_prompts(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(write)
+    seen = tab(served)
+    page = seen.open("/page/prompts/kind")
+    page.select_option("[name=a]", "main:1")
+    page.select_option("[name=b]", "main:2")
+    page.click("button:has-text('Compare')")
+    page.wait_for_url("**/diff?**")
+    assert "You are very kind." in page.inner_text(".diff ins >> nth=0")
+    assert "+Say <b>why</b>." in page.inner_text("main")
+    assert page.locator("main pre b").count() == 0
+    assert "tokens" in page.inner_text("section:has(#use)")
+    seen.shoot("prompt-diff")
+
+
+def test_a_change_is_measured_on_turns_that_had_the_prompt(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    folder = project(tmp_path)
+    (folder / "personas" / "ferry.json").write_text(json.dumps({"id": "ferry", "name": "Ada"}))
+    served = serve(folder, ScriptedModel(default="Noted."))
+
+    async def talk(book: Cuebook) -> None:
+        await book.prompts.save("persona/ferry", {"role": "You are kind."})
+        for text in ("How do I sort dates?", "And backwards?"):
+            await book.ask(Ask(text, "sorting", persona="ferry"))
+        await book.prompts.save("persona/ferry", {"role": "You are kind, and tell what you know of harbours."})
+
+    served.run(talk)
+    page = tab(served).open("/page/prompts/persona~ferry/diff?a=1&b=2")
+    assert "of 2 turns that had it" in page.inner_text("section:has(#use)")
+
+
+def test_prompt_views_look_well_everywhere(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(write)
+    look_over(served, tab, "/page/prompts", "/page/prompts/kind", "/page/prompts/kind/diff?a=main:1&b=trial:2")
