@@ -24,8 +24,8 @@ class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What answers `ask` and `/api/chat`."""
 
-    provider: Literal["none", "openai"] = "none"
-    name: str = ""
+    provider: Literal["none", "openai", "llama"] = "none"
+    name: str = ""  # llama: a GGUF file, or package:NAME of one that brings it
     base_url: str = "https://api.openai.com/v1"
     api_key_env: str = "OPENAI_API_KEY"
     timeout_s: float = 120.0

@@ -14,6 +14,7 @@ from cuebook.assembly.cache import CacheRule, rule_for, rule_named
 from cuebook.assembly.tokens import Counter, counter
 from cuebook.backends.box import Box, box_from_file, box_from_text, new_key
 from cuebook.backends.failpoints import Failpoints
+from cuebook.backends.llama import LlamaModel
 from cuebook.backends.minilm.embedder import MiniLM
 from cuebook.backends.openai import HttpUpstream, OpenAIModel
 from cuebook.backends.openai_embedder import OpenAIEmbedder
@@ -78,7 +79,7 @@ def compose(
         dice=dice or SystemDice(),
         writer=_writer(config, count, key),
         count=count,
-        limits=_limits(settings.budget),
+        limits=_limits(settings.budget, model),
         key=key,
         personas=personas,
         default_persona=default,
@@ -139,6 +140,8 @@ def experience_model_of(
 
 def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
     """Give another model of the server that answers, or that /v1 goes to."""
+    if config.settings.model.provider == "llama":
+        return _llama(config, name)
     if config.settings.model.provider != "none":
         return OpenAIModel(name, _server(config.settings.model))
     if isinstance(upstream, HttpUpstream):
@@ -170,9 +173,10 @@ def _recall(memory: MemoryConfig) -> dict[str, Any]:
     }
 
 
-def _limits(budget: BudgetConfig) -> Limits:
+def _limits(budget: BudgetConfig, model: Model) -> Limits:
+    """Divide the window; a model that runs here says itself how much it reads."""
     return Limits(
-        context_tokens=budget.context,
+        context_tokens=min(budget.context, model.context) if isinstance(model, LlamaModel) else budget.context,
         system_tokens=budget.system,
         reply_tokens=budget.reply,
         max_short_term_tokens=budget.max_short_term,
@@ -274,7 +278,18 @@ def _model(config: Config) -> Model:
     settings = config.settings.model
     if settings.provider == "none":
         return RecalledModel()
+    if settings.provider == "llama":
+        return _llama(config, settings.name)
     return OpenAIModel(settings.name, _server(settings))
+
+
+def _llama(config: Config, name: str) -> LlamaModel:
+    budget = config.settings.budget
+    found = LlamaModel(name, folder=Path(config.folder), context=budget.context, reply=budget.reply)
+    if found.context <= budget.reply:
+        msg = f"budget.reply: {found.name} reads {found.context:,} tokens with its answer; set fewer than that"
+        raise InvalidInput(msg, where="budget.reply")
+    return found
 
 
 def _server(settings: ModelConfig) -> HttpUpstream:
@@ -330,7 +345,7 @@ def _cache_rule(config: Config) -> CacheRule | None:
         return None
     if name != "auto":
         return rule_named(name)
-    url = settings.upstream.url or (settings.model.base_url if settings.model.provider != "none" else "")
+    url = settings.upstream.url or (settings.model.base_url if settings.model.provider == "openai" else "")
     return rule_for(settings.model.name, url or None) or rule_named("openai-prefix")
 
 

