@@ -32,6 +32,8 @@ HERE = (
 )  # fmt: skip
 ELSEWHERE = {
     "outcome.folded": "tests/chaos/test_loop_kill.py",
+    "reflect.read": "tests/chaos/test_reflection_kill.py",
+    "reflect.made": "tests/chaos/test_reflection_kill.py",
     "stream.piece": "tests/chaos/test_turn_kill.py",
     "stream.ended": "tests/chaos/test_turn_kill.py",
     "compact.read": "tests/chaos/test_turn_kill.py",
