@@ -48,6 +48,7 @@ from cuebook.server import (
 )
 from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
+from cuebook.server.mcp import route as mcp
 from cuebook.server.page import keyed, live, views
 from cuebook.server.page import memories as memory_views
 from cuebook.server.page import prompts as prompt_views
@@ -69,7 +70,7 @@ Conversations, prompts and memory of LLM agents. Who asks is `userId` in the bod
 Where the book has keys every request brings one, as `Authorization: Bearer cue_…` or in `X-Cuebook-Key`: 401 without;
 a key that is a user's says who asks, and naming another is 403.
 In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
-`/c/{conversation}/v1` and `/u/{user}/v1`. `Idempotency-Key` is honoured by every POST that stores, for
+`/c/{conversation}/v1` and `/u/{user}/v1`, the Model Context Protocol at `/mcp`. `Idempotency-Key` is honoured by every POST that stores, for
 48 hours: the same request again does nothing and gets the first answer, another one under the same key is 422. POST
 that makes something is 201, that computes or moves something 200."""
 
@@ -99,6 +100,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *prompt_changes.ROUTES,
             *keyed.ROUTES,
             *live.ROUTES,
+            *mcp.ROUTES,
             *views.ROUTES,
             *memory_views.ROUTES,
             *prompt_views.ROUTES,

@@ -26,7 +26,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}",
-        "POST /api/assemble",
+        "POST /api/assemble", "POST /mcp",
         "GET /api/conversations", f"GET {_CONVERSATION}",
         *(
             f"GET {_CONVERSATION}/{part}"

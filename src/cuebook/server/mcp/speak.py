@@ -77,3 +77,12 @@ async def speak_on_pipe(settings: Config, *, user: str | None) -> None:
 
     async with book, stdio_server() as (reads, writes):
         await server.run(reads, writes, server.create_initialization_options())
+
+
+async def speak_on_request(server: Any, scope: Any, receive: Any, send: Any, *, largest: int) -> None:
+    """Answer one HTTP request, of at most `largest` bytes, with JSON. No session is kept: each says who asks."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    wire = StreamableHTTPSessionManager(server, json_response=True, stateless=True, max_request_body_size=largest)
+    async with wire.run():
+        await wire.handle_request(scope, receive, send)

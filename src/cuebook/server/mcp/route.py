@@ -1,0 +1,37 @@
+"""`/mcp`: the Model Context Protocol over HTTP, each request for itself, so that any process may answer it."""
+
+from typing import Any
+
+from litestar import post
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+
+from cuebook.server.caller import AnyRequest
+from cuebook.server.lists import UserQuery
+from cuebook.server.mcp.asker import asker_of
+from cuebook.server.mcp.speak import new_server, speak_on_request
+
+
+class Spoken(ASGIResponse):
+    """An answer that a server of the protocol gives."""
+
+    __slots__ = ("_largest", "_server")
+
+    def __init__(self, server: Any, *, largest: int) -> None:
+        """`largest` is what a request may have, in bytes."""
+        super().__init__()
+        self._server, self._largest = server, largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await speak_on_request(self._server, scope, receive, send, largest=self._largest)
+
+
+@post("/mcp", include_in_schema=False)
+async def speak(request: AnyRequest, user_id: UserQuery = None) -> Spoken:
+    """Answer a message of the protocol; what may be asked in it is the caller's key's to say."""
+    _ = user_id  # read with the caller's key and the headers
+    server = new_server(lambda context: asker_of(context.request.scope))
+    return Spoken(server, largest=request.app.state.book.config.settings.server.max_body)
+
+
+ROUTES = [speak]

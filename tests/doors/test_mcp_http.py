@@ -1,0 +1,135 @@
+"""The same tools at `/mcp` of a real server, spoken with the SDK's own client: each key gets what is its own."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import httpx
+import httpx2
+import pytest
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+
+from conftest import Live
+from cuebook.records.key import Role
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+
+
+@asynccontextmanager
+async def spoken(live: Live, token: str | None = None, mode: str = "auto", **headers: str) -> AsyncIterator[Client]:
+    shown = {"authorization": f"Bearer {token}"} if token else {}
+    async with httpx2.AsyncClient(
+        headers=shown | {name.replace("_", "-"): each for name, each in headers.items()}
+    ) as http:
+        with anyio.fail_after(60):
+            async with Client(streamable_http_client(f"{live.url}/mcp", http_client=http), mode=mode) as client:
+                yield client
+
+
+def key(live: Live, role: Role, user: str | None = None, **more: Any) -> str:
+    return live.ask_book(lambda: live.book.keys.new(role, user=user, **more)).token
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_who_brings_no_key_where_there_are_none_names_a_user(serve_live: Callable[..., Live], mode: str) -> None:
+    live = serve_live()
+    async with spoken(live, mode=mode, x_user_id="ann") as client:
+        kept = await client.call_tool("remember", {"text": "Ann is allergic to shrimp."})
+        assert kept.structured_content["category"] == "user_preference"
+        found = await client.call_tool("recall", {"query": "shrimp"})
+        assert "shrimp" in found.structured_content["hits"][0]["text"]
+    async with spoken(live, mode=mode) as client:
+        mine = await client.call_tool("recall", {"query": "shrimp", "user": "bob"})
+        assert mine.structured_content["hits"] == []
+        hers = await client.call_tool("recall", {"query": "shrimp", "user": "ann"})
+        assert len(hers.structured_content["hits"]) == 1
+
+
+async def test_a_key_gets_what_its_role_and_its_user_may(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    owner = key(live, "owner")
+    ann, bob, watching = key(live, "editor", "ann"), key(live, "editor", "bob"), key(live, "viewer", "ann")
+
+    async with spoken(live, ann) as client:
+        kept = await client.call_tool("remember", {"text": "Ann is allergic to shrimp."})
+        memory = kept.structured_content["id"]
+        await client.call_tool("remember", {"text": "The boat is blue.", "conversation": "boats"})
+        refused = await client.call_tool("recall", {"query": "x", "user": "bob"})
+        assert refused.is_error
+        assert "speaks for nobody else" in refused.content[0].text
+
+    async with spoken(live, bob) as client:
+        assert (await client.call_tool("recall", {"query": "shrimp boat"})).structured_content["hits"] == []
+        assert (await client.call_tool("history", {"conversation": "boats"})).is_error
+        assert (await client.call_tool("forget", {"ids": [memory]})).is_error
+        listed = await client.list_resources()
+        assert listed.resources == []
+        with pytest.raises(MCPError):
+            await client.read_resource(f"cuebook://memories/{memory}")
+        with pytest.raises(MCPError):
+            await client.read_resource("cuebook://conversations/boats")
+
+    async with spoken(live, watching) as client:
+        assert [each.name for each in (await client.list_tools()).tools] == ["recall", "why", "history"]
+        assert (await client.call_tool("recall", {"query": "shrimp"})).structured_content["hits"]
+        for name, given in (("remember", {"text": "x"}), ("forget", {"ids": [memory]})):
+            answer = await client.call_tool(name, given)
+            assert answer.is_error
+            assert "needs a key of role editor" in answer.content[0].text
+
+    async with spoken(live, owner) as client:
+        assert not (await client.call_tool("forget", {"ids": [memory], "user": "ann"})).is_error
+    async with spoken(live, ann) as client:
+        hits = (await client.call_tool("recall", {"query": "shrimp"})).structured_content["hits"]
+        assert hits == []
+
+
+async def test_tenants_and_organizations_are_kept_apart(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    first = key(live, "agent")
+    other = live.ask_book(lambda: live.book.of("other").keys.new("agent")).token
+    async with spoken(live, first) as client:
+        await client.call_tool("remember", {"text": "The code word is heron.", "user": "ann"})
+        refused = await client.call_tool("recall", {"query": "x", "organization": "acme"})
+        assert "no organization 'acme'" in refused.content[0].text
+        assert (await client.call_tool("forget", {"query": "heron"})).is_error  # whose is not said
+    async with spoken(live, other) as client:
+        found = await client.call_tool("recall", {"query": "code word", "user": "ann"})
+        assert found.structured_content["hits"] == []
+
+
+async def test_without_its_key_nothing_is_spoken(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    key(live, "owner")
+    async with httpx.AsyncClient(base_url=live.url, headers=ACCEPT) as http:
+        answer = await http.post("/mcp", json=HELLO)
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert (await http.post("/mcp", json=HELLO, headers={"authorization": "Bearer cue_x_y"})).status_code == 401
+
+
+async def test_requests_are_held_to_what_all_are(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    async with httpx.AsyncClient(base_url=live.url, headers=ACCEPT) as http:
+        answer = await http.post("/mcp", json=HELLO)
+        assert answer.status_code == 200
+        assert answer.json()["result"]["serverInfo"]["name"] == "cuebook"
+        assert "mcp-session-id" not in answer.headers
+        assert (await http.post("/mcp", json=HELLO, headers={"origin": "https://evil.example"})).status_code == 403
+        assert (await http.post("/mcp", json=HELLO, headers={"host": "evil.example"})).status_code == 403
+        assert (await http.get("/mcp")).status_code == 405  # nothing is told unasked
+        assert (await http.delete("/mcp")).status_code == 405  # no session is kept
+        assert (await http.post("/mcp", content=b"{", headers={"content-type": "application/json"})).status_code == 400
+        large = {**HELLO, "params": {"x": "y" * (live.book.config.settings.server.max_body + 1)}}
+        assert (await http.post("/mcp", json=large)).status_code == 413
+        named = await http.post("/mcp?colour=red", json=HELLO)
+        assert named.status_code == 400
+        assert "colour" in named.text
