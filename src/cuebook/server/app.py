@@ -70,7 +70,8 @@ Conversations, prompts and memory of LLM agents. Who asks is `userId` in the bod
 Where the book has keys every request brings one, as `Authorization: Bearer cue_…` or in `X-Cuebook-Key`: 401 without;
 a key that is a user's says who asks, and naming another is 403.
 In a path `~` and `%2F` stand for a `/` inside an id, `%7E` for a `~`. The OpenAI wire is served at `/v1`,
-`/c/{conversation}/v1` and `/u/{user}/v1`, the Model Context Protocol at `/mcp`. `Idempotency-Key` is honoured by every POST that stores, for
+`/c/{conversation}/v1` and `/u/{user}/v1`, the Model Context Protocol at `/mcp`.
+`Idempotency-Key` is honoured by every POST that stores, for
 48 hours: the same request again does nothing and gets the first answer, another one under the same key is 422. POST
 that makes something is 201, that computes or moves something 200."""
 
