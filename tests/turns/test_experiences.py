@@ -328,6 +328,7 @@ async def test_no_more_than_three_and_none_that_was_not_offered(tmp_path: Path) 
         (UpstreamError("the server is on fire"), "on fire"),
         (Script(text='{"refund": false}', delay=5.0), "took longer than"),
         ("x" * 30_000, "said more than"),
+        (ValueError("what was said"), "scripted broke (ValueError)"),
     ],
 )
 async def test_what_a_model_does_not_decide_words_decide(tmp_path: Path, choice: Any, why: str) -> None:

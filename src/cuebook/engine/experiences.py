@@ -21,6 +21,7 @@ from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk, Selected
 from cuebook.engine.instruct import Work, instruct, told
 from cuebook.engine.receipts import answered
+from cuebook.engine.saying import BROKEN
 from cuebook.engine.sense import check_size, sense, space_of
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.memory.experience import Scored, choose, clauses, offered, score
@@ -337,6 +338,8 @@ async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: S
         return "", f"{model.name} took longer than {desk.experience_s:g} s"
     except BackendError as error:
         return "", desk.writer.clean(str(error))[:SHOWN]
+    except BROKEN as error:  # a model may be its owner's code, and what it raises may hold what was said
+        return "", f"{model.name} broke ({type(error).__name__})"
 
 
 async def _said(model: Model, request: ModelRequest) -> str:
