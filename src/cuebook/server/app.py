@@ -51,6 +51,7 @@ from cuebook.server.guard import Guard
 from cuebook.server.mcp import route as mcp
 from cuebook.server.page import keyed, live, views
 from cuebook.server.page import memories as memory_views
+from cuebook.server.page import minds as mind_views
 from cuebook.server.page import prompts as prompt_views
 from cuebook.server.page.keyed import error_page
 from cuebook.server.problems import answer_error
@@ -105,6 +106,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *views.ROUTES,
             *memory_views.ROUTES,
             *prompt_views.ROUTES,
+            *mind_views.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],
         before_request=_enter,
