@@ -1,5 +1,8 @@
 """The book as an agent's tools, spoken with the official SDK's own client over a real pipe."""
 
+import json
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +13,7 @@ import jsonschema
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp_types import LATEST_PROTOCOL_VERSION
 
 from cuebook import Ask, Cuebook
 from cuebook.records.prompt import Param
@@ -164,3 +168,38 @@ async def test_the_prompt_book_gives_prompts(project: Path) -> None:
             await client.get_prompt("team/greet", {})
         with pytest.raises(MCPError, match="no prompt"):
             await client.get_prompt("team/none", {})
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (None, 0)])
+def test_it_ends_when_it_is_told_to_and_when_its_input_does(
+    project: Path, sent: signal.Signals | None, code: int
+) -> None:
+    command = [sys.executable, "-c", CUEBOOK, "-C", str(project), "mcp"]
+    asked = {
+        "protocolVersion": LATEST_PROTOCOL_VERSION,
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": asked}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdin.write(json.dumps(hello).encode() + b"\n")
+        running.stdin.flush()
+        assert json.loads(running.stdout.readline())["result"]["serverInfo"]["name"] == "cuebook"
+        if sent is None:
+            running.stdin.close()
+        else:
+            running.send_signal(sent)  # its input stays open
+        assert running.wait(30) == code
+        assert running.stderr.read() == b""
+
+
+async def test_long_and_many_lines_come_whole(project: Path) -> None:
+    async with spoken(project, "--user", "ann") as client:
+        long = "ä€𝄞 " * 40_000
+        kept = await client.call_tool("remember", {"text": f"{long}The heron is grey.", "conversation": "birds"})
+        assert not kept.is_error
+        said = await client.call_tool("history", {"conversation": "birds"})
+        [post] = said.structured_content["posts"]
+        assert post["cut"]
+        whole = await client.call_tool("history", {"conversation": "birds", "full": True})
+        assert whole.structured_content["posts"][0]["message"] == f"{long}The heron is grey."

@@ -1,13 +1,12 @@
 """`cuebook mcp`. Loaded only when it is called: the server's packages take a while."""
 
-import asyncio
 from typing import Annotated
 
 import typer
 
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
-from cuebook.server.mcp.speak import speak_on_pipe
+from cuebook.server.mcp.pipe import serve_pipe
 
 app = new_app()
 
@@ -24,4 +23,4 @@ def mcp(
 
     An agent's program starts it by itself; `cuebook serve` speaks the same at /mcp. Needs cuebook[mcp].
     """
-    asyncio.run(speak_on_pipe(state.project(), user=user))
+    serve_pipe(state.project(), user=user)

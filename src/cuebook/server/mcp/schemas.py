@@ -1,5 +1,6 @@
 """What the tools take and give, as types: they are read, refused and documented by these."""
 
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
@@ -156,6 +157,7 @@ class Transcript(Out, frozen=True, kw_only=True):
     posts: list[Said]
 
 
+@cache
 def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
     """Give a type's JSON Schema with `object` at its root, `without` one of its properties."""
     [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")

@@ -1,13 +1,11 @@
-"""The protocol itself, by its official SDK, which is an extra and is imported here alone: a server, and two wires."""
+"""The protocol itself, by its official SDK, which is an extra and is imported when it speaks: a server, and HTTP."""
 
 from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any, Final, Literal, get_args
 
-from cuebook import Config, Cuebook
 from cuebook.app.shapes import Wire
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.records.key import Caller
 from cuebook.server.mcp.asker import Asker
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
 from cuebook.server.mcp.resources import TEMPLATES, list_resources, read_resource
@@ -66,17 +64,6 @@ def new_server(asking: Asking) -> Any:
         on_list_prompts=answered(lambda asker, params: list_prompts(asker, params and params.cursor)),
         on_get_prompt=answered(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
     )
-
-
-async def speak_on_pipe(settings: Config, *, user: str | None) -> None:
-    """Answer on standard input and output until the input ends: for the owner, or for one user. Raises InvalidInput."""
-    book = Cuebook.open(settings)
-    asker = Asker(book=book, caller=Caller(user=user or None))
-    server = new_server(lambda _: asker)
-    from mcp.server.stdio import stdio_server
-
-    async with book, stdio_server() as (reads, writes):
-        await server.run(reads, writes, server.create_initialization_options())
 
 
 async def speak_on_request(server: Any, scope: Any, receive: Any, send: Any, *, largest: int) -> None:

@@ -1,0 +1,75 @@
+"""The protocol on standard input and output.
+
+Input is read in a thread that nobody waits for: a signal ends the program and closes the book well, though the other
+side says nothing more.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any
+
+from cuebook import Config, Cuebook
+from cuebook.records.key import Caller
+from cuebook.server.mcp.asker import Asker
+from cuebook.server.mcp.speak import new_server
+
+#: Bytes read at once.
+PIECE = 65_536
+
+
+def serve_pipe(settings: Config, *, user: str | None) -> None:
+    """Answer until the input ends or SIGTERM comes: for the owner, or for one user. Raises InvalidInput."""
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_serve(settings, user))
+
+
+async def _serve(settings: Config, user: str | None) -> None:
+    book = Cuebook.open(settings)
+    asker = Asker(book=book, caller=Caller(user=user or None))
+    server = new_server(lambda _: asker)
+    from mcp.server.stdio import stdio_server
+
+    task = asyncio.current_task()
+    if task is not None:
+        with suppress(NotImplementedError):  # on Windows the program just ends
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    given: Any = Lines(sys.stdin.fileno())
+    async with book, stdio_server(stdin=given) as (reads, writes):
+        await server.run(reads, writes, server.create_initialization_options())
+
+
+class Lines:
+    """The lines of a file descriptor, each read when the one before it was taken."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._taken: asyncio.Queue[str | None] = asyncio.Queue(maxsize=1)
+        threading.Thread(target=self._read, name="cuebook-mcp-input", daemon=True).start()
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        while (line := await self._taken.get()) is not None:
+            yield line
+
+    def _read(self) -> None:
+        with suppress(RuntimeError, CancelledError):  # nobody listens any more
+            for line in self._lines():
+                asyncio.run_coroutine_threadsafe(self._taken.put(line.decode(errors="replace")), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._taken.put(None), self._loop).result()
+
+    def _lines(self) -> Iterator[bytes]:
+        rest: list[bytes] = []
+        while piece := os.read(self._descriptor, PIECE):
+            *whole, last = piece.split(b"\n")
+            for line in whole:
+                yield b"".join([*rest, line])
+                rest = []
+            rest.append(last)
+        if any(rest):
+            yield b"".join(rest)
