@@ -14,7 +14,8 @@ WHOLE = {
     # counts and short lists of everything
     "audit_checkpoints", "audit_last", "embedded_counts", "holds", "key_any", "keys_of", "optimizations", "outsiders",
     "prompt_observed", "prompt_tenants", "receipts_last", "sealed_all", "sealed_any", "sealed_conversations",
-    "sealed_counts", "sealed_families", "sealed_of_tenant_delete", "tally_items", "tally_memories", "tally_posts",
+    "sealed_counts", "sealed_families", "sealed_of_tenant_delete",
+    "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # what is due: each row that is there is work
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",

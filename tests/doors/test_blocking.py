@@ -20,6 +20,7 @@ from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
+from cuebook.app.blocking_shadow import BlockingShadowLedger
 from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
@@ -30,6 +31,7 @@ from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
+from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns
 from cuebook.testing import Script, ScriptedModel
 
@@ -56,6 +58,7 @@ def public(kind: type) -> dict[str, object]:
         (Receipts, BlockingReceipts),
         (Holds, BlockingHolds),
         (Optimizer, BlockingOptimizer),
+        (ShadowLedger, BlockingShadowLedger),
         (Experiences, BlockingExperiences),
         (Keys, BlockingKeys),
         (Organizations, BlockingOrganizations),

@@ -14,6 +14,7 @@ from typing import Any
 
 import openai
 import pytest
+from commands import Here
 
 from conftest import Live, config
 from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
@@ -283,3 +284,27 @@ def test_a_store_that_hangs_holds_up_nobody(
     assert [live.ask_book(partial(live.book.turns.show, f"c{n}", 1))["reply"] for n in range(3)] == [
         "answer 0", "answer 1", "answer 2",
     ]  # fmt: skip
+
+
+def test_the_report_is_the_same_over_http_and_on_the_command_line(
+    recorder: Recorder, here: Here, serve_live: Callable[..., Live]
+) -> None:
+    assert here("shadow", "report").startswith("nothing passed in shadow yet")
+    live = serve_live(shadow(recorder.url, str(here.folder / ".cuebook" / "cuebook.db")))
+    recorder.answers = [whole(answers("Hello."))]
+    say(live.url, "/c/trip/v1/chat/completions", asks("Hi there."))
+    live.ask_book(live.book.settle)
+    status, _, body = split(say(live.url, "/api/shadow?conversationId=trip", b"", method="GET"))
+    assert b" 200 " in status
+    told = json.loads(body)
+    assert (told["calls"], told["reportedTokens"], told["outputTokens"]) == (1, 9, 2)
+    assert told["addedMsP95"] < 1000
+    assert json.loads(here("shadow", "report", "--json")) == told
+    shown = here("shadow", "report")
+    assert "1 calls of 1 conversations" in shown
+    assert "gpt-5.2" in shown
+    assert "in shadow: this prompt was not sent" in here("turn", "show", "trip", "1")
+
+
+def test_shadow_without_an_upstream_is_refused(here: Here) -> None:
+    assert "upstream.shadow: there is nothing to pass to" in here("serve", "--shadow", code=1)

@@ -17,6 +17,7 @@ from cuebook.app.blocking_memories import BlockingMemories
 from cuebook.app.blocking_mind import BlockingMind
 from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
+from cuebook.app.blocking_shadow import BlockingShadowLedger
 from cuebook.app.blocking_tuning import BlockingOptimizer
 from cuebook.app.blocking_vault import BlockingVault
 from cuebook.app.book import Cuebook, Reply
@@ -166,6 +167,11 @@ class BlockingCuebook:
         return BlockingOptimizer(self._host)
 
     @property
+    def shadow(self) -> BlockingShadowLedger:
+        """What shadow mode kept: what would have been sent, beside what clients sent."""
+        return BlockingShadowLedger(self._host)
+
+    @property
     def receipts(self) -> BlockingReceipts:
         """The receipts of what was forgotten: read, checked."""
         return BlockingReceipts(self._host)
@@ -249,6 +255,11 @@ class BlockingCuebook:
     def upstream_url(self) -> str | None:
         """The upstream's address, None without one."""
         return self._host.book.upstream_url  # known while the book is open
+
+    @property
+    def shadows(self) -> bool:
+        """Whether the OpenAI wire passes as it comes, and what would have been sent is kept beside it."""
+        return self._host.book.shadows  # known while the book is open
 
     @property
     def personas(self) -> list[str]:

@@ -15,11 +15,13 @@ from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
+from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns
 from cuebook.app.vault import Vault
 from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import Mirror
+from cuebook.engine.shadow import Shadow
 
 
 class Parts:
@@ -28,6 +30,7 @@ class Parts:
     config: Config
     _tenant: str
     _mirror: Mirror | None
+    _shadow: Shadow | None
 
     @property
     @abstractmethod
@@ -103,6 +106,11 @@ class Parts:
     def optimizer(self) -> Optimizer:
         """What tunes how much of a conversation stays whole: its runs and what they came to."""
         return Optimizer(self.desk)
+
+    @property
+    def shadow(self) -> ShadowLedger:
+        """What shadow mode kept: what would have been sent, beside what clients sent."""
+        return ShadowLedger(self.desk, self.config, self._shadow)
 
     @property
     def receipts(self) -> Receipts:

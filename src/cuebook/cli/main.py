@@ -27,6 +27,7 @@ COMMANDS = {
     "chat": "Talk, with everything remembered.",
     "serve": "Start the HTTP server, for OpenAI clients and others.",
     "mcp": "Serve memory and prompts to an agent's tools, on a pipe.",
+    "shadow": "Show what would have been sent of what passed in shadow mode.",
     "conversation": "List, show, import, export and delete conversations.",
     "turn": "Show what a prompt held and why, and replay it.",
     "memory": "Search, list and show what is remembered.",

@@ -44,7 +44,7 @@ def serve(
         bool | None,
         typer.Option(
             "--shadow/--no-shadow",
-            help="Pass /v1 as it comes, and keep beside it what would have been sent.",
+            help="Pass /v1 as it comes, and keep beside it what would have been sent: `cuebook shadow report`.",
             show_default=False,
         ),
     ] = None,
@@ -84,9 +84,7 @@ def _greet(address: str, base_url: str, upstream: str, *, shadow: bool) -> None:
         f"  goes to          {upstream or 'nothing: answers are what memory holds; --upstream URL names a server'}"
     )
     if shadow:
-        screen.say(
-            "  in shadow        nothing is changed on the way; `cuebook turn show` says what would have been sent"
-        )
+        screen.say("  in shadow        nothing is changed on the way; `cuebook shadow report` tells the rest")
     screen.say("Ctrl-C ends it.")
 
 

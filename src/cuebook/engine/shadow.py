@@ -20,7 +20,8 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.hearing import relay_answer
 from cuebook.engine.opening import Intent, open_step
 from cuebook.engine.relay import meaning
-from cuebook.engine.request import Call, place_of, read_request
+from cuebook.engine.request import Call, Place, Request, place_of, read_request
+from cuebook.engine.shadow_ledger import Ledger, cut_short
 from cuebook.engine.step import Step
 from cuebook.engine.unpacked import unpacked
 from cuebook.errors import InvalidInput, UpstreamError
@@ -43,6 +44,7 @@ class Overheard(Struct, kw_only=True):
 
     desk: Desk
     call: Call
+    at: float  # when it came, in Unix seconds
     status: int = 0  # 0: the upstream gave no answer
     headers: Mapping[str, str] = {}
     pieces: list[bytes] = field(default_factory=list)
@@ -56,6 +58,7 @@ class Shadow:
 
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
+        self._ledger = Ledger(upstream)
         self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[Overheard] = deque()
         self._held = 0  # bytes of calls that pass or wait
@@ -103,7 +106,7 @@ class Shadow:
         Raises UpstreamError.
         """
         began, whole = time.perf_counter(), False
-        heard = self._listen(Overheard(desk=desk, call=call)) if call is not None else None
+        heard = self._listen(Overheard(desk=desk, call=call, at=desk.clock.now())) if call is not None else None
         try:
             async with closing(self._pass(request, heard, began)) as pieces:
                 async for piece in pieces:
@@ -193,7 +196,7 @@ class Shadow:
             lost = Counter(self._lost)
             try:
                 async with asyncio.timeout(PATIENCE_S):
-                    await keep(heard, lost=self.lost)
+                    await self._keep(heard, lost=self.lost)
                 self._lost -= lost
             except InvalidInput as error:
                 self._unkept(UNREAD, error)
@@ -204,38 +207,48 @@ class Shadow:
             finally:
                 self._release(heard)
 
+    async def _keep(self, heard: Overheard, *, lost: Mapping[str, int]) -> None:
+        """Keep a call that passed with the window it would have got. Raises CuebookError."""
+        desk = heard.desk
+        await desk.catch_up()
+        call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
+        request = read_request(desk, call)
+        scope = Scope(user=call.user or request.user)
+        place = await place_of(desk, scope, request, call)
+        named = request.conversation or place.conversation
+        request = msgspec.structs.replace(request, conversation=named)
+        async with desk.lines.hold(scope.tenant, named):
+            place = await place_of(desk, scope, request, call)
+            truncated = await _truncated(desk, scope, request, place)
+            opened = await open_step(desk, scope, _in_shadow(meaning(desk, scope, request, call, named)))
+            if opened is None:
+                return
+            async with Step(desk, opened.lease, zone=opened.zone) as step:
+                entry = await asyncio.to_thread(self._ledger.entry, desk, request, place, opened, now=heard.at)
+                added = round(heard.added_s * 1000, 3)
+                entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
+                told = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
+                step.metadata = {SHADOW: told}
+                if not heard.status:
+                    await step.finish(state="failed", error=heard.broken)
+                    return
+                with suppress(UpstreamError):  # it was told to the client
+                    async with closing(relay_answer(_Replayed(heard), step)) as pieces:
+                        async for _ in pieces:
+                            pass
+
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)
         log.warning("shadow: a call was not kept (%s): %s", reason, type(error).__name__)
 
 
-async def keep(heard: Overheard, *, lost: Mapping[str, int]) -> None:
-    """Keep a call that passed with the window it would have got. Raises CuebookError."""
-    desk = heard.desk
-    await desk.catch_up()
-    call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
-    request = read_request(desk, call)
-    scope = Scope(user=call.user or request.user)
-    named = request.conversation or (await place_of(desk, scope, request, call)).conversation
-    request = msgspec.structs.replace(request, conversation=named)
-    async with desk.lines.hold(scope.tenant, named):
-        opened = await open_step(desk, scope, _in_shadow(meaning(desk, scope, request, call, named)))
-        if opened is None:
-            return
-        async with Step(desk, opened.lease, zone=opened.zone) as step:
-            told = {
-                "model": request.model,
-                "addedMs": round(heard.added_s * 1000, 3),
-                **({"lost": lost} if lost else {}),
-            }
-            step.metadata = {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): told}}
-            if not heard.status:
-                await step.finish(state="failed", error=heard.broken)
-                return
-            with suppress(UpstreamError):  # it was told to the client
-                async with closing(relay_answer(_Replayed(heard), step)) as pieces:
-                    async for _ in pieces:
-                        pass
+async def _truncated(desk: Desk, scope: Scope, request: Request, place: Place) -> tuple[int, ...]:
+    """Give the stored posts whose places new messages take that are their shortened forms."""
+    new = request.history[place.first_new :]
+    if not place.parent or not new or place.side:
+        return ()
+    before = await desk.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
+    return cut_short(before, [(each.role, each.said.message) for each in new])
 
 
 def _in_shadow(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:

@@ -17,6 +17,7 @@ from cuebook.ports.memories import Known, MemoryLook, MemoryStore
 from cuebook.ports.outcomes import OutcomeStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.ports.reflections import Call, ReflectionStore
+from cuebook.ports.shadow import ShadowStore
 from cuebook.ports.tuning import TuningStore
 from cuebook.ports.vault import VaultStore
 from cuebook.ports.vectors import VectorStore
@@ -309,6 +310,8 @@ class Store(Protocol):
     def memories(self) -> MemoryStore: ...
     @property
     def reflections(self) -> ReflectionStore: ...
+    @property
+    def shadow(self) -> ShadowStore: ...
     @property
     def vault(self) -> VaultStore: ...
 

@@ -43,6 +43,7 @@ from cuebook.server import (
     prompts,
     remembered,
     sessions,
+    shadow,
     tuning,
     v1,
 )
@@ -94,6 +95,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *experiences.ROUTES,
             *learning.ROUTES,
             *tuning.ROUTES,
+            *shadow.ROUTES,
             *minds.ROUTES,
             *audit.ROUTES,
             *organizations.ROUTES,

@@ -40,7 +40,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /api/memories/search", "GET /api/memories", f"GET {_MEMORY}", "GET /api/memories/export",
         "GET /api/personas", "GET /api/personas/{persona}",
         "GET /learning/knowledge", "GET /learning/memory/stats", "GET /learning/memory/budget",
-        "GET /api/experiences",
+        "GET /api/experiences", "GET /api/shadow",
         "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
         f"GET {_CONVERSATION}/mind",
         "GET /learning/optimizer/status", "GET /learning/optimizer/history",

@@ -17,6 +17,7 @@ FILES = (
     "reflections.sql",
     "vault.sql",
     "outcomes.sql",
+    "shadow.sql",
 )
 
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)

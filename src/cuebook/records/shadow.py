@@ -1,0 +1,45 @@
+"""What the ledger of shadow mode holds of a call: the prompt the client sent, beside the one it would have got."""
+
+from msgspec import Struct
+
+from cuebook.records.turn import Usage
+
+
+class Reckoned(Struct, frozen=True, omit_defaults=True):
+    """Input tokens of a request as a provider's cache would take them: in full, read, written."""
+
+    uncached: int = 0
+    read: int = 0
+    write: int = 0
+
+
+class Shadowed(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A call that passed. Tokens are ours to count; posts are those stored on the path before the call."""
+
+    model: str = ""
+    added_ms: float = 0.0
+    lost: dict[str, int] = {}  # calls that could not be kept before this one, by reason
+    client_tokens: int = 0  # messages and tools as the client sent them
+    window_tokens: int = 0  # the same as they would have been sent
+    rule: str = ""  # the cache's that both are reckoned by; "" = not reckoned
+    client: Reckoned | None = None
+    ours: Reckoned | None = None
+    path: int = 0  # posts before the call
+    neither: int = 0  # in neither prompt
+    neither_seqs: tuple[int, ...] = ()  # a few of them, the newest
+    client_alone: int = 0  # in the client's, left out of ours
+    condensed: int = 0  # in the client's, and in ours under the summary
+    ours_alone: int = 0  # in ours (whole, under the summary or recalled), no more in the client's
+    truncated_seqs: tuple[int, ...] = ()  # posts the client sends cut short from this call on
+    parted: int = 0  # calls without their results in the client's messages, and results without their calls
+
+
+class ShadowedCall(Struct, frozen=True, kw_only=True):
+    """Where a call was kept, what the provider counted, and the tokens of its answer by our counter."""
+
+    conversation: str
+    turn: int
+    step: int
+    entry: Shadowed
+    usage: Usage | None = None
+    reply_tokens: int = 0
