@@ -6,29 +6,65 @@ from typing import Annotated
 
 import typer
 
+from cuebook.app.book import Cuebook
 from cuebook.app.evaluate import QUESTIONS, evaluate, to_wire, together
+from cuebook.app.evaluate_utility import BUDGET, TURNS, Utilities, leave_one_out
+from cuebook.app.evaluate_utility import prune as forget_useless
+from cuebook.app.evaluate_utility import to_wire as utility_to_wire
+from cuebook.app.forgetting import receipt_shape
 from cuebook.cli import screen
 from cuebook.cli.eval_report import report_lines
-from cuebook.cli.group import command, new_app
+from cuebook.cli.eval_utility import utility_lines
+from cuebook.cli.group import User, command, new_app
 from cuebook.cli.state import State
+from cuebook.records.erasure import Receipt
 
 app = new_app()
 
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE|CONVERSATION",
+        help="Your own transcript, as `conversation import` reads it; with --leave-one-out the book's own.",
+        show_default=False,
+    ),
+]
+Gold = Annotated[Path | None, typer.Option("--gold", metavar="GOLD", help="A list of the facts that FILE tells.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="Ask at most so many questions of a conversation.")
+]
+LeftOut = Annotated[
+    bool, typer.Option("--leave-one-out", help="Of what use each memory was in the turns that said it.")
+]
+Turns = Annotated[
+    int, typer.Option("--turns", metavar="N", min=1, max=1000, help="Of the last so many turns of a conversation.")
+]
+Budget = Annotated[
+    int, typer.Option("--budget", metavar="N", min=0, help="Ask the configured model so often; 0 asks none.")
+]
+Prune = Annotated[bool, typer.Option("--prune", help="Forget what was of no use, once you agree; a receipt proves it.")]
+
 
 @command(
-    app, "cuebook eval", "cuebook eval my-chat.json --json", "cuebook eval my-chat.json --gold facts.json", name="eval"
+    app,
+    "cuebook eval",
+    "cuebook eval my-chat.json --json",
+    "cuebook eval my-chat.json --gold facts.json",
+    "cuebook eval --leave-one-out c1 c2 --budget 0",
+    name="eval",
 )
 def eval_(
     state: State,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Your own transcript, as `conversation import` reads it.")
-    ] = None,
-    gold: Annotated[
-        Path | None, typer.Option("--gold", metavar="GOLD", help="A list of the facts that FILE tells.")
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, help="Ask at most so many questions of a conversation.")
-    ] = QUESTIONS,
+    files: Names = None,
+    *,
+    gold: Gold = None,
+    limit: Limit = QUESTIONS,
+    left_out: LeftOut = False,
+    turns: Turns = TURNS,
+    budget: Budget = BUDGET,
+    prune: Prune = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to prune.")] = False,
+    user: User = None,
 ) -> None:
     """Measure memory on your own conversations, with no model and no network.
 
@@ -44,7 +80,19 @@ def eval_(
     Fact survival: values and gold facts of posts, 1, 5 and 20 compactions after they went under the summary: held in
     summary or items, ended by what came later, only found by a search, or lost. Current facts: gold facts that still
     hold and stand in an item, and superseded ones that do.
+
+    --leave-one-out measures your own book instead: the memories of its recorded turns. With a configured model it asks
+    with and without each and compares the answers; with none, or --budget 0, it looks how many of the words that a
+    memory alone brought stand in the answer that was given. What was said in 3 turns or more and was of use in none is
+    proposed to be let go; only --prune forgets it.
     """
+    if left_out:
+        _leave_one_out(state, files or [], turns=turns, budget=budget, prune=prune, yes=yes, user=user)
+        return
+    if prune or len(files or ()) > 1:
+        msg = "--prune and several names belong to --leave-one-out" if prune else "name one FILE"
+        raise typer.BadParameter(msg)
+    file = Path(files[0]) if files else None
     with screen.progress("replaying", None) as advance:
         every = asyncio.run(
             evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
@@ -58,3 +106,31 @@ def eval_(
             screen.say()
         for line in report_lines(each):
             screen.say(line)
+
+
+def _leave_one_out(
+    state: State, names: list[str], *, turns: int, budget: int, prune: bool, yes: bool, user: str | None
+) -> None:
+    async def measured() -> tuple[Utilities, Receipt | None]:
+        async with Cuebook.open(state.project(), worker=False) as book:
+            found = await leave_one_out(book, names, user=user, turns=turns, budget=budget)
+            if not state.json:
+                for line in utility_lines(found):
+                    screen.say(line)
+            many = sum(each.prunes for each in found.items)
+            agreed = prune and many > 0 and (yes or _agreed(many))
+            return found, await forget_useless(book, found, user=user) if agreed else None
+
+    found, receipt = asyncio.run(measured())
+    if state.json:
+        screen.say_json(utility_to_wire(found) | {"receipt": receipt_shape(receipt) if receipt else None})
+    elif receipt:
+        screen.say(f"forgotten; {receipt.id} is the proof")
+    if prune and receipt is None and any(each.prunes for each in found.items):
+        screen.complain("nothing was forgotten; --yes forgets without asking")
+        raise typer.Exit(1)
+
+
+def _agreed(many: int) -> bool:
+    what = "this memory" if many == 1 else f"these {many} memories"
+    return screen.on_terminal() and typer.confirm(f"Forget {what}, with everything derived from it, for good?")

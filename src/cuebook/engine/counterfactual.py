@@ -245,12 +245,16 @@ async def _answer(desk: Desk, scope: Scope, recorded: Recorded, planned: Planned
     return answer
 
 
-async def asked(desk: Desk, recorded: Recorded, planned: Planned) -> str:
+async def asked(desk: Desk, recorded: Recorded, planned: Planned, *, temperature: float | None = None) -> str:
     """Give what the book's model answers to a decided window. Raises what the model does, BackendError for half an
     answer.
     """
     request = ModelRequest(
-        messages=planned.messages, purpose=PURPOSE, conversation=recorded.conversation.id, zone=recorded.wish.zone
+        messages=planned.messages,
+        purpose=PURPOSE,
+        conversation=recorded.conversation.id,
+        zone=recorded.wish.zone,
+        temperature=temperature,
     )
     said, finish = [], ""
     async with closing(desk.model.stream(request)) as pieces:

@@ -1,0 +1,48 @@
+"""How the use of memories reads in a terminal."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from cuebook.app.evaluate_utility import ENOUGH, Utilities, Utility
+from cuebook.cli import screen
+
+#: Characters of a memory, and turns named as evidence.
+WORDS, EVIDENCE = 60, 3
+_HOW: Final = {
+    "model": "by asking the model with and without each",
+    "words": "by the words of the answers that came of each alone",
+}
+
+
+def utility_lines(found: Utilities) -> Iterator[str]:
+    """Give a measure line by line, the most useful first."""
+    calls = f", {found.calls:,} calls" if found.calls else ""
+    memories, turns = _many(len(found.items), "memory", "memories"), _many(found.turns, "turn", "turns")
+    yield f"{memories} said in {turns}, {_HOW[found.by]}{calls}"
+    if found.items:
+        yield ""
+        yield f"{'utility':>7}  {'turns':>5}  {'uses':>5}  memory"
+    for each in found.items:
+        yield f"{each.utility:>7.2f}  {len(each.uses):>5}  {each.memory.uses:>5}  {_memory(each)}"
+        yield f"{'':>21}  {_evidence(each)}"
+    for reason, many in found.missed.items():
+        yield f"not measured: {_many(many, 'turn', 'turns')}, {reason}"
+    useless = [each for each in found.items if each.prunes]
+    if useless:
+        yield ""
+        yield f"of no use in {ENOUGH} turns or more; --prune forgets {'it' if len(useless) == 1 else 'them'}:"
+        yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
+
+
+def _memory(each: Utility) -> str:
+    return f"{each.memory.id} {each.memory.category}: {screen.line_of(each.memory.text, WORDS)}"
+
+
+def _evidence(each: Utility) -> str:
+    best = sorted(each.uses, key=lambda use: -use.score)[:EVIDENCE]
+    more = f", {len(each.uses) - len(best)} more" if len(each.uses) > len(best) else ""
+    return ", ".join(f"{use.conversation} turn {use.turn}: {use.score:.2f}" for use in best) + more
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count:,} {one if count == 1 else more}"

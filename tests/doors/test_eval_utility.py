@@ -1,0 +1,50 @@
+"""`cuebook eval --leave-one-out`: of what use memories were, and letting go of those of none."""
+
+import asyncio
+
+from commands import Here
+
+from cuebook import Ask, Cuebook
+from cuebook.app.load import load_config
+from cuebook.testing import ScriptedModel
+
+
+async def talk(here: Here, turns: int = 3) -> None:
+    arguments = {"memory.user": True}
+    config = load_config(here.folder, environment={}, arguments=arguments)
+    model = ScriptedModel(default="A soup without walnuts, then.")
+    async with Cuebook.open(config, model=model, worker=False) as book:
+        for number, fact in enumerate(("I am allergic to walnuts.", "I live in Oslo.")):
+            await book.ask(Ask(fact, f"before-{number}", user="ann"))
+            await book.settle()
+        for number in range(turns):
+            await book.ask(Ask("What shall I cook today?", f"meal-{number}", user="ann"))
+
+
+def test_the_use_of_memories_is_told_and_those_of_none_are_let_go(here: Here) -> None:
+    asyncio.run(talk(here))
+    told = here.json("eval", "--leave-one-out")
+    assert (told["by"], told["calls"], told["turns"], told["receipt"]) == ("words", 0, 4, None)
+    useful, useless = told["items"]
+    assert (useful["text"], useful["prune"]) == ("I am allergic to walnuts.", False)
+    assert useful["utility"] > 0.3
+    assert (useless["text"], useless["utility"], useless["prune"]) == ("I live in Oslo.", 0, True)
+    assert {each["conversationId"] for each in useless["turns"]} == {"meal-0", "meal-1", "meal-2"}
+    drawn = here("eval", "--leave-one-out")
+    for part in ("2 memories said in 4 turns", "meal-2 turn 1: 0.00", "--prune forgets it:", useless["memoryId"]):
+        assert part in drawn
+    assert "1 memory said in 1 turn" in here("eval", "--leave-one-out", "before-1")
+    assert "nothing was forgotten" in here("eval", "--leave-one-out", "--prune", code=1)
+    told = here.json("eval", "--leave-one-out", "--prune", "--yes")
+    assert told["receipt"]["counts"]["memories"] == 1
+    assert here("memory", "receipt", "verify", told["receipt"]["id"], "--about", useless["memoryId"]).startswith("ok")
+    assert [each["text"] for each in here.json("eval", "--leave-one-out")["items"]] == ["I am allergic to walnuts."]
+    assert "forgotten" not in here("eval", "--leave-one-out", "--prune", "--yes"), "there is nothing to prune"
+
+
+def test_answers_without_a_model_and_wrong_use_are_told(here: Here) -> None:
+    asyncio.run(talk(here, turns=0))
+    said = "no conversation 'nowhere'"
+    assert said in here("eval", "--leave-one-out", "nowhere", code=1)
+    assert "belong to --leave-one-out" in here("eval", "--prune", code=2)
+    assert "name one FILE" in here("eval", "a.json", "b.json", code=2)

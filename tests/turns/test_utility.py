@@ -1,0 +1,115 @@
+"""Of what use memories were: by the answers that were given, and by asking with and without each."""
+
+import json
+
+import pytest
+from stage import NAME, on, told
+
+from cuebook.app.evaluate_utility import leave_one_out, prune
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.testing import ScriptedModel
+
+FACTS = ("I am allergic to walnuts.", "I live in Oslo.")
+
+
+def answering(request):
+    """Answer by what the window holds, as a model would."""
+    text = b"".join(request.messages).decode()
+    asked = json.loads(request.messages[-1])["content"]
+    if "cook" not in str(asked):
+        return "Noted."
+    return "A soup without walnuts, then." if "walnuts" in text else "A soup, then."
+
+
+async def talked(book, clock, turns=3):
+    for number, fact in enumerate(FACTS):
+        await told(book, clock, fact, f"c{number}")
+    for number in range(turns):
+        await told(book, clock, f"What shall I cook on day {number}?", f"{NAME}-{number}")
+
+
+def scores(found):
+    return {each.memory.text: each.utility for each in found.items}
+
+
+async def test_a_memory_whose_words_stand_in_the_answers_is_of_use(tmp_path, clock):
+    async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
+        await talked(book, clock)
+        found = await leave_one_out(book, budget=0)
+        assert (found.by, found.turns, found.calls) == ("words", 4, 0), "the second fact's turn too: it said the first"
+        known = scores(found)
+        assert known["I live in Oslo."] == 0.0
+        assert known["I am allergic to walnuts."] > 0.2
+        assert [each.memory.text for each in found.items] == list(FACTS), "the most useful first"
+        [useless] = [each for each in found.items if each.prunes]
+        assert useless.memory.text == "I live in Oslo."
+        assert [(each.conversation, each.turn) for each in useless.uses] == [(f"{NAME}-{n}", 1) for n in (2, 1, 0)]
+        few = await leave_one_out(book, [f"{NAME}-1", f"{NAME}-2"], budget=0)
+        assert few.turns == 2
+        assert not [each for each in few.items if each.prunes], "two turns are not enough"
+        assert (await leave_one_out(book, ["c0"], budget=0)).items == ()
+
+
+async def test_with_a_model_it_is_asked_with_and_without_each_within_the_budget(tmp_path, clock):
+    model = ScriptedModel(default=answering)
+    async with on(tmp_path, clock, model=model) as book:
+        await talked(book, clock)
+        before = len(model.requests)
+        found = await leave_one_out(book, user="ann")
+        asked = model.requests[before:]
+        assert (found.by, found.turns, found.calls) == ("model", 3, 12)
+        assert len(asked) == 12
+        assert {each.temperature for each in asked} == {0.0}
+        known = scores(found)
+        assert known["I live in Oslo."] == 0.0
+        assert known["I am allergic to walnuts."] > 0.2
+        [record] = await book.audit.tail(1)
+        assert record.event == "leave-one-out"
+        before = len(model.requests)
+        assert (await leave_one_out(book, budget=5)).calls == len(model.requests) - before == 4
+        with pytest.raises(InvalidInput, match="2 calls are too few"):
+            await leave_one_out(book, budget=2)
+        assert (await book.conversations.get(f"{NAME}-2")).turns == 1
+
+
+async def test_what_changes_by_itself_is_not_the_memorys_doing(tmp_path, clock):
+    said = iter(range(10_000))
+    model = ScriptedModel(default=lambda _: f"Soup number {next(said)} with dish {next(said)}.")
+    async with on(tmp_path, clock, model=model) as book:
+        await talked(book, clock)
+        assert set(scores(await leave_one_out(book)).values()) == {0.0}
+
+
+async def test_what_is_proposed_is_forgotten_with_a_receipt(tmp_path, clock):
+    async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
+        await talked(book, clock)
+        found = await leave_one_out(book, budget=0)
+        receipt = await prune(book, found)
+        assert receipt.counts["memories"] == 1
+        assert "of no use" in receipt.reason
+        assert [each.text for each in (await book.memories.page(user="ann")).items] == ["I am allergic to walnuts."]
+        assert await prune(book, await leave_one_out(book, budget=0)) is None
+
+
+async def test_what_was_said_by_hand_or_is_followed_silently_is_kept(tmp_path, clock):
+    async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
+        await told(book, clock, "I prefer answers in Dutch.", "c0")
+        for number in range(3):
+            await told(book, clock, f"What shall I cook on day {number}?", NAME)
+        found = await leave_one_out(book, budget=0)
+        assert [(each.memory.category, each.utility, each.prunes) for each in found.items] == [
+            ("preferences", 0.0, False)
+        ]
+        asked = await leave_one_out(book)
+        assert [each.prunes for each in asked.items] == [True], "the model said the same without it"
+
+
+async def test_answers_of_no_model_and_what_was_erased_are_not_measured(tmp_path, clock):
+    async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
+        await talked(book, clock, turns=1)
+        await book.memory.forget(conversation="c0")
+        await book.memory.forget(conversation="c1")
+        assert (await leave_one_out(book, budget=0)).items == ()
+        with pytest.raises(NotFound):
+            await leave_one_out(book, ["nowhere"])
+        assert (await leave_one_out(book, user="bob")).items == ()
