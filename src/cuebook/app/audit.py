@@ -21,6 +21,8 @@ from cuebook.records.audit import Checkpoint, Record, Verdict
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
+#: Records that one search looks at.
+LOOKED_AT = 5_000
 #: No record has a higher seq.
 HIGHEST = 2**53 - 1
 
@@ -31,6 +33,13 @@ class ReplayedRender(Struct, frozen=True, kw_only=True):
     seq: int
     verdict: Literal["identical", "changed", "erased", "gone"]
     text: str = ""
+
+
+class FoundRecords(Struct, frozen=True, kw_only=True):
+    """Records that were looked for, the newest first. `before`: where a search goes on, None at the beginning."""
+
+    records: tuple[Record, ...]
+    before: int | None = None
 
 
 class Audit:
@@ -59,6 +68,39 @@ class Audit:
         """Give the newest records, oldest first."""
         newest, _ = await self._desk.audit.last(Scope())
         return await self.records(after=max(0, newest - last), limit=max(1, last))
+
+    async def find(
+        self,
+        *,
+        event: str | None = None,
+        prompt: str | None = None,
+        conversation: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> FoundRecords:
+        """Look for the newest records of an event, a prompt, a conversation, before a seq where one is named.
+
+        One search looks at LOOKED_AT records or fewer. Raises InvalidInput.
+        """
+        if not 1 <= limit <= _PAGE or (before is not None and not 1 <= before <= HIGHEST):
+            msg = f"limit: {limit} is not between 1 and {_PAGE}, or before: {before} is no record's number"
+            raise InvalidInput(msg, where="limit")
+        newest, _ = await self._desk.audit.last(Scope())
+        end = newest + 1 if before is None else min(before, newest + 1)
+        stop = max(1, end - LOOKED_AT)
+        wanted = {"event": event, "prompt_id": prompt, "conversation": conversation}
+        asked = {name: value for name, value in wanted.items() if value}
+        found: list[Record] = []
+        while end > stop:
+            start = max(stop, end - _PAGE)
+            page = await self._desk.audit.records(Scope(), after=start - 1, limit=end - start)
+            for each in reversed(page):
+                if all(getattr(each, name) == value for name, value in asked.items()):
+                    found.append(each)
+                if len(found) == limit:
+                    return FoundRecords(records=tuple(found), before=each.seq if each.seq > 1 else None)
+            end = start
+        return FoundRecords(records=tuple(found), before=end if end > 1 else None)
 
     async def export(self) -> AsyncIterator[Record]:
         """Give all records, the oldest first."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cuebook.app.audit import ReplayedRender
+from cuebook.app.audit import FoundRecords, ReplayedRender
 from cuebook.app.blocking_parts import Host
 from cuebook.records.audit import Checkpoint, Record, Verdict
 
@@ -25,6 +25,22 @@ class BlockingAudit:
     def tail(self, last: int = 10) -> list[Record]:
         """Give the newest records, oldest first."""
         return self._host.run(lambda book: book.audit.tail(last))
+
+    def find(
+        self,
+        *,
+        event: str | None = None,
+        prompt: str | None = None,
+        conversation: str | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> FoundRecords:
+        """Look for the newest records of an event, a prompt, a conversation, before a seq where one is named."""
+        return self._host.run(
+            lambda book: book.audit.find(
+                event=event, prompt=prompt, conversation=conversation, before=before, limit=limit
+            )
+        )
 
     def export(self) -> Iterator[Record]:
         """Give all records, the oldest first."""

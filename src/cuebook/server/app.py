@@ -50,6 +50,7 @@ from cuebook.server import (
 from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
 from cuebook.server.mcp import route as mcp
+from cuebook.server.page import audit as audit_views
 from cuebook.server.page import keyed, live, views
 from cuebook.server.page import memories as memory_views
 from cuebook.server.page import minds as mind_views
@@ -109,6 +110,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *memory_views.ROUTES,
             *prompt_views.ROUTES,
             *mind_views.ROUTES,
+            *audit_views.ROUTES,
             Router("/", route_handlers=v1.ROUTES, request_max_body_size=settings.max_v1_body),
         ],
         before_request=_enter,

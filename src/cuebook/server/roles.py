@@ -65,6 +65,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "agent": frozenset({"POST /api/settle"}),
     "admin": frozenset({
         f"PUT {_PROMPT}/labels", f"POST {_PROMPT}/rollback", f"POST {_PROMPT}/clear", "POST /api/prompts/migrate",
+        "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         f"GET {_AUDIT}", f"GET {_AUDIT}/{{n}}", f"POST {_AUDIT}/verify", f"POST {_AUDIT}/{{n}}/replay",
         "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
         "GET /api/holds", "POST /api/holds", "DELETE /api/holds/{hold}",

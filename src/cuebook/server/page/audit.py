@@ -1,0 +1,87 @@
+"""The views of the audit: the newest records, one of them, whether somebody changed any, a prompt rendered again."""
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from litestar import Response, get, post
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from cuebook.app import audit_shapes as shapes
+from cuebook.app.audit import HIGHEST
+from cuebook.records.audit import Record
+from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.page.render import show
+
+ALL = "/page/audit"
+ONE = ALL + "/{n:int}"
+#: Records a page lists.
+LISTED = 50
+VIEW = "Audit"
+
+Prompt = Annotated[str | None, QueryParameter(name="promptId", description="Only of this prompt")]
+Conversation = Annotated[str | None, QueryParameter(name="conversationId", description="Only of this conversation")]
+Before = Annotated[int | None, QueryParameter(name="before", ge=1, le=HIGHEST, description="Before this record")]
+
+
+@get(ALL, include_in_schema=False)
+async def records(
+    request: AnyRequest,
+    *,
+    event: FromQuery[str | None] = None,
+    prompt_id: Prompt = None,
+    conversation_id: Conversation = None,
+    before: Before = None,
+) -> Response[bytes]:
+    """List the newest records, those of an event, a prompt or a conversation where one is named."""
+    found = await book_of(request).audit.find(
+        event=event, prompt=prompt_id, conversation=conversation_id, before=before, limit=LISTED
+    )
+    asked = {"event": event, "promptId": prompt_id, "conversationId": conversation_id}
+    named = {name: value for name, value in asked.items() if value}
+    return show(
+        "audit.html",
+        view=VIEW,
+        asked=asked,
+        records=[shapes.record(each) for each in found.records],
+        more="?" + urlencode({**named, "before": found.before}) if found.before else "",
+        verdict=None,
+    )
+
+
+@get(ONE, include_in_schema=False)
+async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
+    """Show a record: what was said, of which version, how it was chosen, and its place in the chain."""
+    return _shown(await book_of(request).audit.get(n))
+
+
+@post(ALL + "/verify", include_in_schema=False, status_code=200)
+async def verify(request: AnyRequest) -> Response[bytes]:
+    """Check that nobody changed a record, and say what was found above the newest ones."""
+    audit = book_of(request).audit
+    verdict = await audit.verify()
+    found = await audit.find(limit=LISTED)
+    return show(
+        "audit.html",
+        view=VIEW,
+        asked={"event": None, "promptId": None, "conversationId": None},
+        records=[shapes.record(each) for each in found.records],
+        more=f"{ALL}?before={found.before}" if found.before else "",
+        verdict=verdict,
+    )
+
+
+@post(ONE + "/replay", include_in_schema=False, status_code=200)
+async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
+    """Render what a record tells of again, and say whether it is the same."""
+    audit = book_of(request).audit
+    again = await audit.replay(n)
+    return _shown(await audit.get(n), shapes.replayed(again))
+
+
+def _shown(record: Record, again: dict[str, Any] | None = None) -> Response[bytes]:
+    chosen = record.selection or {}
+    at = f"{chosen['branch']}:{chosen['number']}" if {"branch", "number"} <= chosen.keys() else ""
+    return show("audit_record.html", view=VIEW, record=shapes.record(record), at=at, again=again)
+
+
+ROUTES = [records, record, verify, replay]

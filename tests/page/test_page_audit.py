@@ -1,0 +1,112 @@
+"""The audit in a browser: its newest records, one of them, and whether somebody changed it."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+from looks import look_over
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.audit import Audit
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import ScriptedModel
+
+
+def project(tmp_path: Path) -> Path:
+    init_project(tmp_path / "book")
+    (tmp_path / "book" / "personas" / "kindly.json").write_text('{"id": "kindly", "name": "Ada"}')
+    return tmp_path / "book"
+
+
+async def tell(book: Cuebook) -> None:
+    await book.prompts.save("persona/kindly", {"body": "Be <b>kind</b> to $user_name."}, params=["user_name"])
+    await book.prompts.save("other", {"body": "Be short."})
+    for text in ("hello", "and again"):
+        await book.ask(Ask(text, "c1", user="zoe", persona="kindly"))
+    await book.settle()
+
+
+def test_records_are_found_read_rendered_again_and_checked(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(tell)
+    seen = tab(served)
+    page = seen.open("/")
+    page.click("nav >> text=Audit")
+    page.click("button:has-text('Check that nobody changed it')")
+    page.wait_for_selector("[role=status]:has-text('Nobody changed it.')")
+    seen.shoot("audit")
+    page.fill("[name=promptId]", "persona/kindly")
+    page.fill("[name=event]", "render")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**event=render**")
+    assert page.locator("main table tr:has(td)").count() == 2
+    page.click("main table a")
+    assert "Be <b>kind</b> to" in page.inner_text("main")
+    assert page.locator("main pre b").count() == 0
+    page.click("button:has-text('Render it again')")
+    page.wait_for_selector("[role=status]:has-text('identical')")
+    seen.shoot("audit-record")
+    page.click("main dl a")
+    assert page.inner_text("h1") == "persona/kindly"
+
+
+def test_a_record_somebody_changed_is_named(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    folder = project(tmp_path)
+    served = serve(folder, ScriptedModel(default="Noted."))
+    served.run(tell)
+    [file] = folder.rglob("*.db")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        other = """CAST(replace(CAST(body AS TEXT), '"write"', '"wrote"') AS BLOB)"""
+        connection.execute(f"UPDATE audit_record SET body = {other} WHERE seq = 3")
+    page = tab(served).open("/page/audit")
+    page.click("button:has-text('Check that nobody changed it')")
+    page.wait_for_selector("[role=alert]:has-text('from record 3 on')")
+
+
+def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+
+    async def write(book: Cuebook) -> None:
+        for n in range(60):
+            await book.prompts.save("other", {"body": f"Be short, {n}."})
+
+    served.run(write)
+    page = tab(served).open("/page/audit?event=write&promptId=other")
+    first = page.locator("main table tr:has(td)").count()
+    page.click("text=Older ones")
+    assert first == 50
+    assert page.locator("main table tr:has(td)").count() == 10
+    found = served.run(lambda book: found_all(book.audit))
+    assert found == list(range(found[0], found[0] - 60, -1))
+
+
+async def found_all(audit: Audit) -> list[int]:
+    found, before = [], None
+    while True:
+        page = await audit.find(prompt="other", before=before, limit=7)
+        found += [each.seq for each in page.records]
+        before = page.before
+        if before is None:
+            return found
+
+
+def test_who_is_no_admin_is_told_so_and_audit_views_look_well(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(tell)
+    look_over(served, tab, "/page/audit", "/page/audit/1")
+    made = served.run(lambda book: book.keys.new("viewer", user="zoe"))
+    seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
+    page = seen.open("/page/audit")
+    seen.faults.clear()  # the browser tells of the 403
+    assert "role admin or higher" in page.inner_text("[role=alert]")
+    with httpx.Client(base_url=served.url, headers={"X-Cuebook-Key": made.token}) as client:
+        assert client.post("/page/audit/verify").status_code == 403
