@@ -63,8 +63,8 @@ def test_a_record_somebody_changed_is_named(
     served.run(tell)
     [file] = folder.rglob("*.db")
     with closing(sqlite3.connect(file)) as connection, connection:
-        other = """CAST(replace(CAST(body AS TEXT), '"write"', '"wrote"') AS BLOB)"""
-        connection.execute(f"UPDATE audit_record SET body = {other} WHERE seq = 3")
+        change = "UPDATE audit_record SET body = CAST(replace(CAST(body AS TEXT), ?, ?) AS BLOB) WHERE seq = 3"
+        connection.execute(change, ('"write"', '"wrote"'))
     page = tab(served).open("/page/audit")
     page.click("button:has-text('Check that nobody changed it')")
     page.wait_for_selector("[role=alert]:has-text('from record 3 on')")
