@@ -30,7 +30,7 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     page.check(f"input[value='{source}']")
     page.click("text=Compare")
     assert page.inner_text("h1") == "What if: turn 1 of dinner"
-    assert "1 blocks left out, 0 let in, 0 changed" in page.inner_text("[role=status]")
+    assert "Blocks left out: 1, let in: 0, changed: 0." in page.inner_text("[role=status]")
     assert "not byte for byte" not in page.inner_text("[role=status]")
     assert page.locator("section[aria-labelledby=before] .marked").count() == 1
     assert source in page.inner_text("section[aria-labelledby=before] .marked")
@@ -41,7 +41,7 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     page.uncheck(f"input[value='{source}']")
     page.fill("#asOf", "1990-01-01")
     page.click("text=Compare")
-    assert "1 blocks left out" in page.inner_text("[role=status]")
+    assert "Blocks left out: 1" in page.inner_text("[role=status]")
     assert page.input_value("#asOf") == "1990-01-01"
     page = seen.open("/page/conversations/dinner/turns/1/what-if")
     assert "Say what is to be other" in page.inner_text("main")

@@ -5,11 +5,23 @@ import json
 import pytest
 from stage import NAME, book_on, on, told
 
-from cuebook import Ask
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.app.load import load_config
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.testing import ScriptedModel
 
 SHORT, LONG = "You are $agent_name.", "You are $agent_name. Be kind, and tell what you know of harbours."
+
+TALK = (
+    "I live in Oslo now.",
+    "I am allergic to shrimp.",
+    "Can you help me sort a list of dates in Python?",
+    "That gives me a ValueError again, this is so annoying and it still does not work!!",
+    "Where do I live, and what must I not eat?",
+    "My project Harbour is written in Rust.",
+    "I prefer answers in Dutch.",
+)
 
 
 def sources(blocks):
@@ -45,6 +57,50 @@ async def test_a_window_with_memories_is_decided_again_byte_for_byte(tmp_path, c
             assert found.before.messages == window.messages
             assert found.after.messages == window.messages, "memory held then what it held"
             assert (found.left_out, found.let_in, found.changed) == ((), (), ())
+
+
+@pytest.mark.parametrize("budget", [None, 900])
+async def test_each_window_of_long_talks_is_decided_again(tmp_path, clock, budget):
+    """With memories, states of mind and experiences beside the query, and what of them has no room."""
+    init_project(tmp_path)
+    arguments = {"memory.user": True, "store.synchronous": "OFF"}
+    model = ScriptedModel(default="Noted, I will keep that in mind.")
+    settings = load_config(tmp_path, environment={}, arguments=arguments)
+    seen = set()
+    async with Cuebook.open(settings, model=model, clock=clock, worker=False) as book:
+        for number in range(24):
+            text = TALK[number * 5 % len(TALK)] + " The sea is calm today." * (number % 9)
+            await told(book, clock, text, f"c{number % 3}", persona="engineer", token_budget=budget)
+        for number in range(24):
+            name, n = f"c{number % 3}", number // 3 + 1
+            found = (await book.turns.replay(name, n, with_prompt=["agent_init"])).counterfactual
+            assert found.reproduced, (name, n)
+            assert found.after.messages == found.before.messages
+            seen |= {each.kind for each in found.before.blocks}
+            seen |= {f"no room for {each.kind}" for each in found.before.dropped}
+    assert seen >= {"memory", "mind", "no room for memory" if budget else "experience"}
+
+
+async def test_as_of_an_earlier_turn_the_summary_of_then_stands(tmp_path, clock):
+    async with book_on(tmp_path, clock=clock, memory__profile="standard") as book:
+        for number in range(60):
+            await told(
+                book, clock, f"Ferry {number} goes to Texel at {number % 24}:15. " + "The sea is calm. " * 40, NAME
+            )
+        turns = await book.turns.last(NAME, last=60)
+        versions = [each.steps[0].manifest.summary_version for each in turns]
+        assert versions[-1] >= 2
+        early = versions.index(1) + 1
+        found = (await book.turns.replay(NAME, 60, as_of=early, user="ann")).counterfactual
+        assert [each.source for each in found.let_in if each.kind == "summary"] == ["summary:1"]
+        assert [each.source for each in found.left_out if each.kind == "summary"] == [f"summary:{versions[-1]}"]
+        assert len([each for each in found.let_in if each.kind == "post"]) > 0, "they stood under the newer one"
+        now = (await book.turns.replay(NAME, early, as_of="2100-01-01")).counterfactual
+        [shown] = [each.source for each in now.after.blocks if each.kind == "summary"]
+        summary = await book.memory.summary(NAME, version=int(shown.removeprefix("summary:")))
+        assert summary.upto_seq < turns[early - 1].query_seq, "newer ones tell what came behind its query"
+        none = (await book.turns.replay(NAME, 60, as_of="1990-01-01")).counterfactual
+        assert not [each for each in none.after.blocks if each.kind == "summary"]
 
 
 async def test_without_a_memory_all_else_stays(tmp_path, clock):
