@@ -20,6 +20,7 @@ from cuebook.app.load import check_instructions, load_config, load_presets
 from cuebook.app.parts import Parts
 from cuebook.app.prompt_files import push_by_itself, pushes_by_itself
 from cuebook.app.prompt_log_folders import prompt_logs_of
+from cuebook.app.responses import respond
 from cuebook.app.tenants import desk_of
 from cuebook.app.watch import Watch, known_prompts
 from cuebook.backends.sqlite.connect import MEMORY
@@ -306,6 +307,13 @@ class Cuebook(Parts):
         model = upstream_model(self.desk, self.config, call) if self._upstream is not None else None
         pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=model)
         async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
+
+    async def respond(self, call: Call) -> AsyncIterator[Head | bytes]:
+        """Answer a request of OpenAI's Responses wire: the head, then the body's bytes."""
+        check_call(call)
+        async with aclosing(respond(self.desk, self.relay, call)) as pieces:
             async for piece in pieces:
                 yield piece
 

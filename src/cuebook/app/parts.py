@@ -15,6 +15,7 @@ from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
+from cuebook.app.responses import Responses
 from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns
 from cuebook.app.vault import Vault
@@ -46,6 +47,11 @@ class Parts:
     def turns(self) -> Turns:
         """Turns: show every block of a prompt, replay it."""
         return Turns(self.desk)
+
+    @property
+    def responses(self) -> Responses:
+        """Answers by their ids on the Responses wire."""
+        return Responses(self.desk)
 
     @property
     def memories(self) -> Memories:

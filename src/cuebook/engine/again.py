@@ -91,7 +91,7 @@ def tell(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterato
     given = about.get("finishReasons", [])
     reasons = [given[n] if n < len(given) and given[n] else _finish(each) for n, each in enumerate(told.messages)]
     usage = _usage(desk, told, estimate=estimate)
-    yield head_of(conversation=told.conversation, turn=told.turn.n, stream=request.stream)
+    yield head_of(conversation=told.conversation, turn=told.turn.n, step=told.step.n, stream=request.stream)
     if request.stream:
         yield from _stream(frame, told.messages, reasons, usage if request.wants_usage else None)
     else:

@@ -25,6 +25,7 @@ class Head(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     conversation: str = ""
     turn: int = 0
+    step: int = 1
     side: bool = False
 
 
@@ -35,7 +36,7 @@ async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> Asy
     id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # of this book unique: clients tell answers apart by it
     frame = {"id": id_, "created": created, "model": desk.model.name}
     step.metadata = {"answer": {"step": lease.step, **frame}}
-    head = head_of(conversation=lease.conversation, turn=lease.turn, stream=stream)
+    head = head_of(conversation=lease.conversation, turn=lease.turn, step=lease.step, stream=stream)
     if stream:
         yield head
         yield event_of(frame, {"role": "assistant", "content": ""})
@@ -55,10 +56,10 @@ async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> Asy
     yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def head_of(*, conversation: str, turn: int, stream: bool) -> Head:
+def head_of(*, conversation: str, turn: int, step: int, stream: bool) -> Head:
     """Give the head of an answer of our own."""
     kind = "text/event-stream; charset=utf-8" if stream else "application/json"
-    return Head(status=200, headers={"content-type": kind}, conversation=conversation, turn=turn)
+    return Head(status=200, headers={"content-type": kind}, conversation=conversation, turn=turn, step=step)
 
 
 def event_of(

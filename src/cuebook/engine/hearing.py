@@ -1,6 +1,7 @@
 """How an upstream's answer is relayed as it came, and kept."""
 
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from cuebook.engine.answer import Head
 from cuebook.engine.closing import closing
@@ -16,7 +17,8 @@ from cuebook.records.openai_stream import ByteLines, read_event
 async def relay_answer(reply: RelayAnswer, step: Step) -> AsyncGenerator[Head | bytes, None]:
     """Give an answer's head and its body's bytes; the last of them come when it is durable."""
     lease = step.lease
-    head = Head(status=reply.status, headers=reply.headers, conversation=lease.conversation, turn=lease.turn)
+    place: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
+    head = Head(status=reply.status, headers=reply.headers, **place)
     try:
         if reply.status < 400 and reply.headers.get("content-type", "").lower().startswith("text/event-stream"):
             yield head

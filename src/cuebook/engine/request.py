@@ -40,6 +40,7 @@ class Call(Struct, frozen=True, kw_only=True):
     conversation: str | None = None  # from the base URL or a header
     user: str | None = None
     server_history: bool = False  # X-History: server: `messages` are new ones only
+    parent: int | None = None  # with it: seq of the post they follow; the head otherwise
     query: str = ""
     idempotency_key: str | None = None
     project: str | None = None  # whose own prompts stand for the others; kept in the conversation
@@ -112,7 +113,10 @@ def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
     """
     if call.idempotency_key is None:
         return None
-    terms = [request.organization, request.memory_control] if request.organization or request.memory_control else []
+    terms: list[Any] = (
+        [request.organization, request.memory_control] if request.organization or request.memory_control else []
+    )
+    terms += [call.parent] if call.parent is not None else []
     places = _encode([request.conversation, request.user, call.server_history, *terms])
     asked = [name.encode() + b":" + bytes(raw) for name, raw in request.fields.items() if name not in _DELIVERY]
     return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
@@ -243,7 +247,8 @@ async def place_of(desk: Desk, scope: Scope, request: Request, call: Call) -> Pl
     history = request.history
     named = request.conversation
     if call.server_history:
-        return Place(conversation=named or desk.dice.new_id("conv"), owner=request.user or scope.user)
+        owner = request.user or scope.user
+        return Place(conversation=named or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
     digests = [each.digest for each in history]
     answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
     if named is not None:

@@ -134,8 +134,9 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
     ):  # whoever decodes it next must not climb
         msg = f"{place.rest}: a path under /v1 may not climb"
         raise InvalidInput(msg, where="path")
-    ours = (rest == ["chat", "completions"] and scope["method"] == "POST") or (
-        rest[:1] == ["models"] and len(rest) <= 2 and scope["method"] in ("GET", "HEAD")
+    asks, reads = scope["method"] == "POST", scope["method"] in ("GET", "HEAD")
+    ours = (rest in (["chat", "completions"], ["responses"]) and asks) or (
+        reads and ((rest[:1] == ["models"] and len(rest) <= 2) or (rest[:1] == ["responses"] and len(rest) == 2))
     )
     return "/v1/" + "/".join(rest) if ours else PASS_THROUGH, place
 

@@ -26,7 +26,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/conversations/{conversation}/mind", "GET /page/optimizer",
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
-        "GET /v1/models", "GET /v1/models/{model}",
+        "GET /v1/models", "GET /v1/models/{model}", "GET /v1/responses/{response}",
         "POST /api/assemble", "POST /mcp",
         "GET /api/conversations", f"GET {_CONVERSATION}",
         *(
@@ -53,7 +53,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     }),
     "editor": frozenset({
         "POST /page/memories/{memory}/correct", "POST /page/memories/{memory}/forget",
-        "POST /v1/chat/completions", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
+        "POST /v1/chat/completions", "POST /v1/responses", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
         f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
         f"POST {_CONVERSATION}/turns/{{n}}/replay",

@@ -29,7 +29,7 @@ MODELS_WAIT_S = 5.0
 #: Told of a request that continues nothing of its conversation, in X-Cuebook-Branch.
 SIDE = "side; send the whole history, or X-History: server"
 #: Our own addresses, told with 405 where the method is another and nobody stands behind us.
-_OURS = {"/chat/completions": "POST", "/models": "GET"}
+_OURS = {"/chat/completions": "POST", "/responses": "POST", "/models": "GET"}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,21 +68,26 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same
     Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
     """
-    history = (header(request.scope, b"x-history") or "client").lower()
-    if history not in ("client", "server"):
-        msg = f"X-History: {history!r} is neither client nor server"
-        raise InvalidInput(msg, where="X-History")
     body: Any = data
-    call = _call(request, body, server_history=history == "server", key=idempotency_key(request.scope))
+    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
         request.app.state.running,
         _told(book_of(request).relay(call)),
-        _begin,
+        begin,
         to_the_end=call.idempotency_key is not None,
     )
 
 
-def _call(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> Call:
+def sends_new(request: AnyRequest) -> bool:
+    """Whether a request's messages are new ones only. Raises InvalidInput."""
+    history = (header(request.scope, b"x-history") or "client").lower()
+    if history not in ("client", "server"):
+        msg = f"X-History: {history!r} is neither client nor server"
+        raise InvalidInput(msg, where="X-History")
+    return history == "server"
+
+
+def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> Call:
     """Give a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
     scope = request.scope
     place: Place = scope["state"]["place"]
@@ -127,7 +132,7 @@ def _streams(head: Head) -> bool:
     return head.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
-def _begin(head: Head) -> Start:
+def begin(head: Head) -> Start:
     """Give an upstream's head with where the turn is kept, and whether it is beside the conversation."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)}
     if head.side:
@@ -152,7 +157,7 @@ async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
     await book_of(request).desk.catch_up()
     if name_in(model) in book_of(request).personas:
         return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
-    return await _pass_through(request)
+    return await pass_through(request)
 
 
 def _model(persona: str) -> dict[str, Any]:
@@ -183,10 +188,11 @@ class _Models(Struct):
 @route(PASS_THROUGH, http_method=list(HttpMethod), include_in_schema=False, status_code=200)
 async def other(request: AnyRequest) -> ASGIResponse:
     """Pass what is not ours to answer to the upstream."""
-    return await _pass_through(request)
+    return await pass_through(request)
 
 
-async def _pass_through(request: AnyRequest) -> ASGIResponse:
+async def pass_through(request: AnyRequest) -> ASGIResponse:
+    """Pass a request to the upstream as it came. Raises NotFound where there is none."""
     book, scope = book_of(request), request.scope
     place: Place = scope["state"]["place"]
     if not book.upstream_url:
@@ -206,8 +212,8 @@ async def _pass_through(request: AnyRequest) -> ASGIResponse:
         return Streamed(request.app.state.running, _passed(book.pass_through(passed), encoded))
     call = None
     if place.rest == "/chat/completions" and scope["method"] == "POST":
-        sends_new = (header(scope, b"x-history") or "").lower() == "server"
-        call = _call(request, passed.body, server_history=sends_new, key=None)
+        new = (header(scope, b"x-history") or "").lower() == "server"
+        call = call_of(request, passed.body, server_history=new, key=None)
     return Streamed(request.app.state.running, _passed(book.pass_through(passed, call), _as_they_came))
 
 

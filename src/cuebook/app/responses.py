@@ -1,0 +1,164 @@
+"""The Responses wire: each response is a step of a turn, asked as a chat completion and told in the other form."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from cuebook.assembly.forms import whole
+from cuebook.engine.answer import Head
+from cuebook.engine.desk import Desk
+from cuebook.engine.request import Call
+from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound
+from cuebook.records.memory import Scope
+from cuebook.records.openai_stream import ByteLines, Events, read_event
+from cuebook.records.responses_asked import Answer, Asked, read_asked, read_id, write_id
+from cuebook.records.responses_told import Telling
+from cuebook.records.turn import Step, Turn
+
+_EVENTS = "text/event-stream"
+
+
+class Responses:
+    """The answers of a book by their ids on the Responses wire."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def refused(self, body: bytes) -> InvalidInput | None:
+        """Say why a request is not ours to answer, None where it is. One that continues an answer of ours always is."""
+        try:
+            asked = read_asked(body)
+        except InvalidInput as error:
+            return error
+        if asked.previous and read_id(asked.previous) is None:
+            return InvalidInput(
+                f"previous_response_id: {asked.previous!r} is none of ours", where="previous_response_id"
+            )
+        return None
+
+    def is_ours(self, id_: str) -> bool:
+        """Whether an id can name an answer of a book."""
+        return read_id(id_) is not None
+
+    async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
+        """Give a response as it is kept: what the request said of itself is not. Raises NotFound."""
+        named, turn, step = await _found(self._desk, id_, user)
+        about = turn.metadata.get("answer", {})
+        telling = Telling(
+            id_, conversation=named.conversation, created=int(turn.created_at),
+            model=str(about.get("model", "")) if about.get("step") == step.n else "", echo=_KEPT,
+        )  # fmt: skip
+        if step.state == "running":
+            return telling.response
+        if step.reply_seq:
+            span = [(step.reply_seq, step.reply_seq)]
+            [post] = await self._desk.store.posts_in(Scope(user=user), named.conversation, span)
+            message = msgspec.json.decode(whole(post, None))
+            reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
+            telling.take(
+                {"choices": [{"message": message, "finish_reason": reasons[0]}], "usage": _usage(step)}, "message"
+            )
+        telling.end("" if step.state == "finished" else step.error or "the answer was not finished")
+        return telling.response
+
+
+#: What a kept response says of a request nobody kept.
+_KEPT: dict[str, Any] = {
+    "instructions": None, "parallel_tool_calls": True, "previous_response_id": None, "tool_choice": "auto", "tools": [],
+}  # fmt: skip
+
+
+def _usage(step: Step) -> dict[str, Any] | None:
+    if step.usage is None or step.usage.input is None or step.usage.output is None:
+        return None
+    details = {"cached_tokens": step.usage.cache_read or 0}
+    return {
+        "prompt_tokens": step.usage.input, "completion_tokens": step.usage.output, "prompt_tokens_details": details,
+    }  # fmt: skip
+
+
+async def _found(desk: Desk, id_: str, user: str | None) -> tuple[Answer, Turn, Step]:
+    named = read_id(id_)
+    try:
+        if named is not None:
+            turn = await desk.store.turn(Scope(user=user), named.conversation, named.turn)
+            return named, turn, turn.steps[named.step - 1]
+    except (NotFound, IndexError):
+        pass
+    msg = f"there is no response {id_!r}; it may have been forgotten with its conversation"
+    raise NotFound(msg)
+
+
+async def respond(
+    desk: Desk, relay: Callable[[Call], AsyncIterator[Head | bytes]], call: Call
+) -> AsyncGenerator[Head | bytes, None]:
+    """Answer a request of the Responses wire: the head, then the body's bytes.
+
+    Raises InvalidInput, NotFound for an answer it continues that is not there, Conflict for one that said nothing.
+    """
+    asked = read_asked(call.body)
+    async with aclosing(relay(await _as_chat(desk, call, asked))) as pieces:  # type: ignore[type-var]
+        head = await anext(pieces)
+        if not isinstance(head, Head) or head.status >= 400:
+            yield head
+            async for piece in pieces:
+                yield piece
+            return
+        telling = Telling(
+            write_id(Answer(head.conversation, head.turn, head.step)), conversation=head.conversation,
+            created=int(desk.clock.now()), model=str(asked.fields.get("model", "")), echo=asked.echo,
+        )  # fmt: skip
+        if head.headers.get("content-type", "").lower().startswith(_EVENTS):
+            yield head
+            async for event in _events(telling, pieces):
+                yield event
+            return
+        body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+        completion = read_event(body)
+        telling.take(completion if isinstance(completion, dict) else {}, "message")
+        telling.end("" if telling.whole else "the answer cannot be read")
+        yield msgspec.structs.replace(head, headers={**head.headers, "content-type": "application/json"})
+        yield msgspec.json.encode(telling.response)
+
+
+async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:
+    """Give a request as the chat completion that means the same, behind the answer it continues."""
+    body = msgspec.json.encode(asked.fields)
+    if asked.previous is None:
+        goes_on = call.server_history or asked.conversation is not None
+        conversation = asked.conversation or call.conversation
+        return msgspec.structs.replace(call, body=body, conversation=conversation, server_history=goes_on)
+    named, _, step = await _found(desk, asked.previous, call.user or asked.user)
+    if not step.reply_seq:
+        msg = f"response {asked.previous!r} said nothing that could be continued; ask again without it"
+        raise Conflict(msg)
+    return msgspec.structs.replace(
+        call, body=body, conversation=named.conversation, server_history=True, parent=step.reply_seq
+    )
+
+
+async def _events(telling: Telling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+    """Tell a stream of chunks as events; the last of them comes when the turn is durable."""
+    yield telling.begin()
+    lines, events, broken = ByteLines(), Events(), ""
+    try:
+        async for piece in pieces:
+            told = [events.read(line) for line in lines.feed(piece)] if isinstance(piece, bytes) else []
+            for chunk in told:
+                if isinstance(chunk, dict):
+                    broken = broken or _error(chunk)
+                    if said := telling.take(chunk):
+                        yield said
+    except CuebookError as error:
+        broken = str(error)
+    if not broken and not telling.whole:
+        broken = "the answer ended before it was whole; what had come is kept"
+    yield telling.end(broken)
+
+
+def _error(chunk: dict[str, Any]) -> str:
+    error = chunk.get("error")
+    message = error.get("message") if isinstance(error, dict) else error
+    return f"the upstream: {message}" if error else ""

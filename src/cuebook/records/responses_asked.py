@@ -1,0 +1,230 @@
+"""OpenAI's Responses wire, asked: a request as the chat completion that means the same, and the ids of answers.
+
+What no chat completion can say (tools a provider runs itself, files it keeps, work in the background) is refused by
+name.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+
+PREFIX: Final = "resp_"
+#: Fields that go on as they are.
+_SAME: Final = (
+    "model", "temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "prompt_cache_key",
+    "prompt_cache_retention", "service_tier", "metadata", "store",
+)  # fmt: skip
+#: Fields a chat completion has no word for.
+_REFUSED: Final = ("background", "prompt", "max_tool_calls", "moderation")
+_ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
+_TEXTS: Final = frozenset({"input_text", "output_text", "text"})
+
+
+class Answer(Struct, frozen=True, array_like=True):
+    """Which answer an id names: a step of a turn."""
+
+    conversation: str
+    turn: int
+    step: int
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """A request read: the fields of its chat completion, what it continues, and what its answer tells again."""
+
+    fields: dict[str, Any]
+    echo: dict[str, Any]
+    previous: str | None = None
+    conversation: str | None = None
+
+    @property
+    def user(self) -> str | None:
+        """Who asks, by the body."""
+        named = self.fields.get("user") or self.fields.get("safety_identifier")
+        return named if isinstance(named, str) else None
+
+
+def write_id(answer: Answer) -> str:
+    """Give an answer's id."""
+    return PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(answer)).decode().rstrip("=")
+
+
+def read_id(id_: str) -> Answer | None:
+    """Give the answer an id names, None for one that is not ours."""
+    raw = id_.removeprefix(PREFIX)
+    try:
+        return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=Answer)
+    except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
+        return None
+
+
+def read_asked(body: bytes) -> Asked:
+    """Read a request. Raises InvalidInput naming the field."""
+    try:
+        given = msgspec.json.decode(body, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        msg = f"the request body is no JSON object ({error})"
+        raise InvalidInput(msg, where="body") from None
+    for name in _REFUSED:
+        if given.get(name):
+            raise _cannot(name)
+    conversation, previous = given.get("conversation"), given.get("previous_response_id")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    for name, value in (("conversation", conversation), ("previous_response_id", previous)):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise _wrong(name, "an id")
+    if conversation and previous:
+        raise _wrong("previous_response_id", "missing where conversation is given")
+    fields = {name: given[name] for name in _SAME if given.get(name) is not None}
+    fields["messages"] = _messages(given.get("input"), given.get("instructions"))
+    fields |= _limits(given) | _tools(given) | _format(given)
+    if given.get("stream") is True:
+        fields |= {"stream": True, "stream_options": {"include_usage": True}}
+    return Asked(fields=fields, echo=_echo(given), previous=previous, conversation=conversation)
+
+
+def _echo(given: Mapping[str, Any]) -> dict[str, Any]:
+    effort = given["reasoning"].get("effort") if isinstance(given.get("reasoning"), dict) else None
+    return {
+        "instructions": given.get("instructions"),
+        "max_output_tokens": given.get("max_output_tokens"),
+        "metadata": given.get("metadata") or {},
+        "parallel_tool_calls": given.get("parallel_tool_calls") is not False,
+        "previous_response_id": given.get("previous_response_id"),
+        "reasoning": {"effort": effort, "summary": None},
+        "store": given.get("store") is not False,
+        "temperature": given.get("temperature"),
+        "text": given.get("text") or {"format": {"type": "text"}},
+        "tool_choice": given.get("tool_choice") or "auto",
+        "tools": given.get("tools") or [],
+        "top_p": given.get("top_p"),
+        "truncation": given.get("truncation") or "disabled",
+    }
+
+
+# ---- what is said ---------------------------------------------------------------------------------------------------
+
+
+def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
+    if instructions is not None and not isinstance(instructions, str):
+        raise _wrong("instructions", "a string")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list) or not items:
+        raise _wrong("input", "a string, or a list of items that is not empty")
+    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    for number, item in enumerate(items):
+        where = f"input[{number}]"
+        if not isinstance(item, dict):
+            raise _wrong(where, "an object")
+        _add(messages, item, where)
+    return messages
+
+
+def _add(messages: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> None:
+    kind = item.get("type") or "message"
+    if kind == "message" and item.get("role") in _ROLES:
+        messages.append({"role": item["role"], "content": _content(item.get("content"), f"{where}.content")})
+    elif kind == "function_call":
+        function = {"name": item.get("name"), "arguments": item.get("arguments")}
+        call = {"id": item.get("call_id"), "type": "function", "function": function}
+        if not all(isinstance(value, str) for value in (call["id"], *function.values())):
+            raise _wrong(where, "a function_call with call_id, name and arguments")
+        if not messages or messages[-1]["role"] != "assistant":
+            messages.append({"role": "assistant", "content": None})
+        messages[-1].setdefault("tool_calls", []).append(call)
+    elif kind == "function_call_output" and isinstance(item.get("call_id"), str):
+        content = _content(item.get("output"), f"{where}.output")
+        messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
+    elif kind != "reasoning":  # it is nobody's but the provider's that wrote it
+        raise _cannot(f"{where}.type {kind!r}", where=f"{where}.type")
+
+
+def _content(given: Any, where: str) -> Any:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, list):
+        raise _wrong(where, "a string or a list of parts")
+    parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(given)]
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _part(given: Any, where: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise _wrong(where, "an object")
+    kind = given.get("type")
+    if kind in _TEXTS and isinstance(given.get("text"), str):
+        return {"type": "text", "text": given["text"]}
+    if kind == "refusal":
+        return {"type": "refusal", "refusal": given.get("refusal")}
+    if kind == "input_image" and isinstance(given.get("image_url"), str):
+        detail = {"detail": given["detail"]} if given.get("detail") else {}
+        return {"type": "image_url", "image_url": {"url": given["image_url"]} | detail}
+    if kind == "input_file" and not given.get("file_url"):
+        named = ("file_id", "file_data", "filename")
+        return {"type": "file", "file": {name: given[name] for name in named if given.get(name)}}
+    raise _cannot(f"{where}.type {kind!r}", where=where)
+
+
+# ---- how it is to be answered ---------------------------------------------------------------------------------------
+
+
+def _limits(given: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if given.get("max_output_tokens") is not None:
+        found["max_completion_tokens"] = given["max_output_tokens"]
+    reasoning = given.get("reasoning")
+    if isinstance(reasoning, dict) and reasoning.get("effort"):
+        found["reasoning_effort"] = reasoning["effort"]
+    return found
+
+
+def _tools(given: Mapping[str, Any]) -> dict[str, Any]:
+    tools, choice = given.get("tools") or [], given.get("tool_choice")
+    if not isinstance(tools, list):
+        raise _wrong("tools", "a list")
+    found: dict[str, Any] = {"tools": [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]} if tools else {}
+    if isinstance(choice, dict):
+        if choice.get("type") != "function":
+            raise _cannot(f"tool_choice.type {choice.get('type')!r}", where="tool_choice")
+        choice = {"type": "function", "function": {"name": choice.get("name")}}
+    return found | ({"tool_choice": choice} if choice is not None and tools else {})
+
+
+def _tool(tool: Any, where: str) -> dict[str, Any]:
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    if kind != "function":
+        raise _cannot(f"{where}.type {kind!r}", where=where)
+    return {"type": "function", "function": _without(tool, "type")}
+
+
+def _format(given: Mapping[str, Any]) -> dict[str, Any]:
+    text = given.get("text")
+    if not isinstance(text, dict):
+        return {}
+    found: dict[str, Any] = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    form = text.get("format")
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        found["response_format"] = {"type": "json_schema", "json_schema": _without(form, "type")}
+    elif isinstance(form, dict) and form.get("type") != "text":
+        found["response_format"] = form
+    return found
+
+
+def _without(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    left: Iterable[tuple[str, Any]] = given.items()
+    return {name: value for name, value in left if name not in names and value is not None}
+
+
+def _wrong(where: str, expected: str) -> InvalidInput:
+    return InvalidInput(f"{where}: expected {expected}", where=where)
+
+
+def _cannot(what: str, *, where: str = "") -> InvalidInput:
+    msg = f"{what}: a chat completion, which answers this, has no such thing; leave it out"
+    return InvalidInput(msg, where=where or what)
