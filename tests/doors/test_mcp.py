@@ -145,6 +145,9 @@ async def test_conversations_and_memories_are_resources(project: Path) -> None:
         ):
             with pytest.raises(MCPError):
                 await client.read_resource(uri)
+        for listing in (client.list_resources, client.list_prompts, client.list_tools):
+            with pytest.raises(MCPError, match="cursor"):
+                await listing(cursor="elsewhere")
 
 
 async def test_the_prompt_book_gives_prompts(project: Path) -> None:

@@ -133,3 +133,33 @@ async def test_requests_are_held_to_what_all_are(serve_live: Callable[..., Live]
         named = await http.post("/mcp?colour=red", json=HELLO)
         assert named.status_code == 400
         assert "colour" in named.text
+
+
+async def test_a_guest_reads_what_was_said_and_forgets_nothing_of_it(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    ann, bob = key(live, "editor", "ann"), key(live, "editor", "bob")
+    async with spoken(live, ann) as client:
+        await client.call_tool("remember", {"text": "My sister Ilse lives in Oslo.", "conversation": "family"})
+    async with spoken(live, bob) as client:
+        assert (await client.call_tool("history", {"conversation": "family"})).is_error
+    live.ask_book(lambda: live.book.conversations.participants("family", ["bob"]))
+    async with spoken(live, bob) as client:
+        said = await client.call_tool("history", {"conversation": "family"})
+        assert "Oslo" in said.structured_content["posts"][0]["message"]
+        meant = await client.call_tool("forget", {"query": "where does Ilse live?", "conversation": "family"})
+        assert meant.structured_content["candidates"] == []
+        [item] = live.ask_book(lambda: live.book.memory.items("family"))
+        refused = await client.call_tool("forget", {"ids": [f"item:family:{item.id}"]})
+        assert refused.is_error
+    async with spoken(live, ann) as client:
+        meant = await client.call_tool("forget", {"query": "where does Ilse live?"})
+        [candidate] = meant.structured_content["candidates"]
+        live.ask_book(lambda: live.book.holds.add(user="ann", reason="case 4711", id="case-4711"))
+        held = await client.call_tool("forget", {"ids": [candidate["id"]]})
+        assert held.is_error
+        assert "case-4711" in held.content[0].text
+        live.ask_book(lambda: live.book.holds.release("case-4711"))
+        gone = await client.call_tool("forget", {"ids": [candidate["id"]]})
+        assert gone.structured_content["receipt"]["state"] == "done"
+        meant = await client.call_tool("forget", {"query": "where does Ilse live?"})
+        assert meant.structured_content["candidates"] == []

@@ -6,8 +6,10 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from cuebook.app.items import check_item
 from cuebook.app.parts import Parts
 from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.items import named
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.recall import read_query
@@ -54,8 +56,8 @@ async def remember(
         msg = "text: empty; say what to remember"
         raise InvalidInput(msg, where="text")
     if conversation is None:
-        named = category or (OF_A_USER if user else OF_NOBODY)
-        return Kept(memory=await book.memories.put(named, key or _own_key(text), text, user=user))
+        kind = category or (OF_A_USER if user else OF_NOBODY)
+        return Kept(memory=await book.memories.put(kind, key or _own_key(text), text, user=user))
     if category is not None or key is not None:
         msg = "category: what is said in a conversation has none, and no key; leave them out, or the conversation"
         raise InvalidInput(msg, where="category")
@@ -99,36 +101,42 @@ async def meant(
     hits = await recall(book, query, conversation=conversation, user=user, limit=READ)
     found: dict[str, Memory] = {}
     for hit in hits:
-        with suppress(NotFound):
-            for each in await _behind(book, hit, user):
-                found.setdefault(each.id, each)
+        with suppress(NotFound):  # it was forgotten meanwhile
+            for name in await _behind(book, hit, user):
+                with suppress(Denied):
+                    each = await _own(book, name, user)
+                    found.setdefault(each.id, each)
     return list(found.values())[:limit]
 
 
-async def _behind(book: Parts, hit: Hit, user: str | None) -> list[Memory]:
-    """Give the memories behind a hit. Raises NotFound where they were forgotten meanwhile."""
+async def _behind(book: Parts, hit: Hit, user: str | None) -> list[str]:
+    """Give the names of the memories behind a hit. Raises NotFound."""
     if hit.kind != "post":
-        memory = await book.memories.get(hit.memory_id, user=user)
-        return [memory] if user is None or memory.place.kind != "book" else []
+        return [hit.memory_id]
     items = await book.memory.items(hit.conversation, user=user)
-    names = [f"item:{hit.conversation}:{item.id}" for item in items if set(item.sources) & set(hit.sources)]
-    return [await book.memories.get(name, user=user) for name in names]
+    return [named(hit.conversation, item) for item in items if set(item.sources) & set(hit.sources)]
+
+
+async def _own(book: Parts, name: str, user: str | None) -> Memory:
+    """Give a memory that who asks may forget. Raises NotFound, Denied."""
+    found = await book.memories.get(name, user=user)
+    await check_item(book.desk, name, user)
+    if user is not None and found.place.kind == "book":
+        msg = f"memory {found.id!r} is the book's, and no user's to forget"
+        raise Denied(msg)
+    return found
 
 
 async def forget(book: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
     """Forget memories by their ids, all or none, with everything derived from them; answers with the receipt.
 
-    Raises InvalidInput, NotFound naming an id there is not, Denied for what is the book's where a user asks, and
-    Conflict naming a hold.
+    Raises InvalidInput, NotFound naming an id there is not, Denied for what is the book's or another's where a user
+    asks, and Conflict naming a hold.
     """
     if not 1 <= len(ids) <= MOST:
         msg = f"ids: {len(ids)} memories; name 1 to {MOST}"
         raise InvalidInput(msg, where="ids")
-    known = [await book.memories.get(each, user=user) for each in ids]
-    for each in known:
-        if user is not None and each.place.kind == "book":
-            msg = f"memory {each.id!r} is the book's, and no user's to forget"
-            raise Denied(msg)
+    known = [await _own(book, each, user) for each in ids]
     return await book.memory.forget(memories=[each.id for each in known], reason=reason, by=user)
 
 

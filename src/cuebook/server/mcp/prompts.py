@@ -1,7 +1,8 @@
 """The prompt book as prompts of the protocol: listed with their parameters, and rendered."""
 
+from cuebook.app.prompt_views import prompts_page
 from cuebook.app.shapes import Wire
-from cuebook.records.prompt import Param
+from cuebook.records.prompt import MAIN, Param
 from cuebook.server.mcp.asker import Asker
 
 #: Prompts of a page.
@@ -10,17 +11,15 @@ PAGE = 100
 
 async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
     """Give a page of prompts by name, each with what it takes. Raises InvalidInput."""
-    prompts = asker.book.prompts
-    page = await prompts.page(limit=PAGE, after=cursor or "")
-    shown = []
-    for family in page.items:
-        version = family.version()
-        if version is None:
-            continue  # it has no active version on its main branch
-        resolved = await prompts.resolve(family.slug)
-        about = {"description": version.description} if version.description else {}
-        shown.append({"name": family.slug, **about, "arguments": [_argument(each) for each in resolved.params]})
-    return {"prompts": shown} | ({"nextCursor": page.next} if page.next is not None else {})
+    prompts, shown = asker.book.prompts, []
+    page, more = await prompts_page(prompts, limit=PAGE, cursor=cursor or None)
+    for each in page:
+        if each["branch"] != MAIN:
+            continue  # nothing of it speaks by its name alone
+        resolved = await prompts.resolve(each["slug"], branch=each["branch"], version=each["version"])
+        about = {"description": each["description"]} if each["description"] else {}
+        shown.append({"name": each["slug"], **about, "arguments": [_argument(param) for param in resolved.params]})
+    return {"prompts": shown} | ({"nextCursor": more} if more is not None else {})
 
 
 async def get_prompt(asker: Asker, name: str, arguments: dict[str, str] | None) -> Wire:

@@ -7,7 +7,7 @@ import msgspec
 
 from cuebook.app import memory_shapes, shapes
 from cuebook.app.shapes import Wire
-from cuebook.errors import NotFound
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.memory import Memory
 from cuebook.server.mcp.asker import Asker
 
@@ -41,7 +41,10 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
     """Give a page: conversations, the most recent first, then memories. Raises InvalidInput."""
     user, book = asker.user(), asker.book
     kind, rest = (cursor[:1], cursor[1:]) if cursor else (_OF_CONVERSATIONS, "")
-    if kind != _OF_MEMORIES:
+    if kind not in (_OF_CONVERSATIONS, _OF_MEMORIES):
+        msg = f"cursor: {cursor!r} is none this list gave; begin again without one"
+        raise InvalidInput(msg, where="cursor")
+    if kind == _OF_CONVERSATIONS:
         page = await book.conversations.list(user=user, limit=PAGE, cursor=rest or None)
         shown = [
             {

@@ -44,8 +44,8 @@ def new_server(asking: Asking) -> Any:
 
         return answer
 
-    async def tools(asker: Asker, _: Any) -> Wire:
-        return list_tools(asker)
+    async def tools(asker: Asker, params: Any) -> Wire:
+        return list_tools(asker, params and params.cursor)
 
     async def templates(_: Asker, __: Any) -> Wire:
         return {"resourceTemplates": TEMPLATES}

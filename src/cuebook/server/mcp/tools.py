@@ -229,8 +229,11 @@ TOOLS: Final = {
 }
 
 
-def list_tools(asker: Asker) -> Wire:
-    """Give the tools that who asks may use."""
+def list_tools(asker: Asker, cursor: str | None) -> Wire:
+    """Give the tools that who asks may use, all on one page. Raises InvalidInput."""
+    if cursor:
+        msg = f"cursor: {cursor!r} is none this list gave; it has one page"
+        raise InvalidInput(msg, where="cursor")
     return {"tools": [each.shown(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
 
 
