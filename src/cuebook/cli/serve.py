@@ -68,7 +68,8 @@ def serve(
             told = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
             screen.say_json(told | ({"shadow": True} if chosen.upstream.shadow else {}))
         else:
-            _greet(address, base_url, upstream_url, shadow=chosen.upstream.shadow)
+            named = f"the model {chosen.model.name}" if chosen.model.provider != "none" else ""
+            _greet(address, base_url, upstream_url or named, shadow=chosen.upstream.shadow)
         _warn("upstream.url", chosen.upstream.url)
         if chosen.model.provider != "none":
             _warn("model.base_url", chosen.model.base_url)
@@ -76,13 +77,14 @@ def serve(
     run_server(settings, started=started)
 
 
-def _greet(address: str, base_url: str, upstream: str, *, shadow: bool) -> None:
+def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
     screen.say(f"Cuebook answers at {address}")
     screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
     screen.say(f"  one conversation {address.rstrip('/')}/c/NAME/v1, one user's {address.rstrip('/')}/u/USER/v1")
     screen.say(
-        f"  goes to          {upstream or 'nothing: answers are what memory holds; --upstream URL names a server'}"
+        f"  goes to          {goes_to or 'nothing: answers are what memory holds; --upstream URL names a server'}"
     )
+    screen.say(f"  look at it       {address}")
     if shadow:
         screen.say("  in shadow        nothing is changed on the way; `cuebook shadow report` tells the rest")
     screen.say("Ctrl-C ends it.")
