@@ -58,17 +58,27 @@ class Served:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Served]]:
-    """Serve a book in a folder; settings by section__key."""
+def served_book() -> Iterator[Callable[[Cuebook], Served]]:
+    """Serve a book."""
     running: list[Served] = []
 
-    def start(folder: Path, model: Any = None, **settings: Any) -> Served:
-        running.append(Served(Cuebook.open(config(folder, **settings), model=model)))
+    def start(book: Cuebook) -> Served:
+        running.append(Served(book))
         return running[-1]
 
     yield start
     for each in running:
         each.stop()
+
+
+@pytest.fixture
+def serve(served_book: Callable[[Cuebook], Served]) -> Callable[..., Served]:
+    """Serve a book in a folder; settings by section__key."""
+
+    def start(folder: Path, model: Any = None, **settings: Any) -> Served:
+        return served_book(Cuebook.open(config(folder, **settings), model=model))
+
+    return start
 
 
 def config(folder: Path, **settings: Any) -> Config:

@@ -71,7 +71,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /api/holds", "POST /api/holds", "DELETE /api/holds/{hold}",
         "GET /metrics",
     }),
-    "owner": frozenset({f"PUT {_CONVERSATION}/participants"}),
+    "owner": frozenset({"GET /page/settings", f"PUT {_CONVERSATION}/participants"}),
 }  # fmt: skip
 #: Whoever may not use these does not learn that they are there.
 HIDDEN: Final = frozenset({

@@ -1,0 +1,54 @@
+"""The settings in force, in a browser: each with where it came from, no secret among them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from looks import look_over
+
+from conftest import Served, Tab
+from cuebook import Cuebook
+from cuebook.app.init import init_project
+from cuebook.app.load import load_config
+from cuebook.testing.doubles import ScriptedModel
+
+KEY = "sk-proj-abcdefghijklmnopqrstuvwx1234567890ABCDEFGH"  # pasted into the wrong place
+SECRET = "hunter2-of-the-proxy"
+
+
+def test_settings_say_where_they_came_from_and_keep_secrets(
+    served_book: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    init_project(tmp_path / "book")
+    (tmp_path / "book" / "cuebook.toml").write_text("[budget]\ncontext = 64000\n")
+    environment = {
+        "CUEBOOK_UPSTREAM_URL": f"https://ann:{SECRET}@models.example.org/v1",
+        "CUEBOOK_MODEL_NAME": KEY,
+        "OPENAI_API_KEY": SECRET,
+        "MEMORY_COMPACTION_COOLDOWN_MS": "5000",
+    }
+    config = load_config(tmp_path / "book", environment=environment)
+    served = served_book(Cuebook.open(config, model=ScriptedModel(default="Noted.")))
+    seen = tab(served)
+    page = seen.open("/")
+    page.click("nav >> text=Settings")
+    assert page.inner_text("tr:has-text('budget.context')").split()[1:3] == ["64000", "cuebook.toml"]
+    assert "default" in page.inner_text("tr:has-text('budget.trigger')")
+    assert "https://***@models.example.org/v1" in page.inner_text("tr:has-text('upstream.url')")
+    assert "5000" in page.inner_text("section:has(#section-environment)")
+    assert SECRET not in page.content()
+    assert KEY not in page.content()
+    for each in config.settings.__struct_fields__:
+        assert page.locator(f"#section-{each}").count() == 1
+    seen.shoot("settings")
+    look_over(served, tab, "/page/settings")
+
+
+def test_settings_are_the_owners(serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path) -> None:
+    init_project(tmp_path / "book")
+    served = serve(tmp_path / "book", ScriptedModel(default="Noted."))
+    made = served.run(lambda book: book.keys.new("admin"))
+    seen = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
+    page = seen.open("/page/settings")
+    seen.faults.clear()  # the browser tells of the 403
+    assert "role owner or higher" in page.inner_text("[role=alert]")
+    assert "budget" not in page.inner_text("main")
