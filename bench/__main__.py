@@ -20,6 +20,7 @@ from bench.prompts import prompts
 from bench.recall import recall
 from bench.relay import relay
 from bench.sentiment import sentiment
+from bench.shadow import shadow
 from bench.start import start
 from bench.survival import survival
 from bench.turn import turn
@@ -35,6 +36,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "assemble": ("Assemble a full window, no summary (CPU)", assemble),
     "turn": ("A whole turn but for the model (in memory, synchronous=FULL)", turn),
     "relay": ("The server on loopback beside a bare one (its CPU)", relay),
+    "shadow": ("Time to the first token through shadow mode, 32 streams at once", shadow),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
     "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),

@@ -105,9 +105,10 @@ def main() -> None:
     """Serve until the input ends."""
     kind, *arguments = sys.argv[1:]
     threading.Thread(target=_tell, daemon=True).start()
-    if kind == "cuebook":
+    if kind in ("cuebook", "shadow"):
         path, url = arguments
-        settings = Settings(store=StoreConfig(url=path), upstream=UpstreamConfig(url=url))
+        upstream_config = UpstreamConfig(url=url, shadow=kind == "shadow")
+        settings = Settings(store=StoreConfig(url=path), upstream=upstream_config)
         serve(Config(settings=settings), port=0, started=lambda address: print(address, flush=True))
         return
     app = upstream if kind == "upstream" else bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments)

@@ -84,7 +84,7 @@ async def test_what_there_is_no_room_for_passes_and_is_counted(book: Cuebook, up
 
 
 async def test_an_answer_larger_than_all_room_passes_and_is_let_go(book: Cuebook, upstream: ScriptedUpstream) -> None:
-    shadow = Shadow(upstream, most_bytes=200)
+    shadow = Shadow(upstream, most_bytes=1500)
     upstream.say(completion("x" * 1000))
     request, call = requested("hi")
     pieces = [piece async for piece in shadow.pass_on(book.desk, request, call)]
@@ -99,3 +99,16 @@ async def test_what_is_no_chat_completion_passes_and_is_counted(book: Cuebook) -
     assert [piece async for piece in book.pass_through(request, call)]
     await book.settle()
     assert (await book.turns.get("talk", 1)).metadata["shadow"]["1"]["lost"] == {"unreadable": 1}
+
+
+async def test_what_a_process_took_along_comes_again_with_the_clients_next_request(
+    book: Cuebook, upstream: ScriptedUpstream
+) -> None:
+    died = Shadow(upstream)  # it keeps nothing any more
+    request, call = requested("My name is Ann.")
+    assert [piece async for piece in died.pass_on(book.desk, request, call)]
+    await passes(book, "My name is Ann.", {"role": "assistant", "content": "Noted."}, "What is it?")
+    await book.settle()
+    posts = await book.conversations.posts("talk")
+    assert [post.message for post in posts] == ["My name is Ann.", "Noted.", "What is it?", "Noted."]
+    assert (await book.turns.get("talk", 1)).state == "finished"

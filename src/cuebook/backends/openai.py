@@ -38,6 +38,9 @@ _ANSWER_HOP = frozenset({
 })  # fmt: skip
 #: Of these a verbatim answer keeps what its bytes are read by.
 _PACKING = frozenset({"content-length", "content-encoding", "server"})
+#: Seconds an idle connection is used again: shorter than servers keep it (uvicorn: 5), so that no request goes into one
+#: that is just being closed.
+IDLE_S = 4.0
 #: How answers may be packed that are read here.
 READABLE = ("gzip", "x-gzip", "deflate", "identity")
 
@@ -126,7 +129,7 @@ class HttpUpstream:
         if self._client is None:
             connect, read = self._timeouts
             timeout = httpx2.Timeout(read, connect=connect)
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=IDLE_S)
             nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # one caller's cookies must not be another's
             self._client = httpx2.AsyncClient(
                 timeout=timeout, limits=limits, cookies=nobodys, follow_redirects=False, trust_env=False

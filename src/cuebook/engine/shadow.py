@@ -33,8 +33,12 @@ log = logging.getLogger("cuebook.shadow")
 
 #: Calls that may wait to be kept, and bytes they may hold.
 MOST, MOST_BYTES = 256, 64 * 1024 * 1024
+#: Bytes a call takes beside its bodies, about.
+ENTRY_BYTES = 1024
 #: Seconds keeping one call may take, and a book that closes waits for all of them.
 PATIENCE_S, DRAIN_S = 60.0, 10.0
+#: Seconds a call that waits lets others get their first byte, and how many may wait before none does.
+STANDS_BACK_S, HURRIES_AT = 0.25, 32
 #: Why calls are lost to the ledger.
 OVERLOAD, UNREAD, FAILED, SLOW = "overload", "unreadable", "failed", "slow"
 
@@ -63,6 +67,9 @@ class Shadow:
         self._waiting: deque[Overheard] = deque()
         self._held = 0  # bytes of calls that pass or wait
         self._lost: Counter[str] = Counter()  # since the last turn that was kept
+        self._unanswered = 0  # calls whose first byte is still to come
+        self._answered = asyncio.Event()  # there are none of them
+        self._answered.set()
         self._come = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -125,30 +132,48 @@ class Shadow:
     async def _pass(
         self, request: RelayRequest, heard: Overheard | None, began: float
     ) -> AsyncGenerator[Head | bytes, None]:
-        sent = time.perf_counter()
-        answer = await self._upstream.send(request)
+        sent, first = time.perf_counter(), True
+        self._unanswered += 1
+        self._answered.clear()
         try:
-            if heard is not None:
-                heard.status, heard.headers, heard.added_s = answer.status, answer.headers, sent - began
-            yield Head(status=answer.status, headers=answer.headers)
-            first = True
-            async with closing(answer.chunks()) as chunks:
-                async for chunk in chunks:
-                    came = time.perf_counter()
-                    yield chunk
-                    if heard is not None:
+            answer = await self._upstream.send(request)
+            try:
+                if heard is not None:
+                    heard.status, heard.headers, heard.added_s = answer.status, answer.headers, sent - began
+                yield Head(status=answer.status, headers=answer.headers)
+                async with closing(answer.chunks()) as chunks:
+                    async for chunk in chunks:
+                        came = time.perf_counter()
+                        yield chunk
+                        if heard is not None:
+                            heard.added_s += time.perf_counter() - came if first else 0.0
+                            self._hear(heard, chunk)
                         if first:
-                            heard.added_s += time.perf_counter() - came
-                        self._hear(heard, chunk)
-                    first = False
+                            first = False
+                            self._one_answered()
+            finally:
+                await answer.aclose()
         finally:
-            await answer.aclose()
+            if first:
+                self._one_answered()
+
+    def _one_answered(self) -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._answered.set()
+
+    async def _stand_back(self) -> None:
+        """Let those who wait for their first byte have it, for a while and while few calls wait to be kept."""
+        if len(self._waiting) < HURRIES_AT:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STANDS_BACK_S):
+                    await self._answered.wait()
 
     # ---- what waits ----------------------------------------------------------------------------------------------
 
     def _listen(self, heard: Overheard) -> Overheard | None:
         """Begin to listen to a call; None where there is no room."""
-        size = len(heard.call.body)
+        size = len(heard.call.body) + ENTRY_BYTES
         if len(self._waiting) >= self._most or self._held + size > self._most_bytes:
             self._lose(OVERLOAD)
             return None
@@ -192,6 +217,7 @@ class Shadow:
                 self._idle.set()
                 self._come.clear()
                 await self._come.wait()
+            await self._stand_back()
             heard = self._waiting.popleft()
             lost = Counter(self._lost)
             try:
