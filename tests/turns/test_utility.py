@@ -6,7 +6,7 @@ import pytest
 from stage import NAME, on, told
 
 from cuebook.app.evaluate_utility import leave_one_out, prune
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.testing import ScriptedModel
 
 FACTS = ("I am allergic to walnuts.", "I live in Oslo.")
@@ -113,3 +113,14 @@ async def test_answers_of_no_model_and_what_was_erased_are_not_measured(tmp_path
         with pytest.raises(NotFound):
             await leave_one_out(book, ["nowhere"])
         assert (await leave_one_out(book, user="bob")).items == ()
+
+
+async def test_a_model_that_fails_costs_the_turn_and_not_the_measure(tmp_path, clock):
+    model = ScriptedModel(default=answering)
+    async with on(tmp_path, clock, model=model) as book:
+        await talked(book, clock)
+        model.say("A soup.", UpstreamError("the model is gone", status=503))
+        found = await leave_one_out(book)
+        assert found.missed == {"the model did not answer it": 1}
+        assert found.turns == 3, "the others were measured"
+        assert {each.max_tokens for each in model.requests[-3:]} == {300}

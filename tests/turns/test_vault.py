@@ -80,6 +80,19 @@ async def test_a_later_turn_reads_the_secret_and_everything_kept_or_shown_holds_
     assert [row[0] for row in sealed(tmp_path)] == [1, 2]
 
 
+async def test_what_would_have_been_is_asked_with_the_secret_and_shown_and_kept_without(tmp_path, key):
+    model = ScriptedModel(default="It is " + SECRET)
+    async with on(tmp_path, key, model=model) as book:
+        await book.ask(Ask(f"My token is {SECRET}, use it.", "c"))
+        await book.ask(Ask("Which was it?", "c"))
+        found = (await book.turns.replay("c", 2, as_of=1, ask=True)).counterfactual
+        assert found.reproduced
+        assert sent(model) == sent(model, -2), "as the turn was asked"
+        assert SECRET not in repr((found.before, found.after))
+        assert SECRET not in repr(await book.audit.tail(50))
+    assert holding(tmp_path, SECRET) == []
+
+
 async def test_the_same_post_gives_the_same_bytes_in_every_turn(tmp_path, key):
     model = ScriptedModel(default="Fine.")
     async with on(tmp_path, key, model=model) as book:

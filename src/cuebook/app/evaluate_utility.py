@@ -13,7 +13,7 @@ from cuebook.app.shapes import Wire
 from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
 from cuebook.engine.utility import LEAST_CALLS, MODEL, WORDS, Use, said_in, uses_by_asking, uses_by_words
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
@@ -75,8 +75,8 @@ async def leave_one_out(
     """Measure memories on the last `turns` of the conversations named, or of all; of a user's only with `user`.
 
     With a configured model and a `budget` of at least 3 calls by asking it, newest turns first, until that is used up;
-    else by the answers that were given. Nothing is stored but the audit's record that it was asked. Raises NotFound,
-    InvalidInput, and what the model does.
+    else by the answers that were given. Nothing is stored but the audit's record that it was asked. Raises NotFound
+    and InvalidInput.
     """
     if not 1 <= turns <= MOST_TURNS:
         msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
@@ -149,6 +149,9 @@ class _Measure:
             return
         except InvalidInput:
             self._missed["its window cannot be made again"] += 1
+            return
+        except BackendError:
+            self._missed["the model did not answer it"] += 1
             return
         self._turns += bool(found)
         for use in found:

@@ -247,7 +247,14 @@ async def _answer(desk: Desk, scope: Scope, recorded: Recorded, planned: Planned
     return answer
 
 
-async def asked(desk: Desk, recorded: Recorded, planned: Planned, *, temperature: float | None = None) -> str:
+async def asked(
+    desk: Desk,
+    recorded: Recorded,
+    planned: Planned,
+    *,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> str:
     """Give what the book's model answers to a decided window. Raises what the model does, BackendError for half an
     answer.
     """
@@ -257,6 +264,7 @@ async def asked(desk: Desk, recorded: Recorded, planned: Planned, *, temperature
         conversation=recorded.conversation.id,
         zone=recorded.wish.zone,
         temperature=temperature,
+        max_tokens=max_tokens,
     )
     said, finish = [], ""
     async with closing(desk.model.stream(request)) as pieces:

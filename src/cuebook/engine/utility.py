@@ -16,7 +16,8 @@ from cuebook.assembly.readable import text_of
 from cuebook.assembly.window import render
 from cuebook.engine.counterfactual import asked, without
 from cuebook.engine.desk import Desk
-from cuebook.engine.recorded import MEMORY, plan_again, read_recorded
+from cuebook.engine.plan import Planned
+from cuebook.engine.recorded import MEMORY, Recorded, plan_again, read_recorded
 from cuebook.engine.sense import sense_all
 from cuebook.memory.words import words
 from cuebook.records.conversation import Conversation
@@ -25,6 +26,8 @@ from cuebook.records.turn import Manifest, Turn
 
 #: Calls of a model that a turn with one memory takes: twice as it was, once without.
 LEAST_CALLS: Final = 3
+#: Tokens of an answer that are compared with another.
+ANSWER: Final = 300
 #: How a turn was measured.
 WORDS, MODEL = "words", "model"
 
@@ -72,16 +75,20 @@ async def uses_by_asking(
     """
     recorded = await read_recorded(desk, scope, conversation, turn)
     planned = plan_again(desk, recorded, recorded.wish.front)
-    answers = [await asked(desk, recorded, planned, temperature=0.0) for _ in range(2)]
+    answers = [await _answer(desk, recorded, planned) for _ in range(2)]
     for memory in memories:
         other = without(recorded, [memory])
-        answers.append(await asked(desk, other, plan_again(desk, other, other.wish.front), temperature=0.0))
+        answers.append(await _answer(desk, other, plan_again(desk, other, other.wish.front)))
     alike = await _alike(desk, answers)
     noise = 1.0 - alike[0]
     return [
         _use(memory, conversation, turn, max(0.0, 1.0 - same - noise), MODEL)
         for memory, same in zip(memories, alike[1:], strict=True)
     ]
+
+
+async def _answer(desk: Desk, recorded: Recorded, planned: Planned) -> str:
+    return await asked(desk, recorded, planned, temperature=0.0, max_tokens=ANSWER)
 
 
 async def _alike(desk: Desk, answers: Sequence[str]) -> list[float]:
