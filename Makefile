@@ -2,7 +2,7 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench chaos clean
+.PHONY: help setup demo test check bench chaos docs clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,6 +25,9 @@ bench: setup  ## measure; every figure is a ratio inside one run
 chaos: setup  ## the whole fault suite: kills, crashes, full disks
 	@scripts/chaos $(ARGS)
 
+docs: setup  ## build the documentation's site into site/; ARGS=serve to read it while it is written
+	@scripts/docs $(ARGS)
+
 clean:  ## remove .venv, caches and builds
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist site
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist site docs/reference .cache
 	find src tests -name __pycache__ -prune -exec rm -rf {} +

@@ -206,7 +206,7 @@ class Config(Struct, frozen=True):
 
 
 #: The least and the most a number may be; a number of seconds must be more than its least.
-_RANGES: dict[str, tuple[float, float]] = {
+RANGES: dict[str, tuple[float, float]] = {
     "model.timeout_s": (0, 86_400),
     "embedder.timeout_s": (0, 600),
     "embedder.akin": (0, 1),
@@ -338,7 +338,7 @@ def _choices(place: str) -> str:
 
 def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     """Say what cannot be, with the settings at fault."""
-    for place, (least, most) in _RANGES.items():
+    for place, (least, most) in RANGES.items():
         section, _, key = place.partition(".")
         value = getattr(getattr(settings, section), key)
         above = isinstance(value, float)

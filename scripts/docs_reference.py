@@ -1,0 +1,250 @@
+"""Write the reference pages of the documentation from the code itself, so that they cannot say anything else.
+
+    python scripts/docs_reference.py FOLDER
+
+FOLDER gets `commands.md`, `settings.md`, `routes.md`, `errors.md` and `design.md`; what was there under these names is
+replaced. `scripts/docs` calls this before it builds the site.
+"""
+
+import ast
+import inspect
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import typer
+
+from cuebook import Cuebook, config, errors
+from cuebook.cli import main as command_line
+from cuebook.cli import prompt
+from cuebook.server import problems, roles
+from cuebook.server.app import create_app
+
+DESIGN = Path(__file__).resolve().parents[1] / "docs/design"
+#: Options every command has; said once.
+SHARED = ("--json", "--config", "-C")
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Give a Markdown table; a `|` in a cell stays a character of its text."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+def text(value: str | None) -> str:
+    """Give plain text as Markdown shows it: neither tags nor emphasis outside of code."""
+    pieces = re.split(r"(`[^`]*`)", value or "")
+    return "".join(
+        each if each.startswith("`") else re.sub(r"([<>*_\[\]])", r"\\\1", each).replace("\n", " ") for each in pieces
+    )
+
+
+# ---------------------------------------------------------------- commands
+def commands() -> str:
+    """Every command with its arguments, options and examples."""
+    parts = [
+        (
+            "# Commands\n\nEvery command takes `--json` (the shapes of the HTTP API), `--config FILE` and `-C DIR` (the"
+            " project's folder). Exit codes: 0 done, 1 refused or a check that failed, 2 wrong use.\n"
+        )
+    ]
+    for app, name in (
+        (command_line.app, "cuebook"),
+        (prompt.tester_app, "kai-prompt-tester"),
+    ):
+        group = typer.main.get_command(app)
+        context = group.make_context(name, [], resilient_parsing=True)
+        for path, command in walk(group, context, (name,)):
+            parts.append(section(" ".join(path), command, context))
+    parts.append("`kai-prompt-manager` is `cuebook prompt` under another name.\n")
+    return "\n".join(parts)
+
+
+def walk(command: Any, context: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Give a command and those below it, with their names."""
+    yield path, command
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(context):
+            yield from walk(command.get_command(context, name), context, (*path, name))
+
+
+def section(path: str, command: Any, context: Any) -> str:
+    """Describe one command."""
+    depth = "##" if path.count(" ") < 2 else "###"
+    parts = [f"{depth} {path}\n", *(text(each) + "\n" for each in inspect.cleandoc(command.help or "").split("\n\n"))]
+    rows = [
+        (f"`{record[0]}`", text(record[1]))
+        for each in command.params
+        if (record := each.get_help_record(context)) and not record[0].startswith(SHARED)
+    ]
+    if rows:
+        parts.append(table(("takes", ""), rows))
+    examples = (command.epilog or "").partition("Examples:\n")[2]
+    if examples:
+        parts.append(f"```text\n{inspect.cleandoc(examples)}\n```\n")
+    return "\n".join(parts)
+
+
+# ---------------------------------------------------------------- settings
+def settings() -> str:
+    """Every setting with its default, what it may be and what it means."""
+    parts = [
+        (
+            "# Settings\n\nThey stand in `cuebook.toml`, each under its section, or in the environment as"
+            " `CUEBOOK_SECTION_KEY`: `[store] url` is `CUEBOOK_STORE_URL`. What is given to a command goes before the"
+            " environment, that before the file. `cuebook config` shows each value and where it came from.\n"
+        )
+    ]
+    meanings = comments(inspect.getsource(config))
+    for name, kind in get_type_hints(config.Settings).items():
+        hints, here = get_type_hints(kind), getattr(config.Settings(), name)
+        rows = []
+        for key in kind.__struct_fields__:
+            choices = ", ".join(f"`{each}`" for each in get_args(hints[key]))
+            may = choices or between(f"{name}.{key}", hints[key])
+            rows.append(
+                (f"`{name}.{key}`", f"`{toml(getattr(here, key))}`", may, text(meanings.get((kind.__name__, key))))
+            )
+        parts += [f"## [{name}]\n", text(inspect.getdoc(kind)) + "\n"]
+        parts.append(table(("setting", "default", "may be", "meaning"), rows))
+    return "\n".join(parts)
+
+
+def between(place: str, kind: type) -> str:
+    """Say which numbers a setting may be; nothing where any is taken, or none."""
+    if place not in config.RANGES:
+        return ""
+    least, most = config.RANGES[place]
+    return f"above {least:,}, at most {most:,}" if kind is float else f"{least:,} to {most:,}"
+
+
+def toml(value: object) -> str:
+    """Write a value as `cuebook.toml` has it."""
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def comments(source: str) -> Mapping[tuple[str, str], str]:
+    """Read what is said of each field of each class: the comment beside it, or the `#:` lines above it."""
+    lines = {
+        token.start[0]: token.string.removeprefix("#").removeprefix(":").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    said = {}
+    for kind in ast.parse(source).body:
+        for each in kind.body if isinstance(kind, ast.ClassDef) else ():
+            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+                beside = [lines[n] for n in range(each.lineno, (each.end_lineno or each.lineno) + 1) if n in lines]
+                above = []
+                number = each.lineno - 1
+                while number in lines and source.splitlines()[number - 1].lstrip().startswith("#:"):
+                    above.insert(0, lines[number])
+                    number -= 1
+                said[kind.name, each.target.id] = " ".join(above + beside)
+    return said
+
+
+# ---------------------------------------------------------------- routes
+def routes() -> str:
+    """Every route with its parameters, its body, and the role a key needs."""
+    app = create_app(Cuebook.open())
+    document = app.openapi_schema.to_schema()
+    rows: dict[str, list[tuple[str, str, str, str]]] = {}
+    for path, method, handler in served(app):
+        operation = document["paths"].get(path, {}).get(method.lower(), {})
+        declared = roles.declared("*" if method == "any" else method, path.replace("…", "-"))
+        role = declared or ("none" if roles.is_open(method, path) else "owner")
+        takes = [f"`{each['name']}`" for each in operation.get("parameters", ()) if each["in"] == "query"]
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+        takes += [f"`{name}`" for name in properties(document, body)]
+        rows.setdefault(area(path), []).append(
+            (f"`{method} {path}`", role, ", ".join(dict.fromkeys(takes)), text(inspect.getdoc(handler.fn)))
+        )
+    parts = [
+        "# Routes\n\n" + "\n".join(text(line) for line in document["info"]["description"].splitlines()) + "\n",
+        (
+            "A running server gives the whole document, every shape with it, at `/schema/openapi.json`. A role's key"
+            " may use what those before it may: viewer, editor, agent, admin, owner; `none` needs no key.\n"
+        ),
+    ]
+    for name, listed in rows.items():
+        parts += [f"## {name}\n", table(("route", "role", "takes", ""), listed)]
+    return "\n".join(parts)
+
+
+def served(app: Any) -> Iterator[tuple[str, str, Any]]:
+    """Give every route that takes requests: its path as the document writes it, its method and its handler."""
+    for route in app.routes:
+        path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)
+        for method, (handler, _) in getattr(route, "route_handler_map", {}).items():
+            if path == "/v1/-":
+                if method == "POST":
+                    yield "/v1/…", "any", handler  # one handler for whatever is below
+            elif method != "OPTIONS":
+                yield path, method, handler
+
+
+def area(path: str) -> str:
+    """Name the group of routes a path belongs to."""
+    parts = path.strip("/").split("/")
+    return "/" + "/".join(parts[:2] if parts[0] in ("api", "learning") else parts[:1])
+
+
+def properties(document: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+    """Name the fields of a body."""
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return list(schema.get("properties", ()))
+
+
+# ---------------------------------------------------------------- errors
+def families() -> str:
+    """Every error with its family, its status over HTTP and what it means."""
+    rows = []
+    for name in errors.__all__:
+        kind = getattr(errors, name)
+        status, code = next((status, code) for family, status, code in problems.TABLE if issubclass(kind, family))
+        family = kind.__mro__[1].__name__ if kind is not errors.CuebookError else ""
+        rows.append((f"`{name}`", f"`{family}`" if family else "", str(status), f"`{code}`", text(kind.__doc__)))
+    return (
+        "# Errors\n\nIn Python every error is a `CuebookError` of one of five families; over HTTP it is a problem"
+        " document (RFC 9457) whose `type` is `urn:cuebook:problem:` and the name below, under `/v1` OpenAI's error"
+        " object. On the command line it is one line on stderr and exit code 1.\n\n"
+        + table(("error", "is a kind of", "status", "name", "meaning"), rows)
+        + "\nA `BackendError` that may pass when it is tried again is 503 with `Retry-After`; an `UpstreamError` keeps"
+        " the status of the upstream where it has one.\n"
+    )
+
+
+# ---------------------------------------------------------------- design notes
+def design() -> str:
+    """Every design note by its title."""
+    rows = [
+        f"- [{path.read_text('utf-8').partition(chr(10))[0].removeprefix('# ')}](../design/{path.name})"
+        for path in sorted(DESIGN.glob("*.md"))
+    ]
+    return "# Design notes\n\nWhat was decided, why, and what was measured.\n\n" + "\n".join(rows) + "\n"
+
+
+PAGES = {
+    "commands.md": commands,
+    "settings.md": settings,
+    "routes.md": routes,
+    "errors.md": families,
+    "design.md": design,
+}
+
+
+def write(folder: Path) -> None:
+    """Write all pages into a folder, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        (folder / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
