@@ -30,6 +30,7 @@ from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.messages import marked
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.prompt_logs import PromptLogs
 from cuebook.engine.request import Call
@@ -320,6 +321,7 @@ class Cuebook(Parts):
     async def pass_through(self, request: RelayRequest, call: Call | None = None) -> AsyncIterator[Head | bytes]:
         """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept.
 
+        Anthropic's messages get cache breakpoints where the upstream reads them (`upstream.breakpoints`).
         In shadow mode any request, and `call`, a chat completion, is kept behind its answer. Raises UpstreamError.
         """
         if self._upstream is None:
@@ -330,7 +332,7 @@ class Cuebook(Parts):
                 async for piece in pieces:
                     yield piece
             return
-        answer = await self._upstream.send(request)
+        answer = await self._upstream.send(marked(self.desk, self._upstream, request))
         try:
             yield Head(status=answer.status, headers=answer.headers)
             async for chunk in answer.chunks():

@@ -31,6 +31,9 @@ _OURS = (
     "referer",
     "sec-fetch-",
 )
+#: Where a client's key stands: OpenAI's wire, Anthropic's. Every request of the latter names its version.
+_KEYS = frozenset({"authorization", "x-api-key"})
+_ANTHROPIC = "anthropic-version"
 #: Headers of an answer that hold for its hop alone. Cookies among them: a client's never go upstream.
 _ANSWER_HOP = frozenset({
     "connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server",
@@ -146,14 +149,15 @@ class HttpUpstream:
             for name, value in given.items()
             if (name.lower() not in hop or (verbatim and name.lower() == "accept-encoding"))
             and (not name.lower().startswith(_OURS) or (verbatim and name.lower() == "idempotency-key"))
-            and (forwards or name.lower() != "authorization")
+            and (forwards or name.lower() not in _KEYS)
         }
         if not verbatim:
             headers["accept-encoding"] = "identity"
         elif "accept-encoding" in headers:
             headers["accept-encoding"] = _readable(headers["accept-encoding"])
-        if key and "authorization" not in {name.lower() for name in headers}:
-            headers["authorization"] = f"Bearer {key}"
+        if key and not _KEYS & (names := {name.lower() for name in headers}):
+            name, value = ("x-api-key", key) if _ANTHROPIC in names else ("authorization", f"Bearer {key}")
+            headers[name] = value
         # as they came: a header's bytes are read as Latin-1 and need not be ASCII
         return [
             (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()

@@ -57,14 +57,19 @@ def check_named(request: AnyRequest, *, user: str | None = None, organization: s
 
 
 def token_of(scope: Scope) -> str | None:
-    """Give the key a request brings: X-Cuebook-Key, or the bearer of Authorization. Raises InvalidInput."""
+    """Give the key a request brings: X-Cuebook-Key, the bearer of Authorization, or one of ours in Anthropic's
+    X-Api-Key. Raises InvalidInput.
+    """
     own = header(scope, b"x-cuebook-key")
     if own is not None:
         return own
     if is_page(scope["path"]) and (kept := Request[Any, Any, Any](scope).cookies.get(COOKIE)):
         return kept
     scheme, _, token = (header(scope, b"authorization") or "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None
+    if scheme.lower() == "bearer":
+        return token.strip()
+    given = (header(scope, b"x-api-key") or "").strip()
+    return given if given.startswith(PREFIX) else None
 
 
 def is_page(path: str) -> bool:

@@ -233,7 +233,7 @@ def _headers(raw: Any) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1"), value.decode("latin-1")
-        if key == "authorization" and is_ours(text):
+        if (key == "authorization" and is_ours(text)) or (key == "x-api-key" and is_ours(f"Bearer {text}")):
             continue
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
