@@ -301,7 +301,7 @@ def test_the_report_is_the_same_over_http_and_on_the_command_line(
     assert told["addedMsP95"] < 1000
     assert json.loads(here("shadow", "report", "--json")) == told
     shown = here("shadow", "report")
-    assert "1 calls of 1 conversations" in shown
+    assert "1 call of 1 conversation" in shown
     assert "gpt-5.2" in shown
     assert "in shadow: this prompt was not sent" in here("turn", "show", "trip", "1")
 

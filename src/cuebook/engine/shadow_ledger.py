@@ -21,7 +21,7 @@ from cuebook.records.digest import digest_of
 from cuebook.records.shadow import Reckoned, Shadowed
 
 #: Conversations whose caches go on being simulated; of others both rows begin anew, cold.
-CONVERSATIONS = 256
+CONVERSATIONS = 64
 #: Messages whose weight is remembered: they come again with every call.
 WEIGHED = 20_000
 #: Posts that are named of those in neither prompt.
