@@ -14,7 +14,9 @@ from cuebook.app.told import told_of
 from cuebook.records.conversation import Post
 from cuebook.records.turn import Turn
 from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.conversations import HIGHEST
 from cuebook.server.guard import name_in
+from cuebook.server.page.beside import beside
 from cuebook.server.page.drawn import drawn
 from cuebook.server.page.render import asset, show
 from cuebook.server.page.what_if import blank_what_if, what_if
@@ -28,6 +30,7 @@ ONE = "/page/conversations/{conversation:str}"
 StepQuery = Annotated[
     int | None, QueryParameter(name="step", ge=1, description="Which model call; the last by default")
 ]
+Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Another turn beside it")]
 
 
 @get("/page/static/{name:str}", include_in_schema=False)
@@ -74,10 +77,12 @@ async def conversation(request: AnyRequest, conversation: FromPath[str]) -> Resp
 
 @get(f"{ONE}/turns/{{n:int}}", include_in_schema=False)
 async def turn(
-    request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None
+    request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, other: Beside = None
 ) -> Response[bytes]:
-    """Show a turn: its prompt as a bar of blocks, each with its source, what was left out, and why."""
+    """Show a turn: its prompt as a bar of blocks, each with its source, what was left out, and why; or two turns."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
+    if other is not None:
+        return await beside(book, name, (n, other), user=user)
     shown = await book.turns.show(name, n, step=step, user=user)
     known = await book.conversations.get(name, user=user)
     window = drawn(shown["window"]) if shown["window"] else None

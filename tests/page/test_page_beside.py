@@ -1,0 +1,52 @@
+"""Two turns side by side, in a browser."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from looks import look_over
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import ScriptedModel
+
+SAID = (
+    "Can you help me sort a list of dates in Python?",
+    "That gives me a ValueError again, this is so annoying and it still does not work!!",
+    "Which of the two lines <b>do I</b> have to change?",
+)
+VIEW = "/page/conversations/sorting/turns/3?with=2"
+
+
+async def talk(book: Cuebook) -> None:
+    for text in SAID:
+        await book.ask(Ask(text, "sorting", persona="engineer", user="ann"))
+        await book.settle()
+
+
+def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    init_project(tmp_path / "book")
+    served = serve(tmp_path / "book", ScriptedModel(default="Change the second line."))
+    served.run(talk)
+    seen = tab(served)
+    page = seen.open("/page/conversations/sorting/turns/3")
+    page.focus("[name=with]")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**with=2")
+    assert page.locator(".sides > section").count() == 2
+    shown = [served.run(lambda book, n=n: book.turns.show("sorting", n))["window"]["blocks"] for n in (3, 2)]
+    held = [{(each["kind"], each["source"]): each["text"] for each in blocks} for blocks in shown]
+    for number, (own, other) in enumerate((held, reversed(held)), 1):
+        marked = sum(key not in other or other[key] != text for key, text in own.items())
+        assert page.locator(f".sides > section:nth-child({number}) li.marked").count() == marked > 0
+    assert "mood empathetic" in page.inner_text(".sides > section:nth-child(1)")
+    assert "user_frustrated" in page.inner_text(".sides > section:nth-child(2)")
+    assert page.locator(".user b").count() == 0
+    seen.shoot("beside")
+    look_over(served, tab, VIEW)
+    made = served.run(lambda book: book.keys.new("viewer", user="bob"))
+    other_tab = tab(served, extra_http_headers={"X-Cuebook-Key": made.token})
+    assert other_tab.open(VIEW).inner_text("h1") == "404"
+    other_tab.faults.clear()  # the browser tells of the 404
