@@ -18,26 +18,26 @@ class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where everything is kept."""
 
     url: str = ".cuebook/cuebook.db"  # a file, ":memory:", or later postgresql://…
-    synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"
+    synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"  # SQLite's: FULL also outlives a power cut
 
 
 class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What answers `ask` and `/api/chat`."""
 
-    provider: Literal["none", "openai", "llama"] = "none"
+    provider: Literal["none", "openai", "llama"] = "none"  # none: answers are what was recalled
     name: str = ""  # llama: a GGUF file, or package:NAME of one that brings it
-    base_url: str = "https://api.openai.com/v1"
-    api_key_env: str = "OPENAI_API_KEY"
-    timeout_s: float = 120.0
+    base_url: str = "https://api.openai.com/v1"  # any server that speaks OpenAI's wire
+    api_key_env: str = "OPENAI_API_KEY"  # the environment's name that holds the key
+    timeout_s: float = 120.0  # without a piece of the answer
 
 
 class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What sharpens recall beside full text."""
 
-    provider: Literal["none", "minilm", "openai"] = "none"
-    name: str = ""
-    base_url: str = "https://api.openai.com/v1"
-    api_key_env: str = "OPENAI_API_KEY"
+    provider: Literal["none", "minilm", "openai"] = "none"  # minilm runs in this process
+    name: str = ""  # openai: the server's model
+    base_url: str = "https://api.openai.com/v1"  # openai: any server with /embeddings
+    api_key_env: str = "OPENAI_API_KEY"  # the environment's name that holds the key
     timeout_s: float = 2.0  # for a query; then full text alone answers
     akin: float = 0.5  # cosine from which on two texts of a server's model are about the same thing
     languages: str = ""  # those a server's model knows, as "en, de"; "" = any
@@ -46,11 +46,11 @@ class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Where `/v1` goes."""
 
-    url: str = ""
+    url: str = ""  # any server that speaks OpenAI's wire; "" = the book answers
     forward_auth: bool = True  # set, not by default, it goes before api_key_env
-    api_key_env: str = ""
-    connect_timeout_s: float = 10.0
-    read_timeout_s: float = 300.0
+    api_key_env: str = ""  # the environment's name that holds the upstream's key
+    connect_timeout_s: float = 10.0  # to reach it
+    read_timeout_s: float = 300.0  # without a byte of its answer
     cache_rule: Literal["auto", "off", "openai-prefix", "openai-breakpoints", "anthropic", "anthropic-1h", "gemini"] = (
         "auto"  # auto, off, or a rule's name
     )
@@ -61,33 +61,33 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """What is done behind the reply."""
 
-    model: Literal["none", "model", "upstream"] = "none"
-    interval_s: float = 5.0
-    lease_s: float = 30.0
-    checkpoint_s: float = 2.0
+    model: Literal["none", "model", "upstream"] = "none"  # what condenses; none: rules do
+    interval_s: float = 5.0  # between two looks for what is due
+    lease_s: float = 30.0  # after which a turn or task of a process that died is taken over
+    checkpoint_s: float = 2.0  # between two writes of what has come of an answer
     wait_s: float = 3600.0  # for the results of a turn's tools, before its round counts as left
 
 
 class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How large a prompt may be. Numbers as seed C's."""
 
-    tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"
-    context: int = 200_000
-    system: int = 5_000
-    reply: int = 4_096
-    max_short_term: int = 190_000
-    window_posts: int = 30
-    trigger: float = 0.7
-    memory: int = 1_500
+    tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # how they are counted
+    context: int = 200_000  # tokens of the model's window, the answer's with them
+    system: int = 5_000  # tokens kept free for persona and instructions, a tenth of the window at most
+    reply: int = 4_096  # tokens kept free for the answer
+    max_short_term: int = 190_000  # tokens for posts of the path
+    window_posts: int = 30  # posts that stay whole
+    trigger: float = 0.7  # share of their room that posts fill when profile `budget` condenses
+    memory: int = 1_500  # tokens for recalled memories beside the query, at most
 
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """How long conversations are kept short."""
 
-    presets: str = "config/metaprompt-presets.json"
+    presets: str = "config/metaprompt-presets.json"  # a file: each mode's profile
     profile: str = ""  # overrides the file's defaultProfile
-    recall: bool = True
-    recall_hits: int = 12
+    recall: bool = True  # what was said earlier is looked up for each query
+    recall_hits: int = 12  # posts that are recalled at most
     user: bool = False  # what a user says is known in their other conversations, where nothing else is said
     persona: bool = False  # likewise, to one persona
     organization: bool = False  # what the organization that a request names knows is read
@@ -99,15 +99,15 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class OptimizerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether conversations tune how much of them stays whole."""
 
-    enabled: bool = True
+    enabled: bool = True  # conversations are judged and tuned behind their replies
     interval_ms: int = 120_000  # between two runs in a conversation
 
 
 class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Who speaks."""
 
-    folder: str = "personas"
-    default: str = ""
+    folder: str = "personas"  # of *.json and *.yaml
+    default: str = ""  # who speaks where nobody is named
 
 
 class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,10 +129,10 @@ class LogsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The prompt book: where its files lie, and how a variant is chosen."""
 
-    folder: str = "prompts"
+    folder: str = "prompts"  # where its files lie
     project: str = ""  # whose own prompts, below projects/NAME, stand for the others; "" = nobody's
     autopush: bool = True  # files changed on disk are pushed when the book is opened
-    strategy: Literal["epsilon_greedy", "thompson"] = "epsilon_greedy"
+    strategy: Literal["epsilon_greedy", "thompson"] = "epsilon_greedy"  # how a variant is chosen
     rollback: Literal["guarded", "sigma", "off"] = "guarded"  # how a version that does worse is taken back by itself
 
 
@@ -147,18 +147,18 @@ class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP server."""
 
-    host: str = "127.0.0.1"
-    port: int = 8760
-    max_body: int = 8 * 1024 * 1024
-    max_v1_body: int = 64 * 1024 * 1024
-    max_post: int = 2 * 1024 * 1024
+    host: str = "127.0.0.1"  # others need a key
+    port: int = 8760  # 0 = a free one
+    max_body: int = 8 * 1024 * 1024  # bytes of a request
+    max_v1_body: int = 64 * 1024 * 1024  # bytes of a request under /v1
+    max_post: int = 2 * 1024 * 1024  # bytes of one post
     line: int = 64  # turns that may wait for one conversation
 
 
 class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Secrets in what is stored."""
 
-    redact: bool = True
+    redact: bool = True  # secrets are replaced before anything is stored
     key_file: str = ""  # default: beside the database
     vault: bool = False  # what is replaced is kept sealed, and put back for the model in its own conversation
     vault_key_file: str = ""  # outside the store's folder; $CUEBOOK_VAULT_KEY goes before it

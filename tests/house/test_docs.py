@@ -92,6 +92,8 @@ def test_every_setting_is_described(folder: Path) -> None:
     for section in settings.__struct_fields__:
         for key in getattr(settings, section).__struct_fields__:
             assert page.count(f"| `{section}.{key}` | `") == 1, f"{section}.{key}"
+    silent = re.findall(r"^\| (`[a-z_.]+`) .*\|  \|$", page, re.MULTILINE)
+    assert not silent, "say beside each setting in config.py what it means"
     assert '| `store.url` | `".cuebook/cuebook.db"` |  | a file' in page
     assert "| `budget.trigger` | `0.7` | above 0, at most 1 |" in page
     assert "`auto` those that had others beside them" in page  # said above the setting, not beside it
