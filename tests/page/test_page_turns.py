@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from looks import look_over
+
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
@@ -78,12 +80,9 @@ def test_every_view_works_without_a_mouse_and_at_every_size(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(lambda book: talk(book, *SAID))
-    for name, width, scheme in (("wide", 1200, "light"), ("dark", 1200, "dark"), ("phone", 360, "light")):
-        seen = tab(served, viewport={"width": width, "height": 800}, color_scheme=scheme)
-        for view in ("/", "/page/conversations", "/page/conversations/sorting", "/page/conversations/sorting/turns/2"):
-            page = seen.open(view)
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            seen.shoot(f"{name}{view.replace('/', '-')}")
+    look_over(
+        served, tab, "/", "/page/conversations", "/page/conversations/sorting", "/page/conversations/sorting/turns/2"
+    )
     page = tab(served).open("/page/conversations/sorting")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
