@@ -161,8 +161,10 @@ def routes() -> str:
         takes = [f"`{each['name']}`" for each in operation.get("parameters", ()) if each["in"] == "query"]
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         takes += [f"`{name}`" for name in properties(document, body)]
+        ours = handler.fn.__module__.startswith("cuebook.")
+        said = inspect.getdoc(handler.fn) if ours else "Give the document of these routes."
         rows.setdefault(area(path), []).append(
-            (f"`{method} {path}`", role, ", ".join(dict.fromkeys(takes)), text(inspect.getdoc(handler.fn)))
+            (f"`{method} {path}`", role, ", ".join(dict.fromkeys(takes)), text(said))
         )
     parts = [
         "# Routes\n\n" + "\n".join(text(line) for line in document["info"]["description"].splitlines()) + "\n",
