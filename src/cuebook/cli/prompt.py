@@ -33,10 +33,10 @@ command(
 
 
 def tester() -> int:
-    """Run `kai-prompt-tester`, seed E's name for `cuebook prompt test`."""
+    """Run `kai-prompt-tester`, another name for `cuebook prompt test`."""
     return command_line.main(tester_app, "kai-prompt-tester")
 
 
 def manager() -> int:
-    """Run `kai-prompt-manager`, seed E's name for `cuebook prompt`."""
+    """Run `kai-prompt-manager`, another name for `cuebook prompt`."""
     return command_line.main(app, "kai-prompt-manager")

@@ -25,7 +25,7 @@ async def get_session(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the conversation as C's session loads it: the summary first, then what is not compressed under it."""
+    """Give the conversation as a session loads it: the summary first, then what is not compressed under it."""
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.session(name, user=user, include_compressed=include_compressed)
@@ -46,7 +46,7 @@ async def get_shared_entries(
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
-    """Give the notes the roles left for each other (D); those of scope `round` hold in the last round only."""
+    """Give the notes the roles left for each other; those of scope `round` hold in the last round only."""
     talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
     found = await talk.get(name, user=user)
     rows = await talk.shared_entries(name, user=user, entry_type=type_, include_failed=include_failed)
@@ -62,7 +62,7 @@ async def compress(
     data: JSONBody[wire.CompressBody],
     user_id: UserQuery = None,
 ) -> Response[bytes]:
-    """Put a summary of the caller's own in the place of all posts before one (C's compressMessages).
+    """Put a summary of the caller's own in the place of all posts before one.
 
     The posts stay in the transcript, and what memory holds of them stays.
     """
