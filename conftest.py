@@ -6,7 +6,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from sybil import Example, Sybil
+from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
 
 
@@ -25,6 +27,19 @@ def run_console(example: Example) -> str | None:
             check=False,
         )
     return f"{script}\nexited {done.returncode}\n{done.stdout}{done.stderr}" if done.returncode else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the examples of a document run in its order, whatever order the tests are in: later ones build on earlier."""
+    places = [place for place, item in enumerate(items) if isinstance(item, SybilItem)]
+    examples = sorted((items[place] for place in places), key=lambda item: (str(item.path), _line(item)))
+    for place, item in zip(places, examples, strict=True):
+        items[place] = item
+
+
+def _line(item: pytest.Item) -> int:
+    return item.location[1] or 0
 
 
 pytest_collect_file = Sybil(

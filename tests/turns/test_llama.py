@@ -75,8 +75,8 @@ async def test_an_interrupted_answer_is_kept_and_the_next_one_comes(tmp_path):
         turn = await opened.turns.show(NAME, 1)
         assert turn["state"] == "interrupted"
         assert turn["reply"].startswith("".join(got).strip()[:5])
-        answering = asyncio.create_task(opened.ask(Ask("Tell me another one.", NAME)))
-        await asyncio.sleep(0.3)
+        answering = asyncio.create_task(opened.ask(Ask("Tell me another very long story, of the woods.", NAME)))
+        await asyncio.sleep(0.1)
         answering.cancel()  # while it reads, or speaks
         with pytest.raises(asyncio.CancelledError):
             await answering

@@ -2,6 +2,7 @@
 apart.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -62,6 +63,9 @@ RECENT: Final = 3
 RECENT_DAYS: Final = 30
 RECENT_WIDTH: Final = 140
 RECENT_SHARE: Final = 0.1
+#: Items that say the same but for numbers ("Bed 7 is done") take so many places before everything else has its own.
+ALIKE: Final = 5
+_NUMBER: Final = re.compile(r"\d+")
 #: Least weight of a line that no item tells but that is worth telling for a while.
 RECENT_WEIGHT: Final = 0.4
 #: Of the budget, the part `memory_json` may use: the markdown is what stands in the prompt, the JSON what programs read
@@ -140,9 +144,16 @@ def _shortlist(items: Iterable[Item]) -> list[Item]:
 
 def _ordered(items: Iterable[Item], newest: float) -> list[Item]:
     """Return items dealt out in turns by SHARES, so that no category crowds out the others; what deserves more comes
-    turns earlier, by WORTH.
+    turns earlier, by WORTH. Of those that differ by numbers alone the first few come before all others, the rest last.
     """
     ranked = sorted(((_rank(item, newest), item) for item in items), key=lambda pair: pair[0], reverse=True)
+    forms = Counter[str]()
+    late = []
+    for _, item in ranked:
+        form = _NUMBER.sub("#", item.text)
+        late.append(forms[form] >= ALIKE)
+        forms[form] += 1
+    ranked = [pair for last in (False, True) for pair, is_late in zip(ranked, late, strict=True) if is_late is last]
     dealt: list[tuple[float, int, Item]] = []
     places = dict.fromkeys(CATEGORIES, 0)
     for (worth, *_), item in ranked:
