@@ -55,6 +55,7 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
         "auto"  # auto, off, or a rule's name
     )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
+    responses: Literal["answer", "pass"] = "answer"  # pass: /v1/responses goes up as it comes, unkept
     shadow: bool = False  # /v1 passes as it comes, and what would have been sent is kept beside it
 
 

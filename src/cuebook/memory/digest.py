@@ -131,11 +131,11 @@ def _claims(item: Item, newest: float) -> tuple[float, int, str]:
     return (round(item.weight + 0.5 * (item.confidence - 0.5) - aged, 2), item.seq, item.id)
 
 
-def _shortlist(items: Iterable[Item]) -> list[Item]:
+def _shortlist(items: Sequence[Item]) -> list[Item]:
     """Return the user's items that may come in question, so many of a category, each with its one line for text."""
     places = dict.fromkeys(CATEGORIES, 0)
     found: list[Item] = []
-    for item in items:
+    for item, _ in _repeats_last(items):
         places[item.category] += item.trust == "user"
         if item.trust == "user" and places[item.category] <= READ * BULLETS:
             found.append(msgspec.structs.replace(item, text=brief(item.text)))
@@ -144,24 +144,28 @@ def _shortlist(items: Iterable[Item]) -> list[Item]:
 
 def _ordered(items: Iterable[Item], newest: float) -> list[Item]:
     """Return items dealt out in turns by SHARES, so that no category crowds out the others; what deserves more comes
-    turns earlier, by WORTH. Of those that differ by numbers alone the first few come before all others, the rest last.
+    turns earlier, by WORTH. Of those that differ by numbers alone the first few take their turns, the rest come last.
     """
-    ranked = sorted(((_rank(item, newest), item) for item in items), key=lambda pair: pair[0], reverse=True)
-    forms = Counter[str]()
-    late = []
-    for _, item in ranked:
-        form = _NUMBER.sub("#", item.text)
-        late.append(forms[form] >= ALIKE)
-        forms[form] += 1
-    ranked = [pair for last in (False, True) for pair, is_late in zip(ranked, late, strict=True) if is_late is last]
-    dealt: list[tuple[float, int, Item]] = []
+    ranked = sorted(items, key=lambda item: _rank(item, newest), reverse=True)
+    dealt: list[tuple[bool, float, int, Item]] = []
     places = dict.fromkeys(CATEGORIES, 0)
-    for (worth, *_), item in ranked:
+    for item, repeats in _repeats_last(ranked):
         places[item.category] += 1
         if places[item.category] <= BULLETS:
-            turn = places[item.category] / SHARES[item.category] - WORTH * worth
-            dealt.append((turn, _ORDER.index(item.category), item))
-    return [item for *_, item in sorted(dealt, key=lambda turn: turn[:2])]
+            turn = places[item.category] / SHARES[item.category] - WORTH * _rank(item, newest)[0]
+            dealt.append((repeats, turn, _ORDER.index(item.category), item))
+    return [item for *_, item in sorted(dealt, key=lambda turn: turn[:3])]
+
+
+def _repeats_last(items: Sequence[Item]) -> list[tuple[Item, bool]]:
+    """Return items in their order, but behind all others those whose words ALIKE before them had, numbers aside."""
+    forms = Counter[str]()
+    found: list[tuple[Item, bool]] = []
+    for item in items:
+        form = _NUMBER.sub("#", item.text)
+        found.append((item, forms[form] >= ALIKE))
+        forms[form] += 1
+    return sorted(found, key=lambda pair: pair[1])
 
 
 def _rank(item: Item, newest: float) -> tuple[float, int, str]:

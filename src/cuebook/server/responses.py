@@ -44,12 +44,14 @@ class ReadLater(JsonBody[ResponseAsked]):
 async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
     """Answer a response. `previous_response_id` or `conversation` names what it continues, else `input` is all of it.
 
-    Function tools are passed through. What a chat completion cannot say goes to the upstream as it came, unkept; 400
-    where there is none. The headers are those of /v1/chat/completions.
+    Function tools are passed through. What a chat completion cannot say goes to the upstream as it came, unkept, and
+    everything with `responses = "pass"` under [upstream]; 400 where there is none. The headers are those of
+    /v1/chat/completions.
     """
     body: Any = data
     book = book_of(request)
-    if book.upstream_url and book.responses.refused(body):
+    passes = book.config.settings.upstream.responses == "pass"
+    if book.upstream_url and (passes or book.responses.refused(body)):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(

@@ -145,3 +145,14 @@ def test_old_or_retold_lines_leave_recent():
     previous = "## Recent\n- 2026-01-02: Baked bread\n- 2026-05-20: Painting the fence green"
     digest = write([retold], previous=previous, lines=[line], max_tokens=900, count=count)
     assert "## Recent" not in digest.markdown
+
+
+def test_many_that_say_the_same_but_for_a_number_leave_others_their_place():
+    def fact(n, text, weight):
+        return Item(id=f"i{n}", category="facts", text=text, sources=(f"p{n}",), seq=n, valid_from=1e9, weight=weight)
+
+    beds = [fact(n, f"Bed {n} is done.", 0.55) for n in range(1, 31)]
+    plain = [fact(50, "Allergic to peanuts, not to nuts.", 0.6), fact(51, "I work as a nurse.", 0.45)]
+    said = write([*beds, *plain], previous="", lines=[], max_tokens=160, count=count).markdown
+    assert all(each.text in said for each in plain)
+    assert 0 < sum(each.text in said for each in beds) < len(beds)
