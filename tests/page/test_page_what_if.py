@@ -57,3 +57,34 @@ def test_what_cannot_be_compared_is_told(serve: Callable[..., Served], tab: Call
     assert answer.status == 400
     assert "'soon' is no time" in page.inner_text("main")
     seen.faults.clear()  # a browser notes each answer of 400
+
+
+def test_the_model_is_asked_once_and_answers_beside_what_was_answered(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    init_project(tmp_path / "book")
+    model = ScriptedModel("Noted.", "You may not eat **shrimp**.", "I do not know.")
+    served = serve(tmp_path / "book", model, memory__user=True)
+    source = served.run(talk)
+    seen = tab(served)
+    page = seen.open("/page/conversations/dinner/turns/1")
+    page.click("text=What if it had been otherwise")
+    page.check(f"input[value='{source}']")
+    page.click("text=Compare and ask")
+    assert page.inner_text("section[aria-labelledby=then] strong") == "shrimp"
+    assert "I do not know." in page.inner_text("section[aria-labelledby=now]")
+    assert "shrimp" not in str(model.requests[-1].messages[:-1])
+    assert page.is_checked(f"input[value='{source}']")
+    seen.shoot("what-if-asked")
+    assert (model.left, len(served.run(lambda book: book.turns.last("dinner")))) == (0, 1)
+
+
+def test_without_a_model_it_is_told_that_none_can_be_asked(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    init_project(tmp_path / "book")
+    served = serve(tmp_path / "book", memory__user=True)
+    served.run(lambda book: book.ask(Ask("I am allergic to shrimp.", "dinner")))
+    page = tab(served).open("/page/conversations/dinner/turns/1/what-if")
+    assert "No model is set" in page.inner_text("main form")
+    assert page.locator("text=Compare and ask").count() == 0

@@ -52,6 +52,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         f"POST {_PROMPT}/render", f"POST {_PROMPT}/select",
     }),
     "editor": frozenset({
+        "POST /page/conversations/{conversation}/turns/{n}/what-if",
         "POST /page/memories/{memory}/correct", "POST /page/memories/{memory}/forget",
         "POST /v1/chat/completions", "POST /v1/responses", "* /v1/-", "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",

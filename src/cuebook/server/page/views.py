@@ -19,7 +19,7 @@ from cuebook.server.guard import name_in
 from cuebook.server.page.beside import beside
 from cuebook.server.page.drawn import drawn
 from cuebook.server.page.render import asset, show
-from cuebook.server.page.what_if import blank_what_if, what_if
+from cuebook.server.page.what_if import ask, blank_what_if, what_if
 
 #: Conversations a page lists; turns, posts and levels of branches the view of one shows.
 LISTED = 50
@@ -97,7 +97,7 @@ async def turn(
         before=n - 1,
         after=n + 1 if n < known.turns else 0,
         why=list(told_of(shown)),
-        what_if=blank_what_if(shown["window"]) if window else None,
+        what_if=blank_what_if(shown["window"], request) if window else None,
     )
 
 
@@ -140,4 +140,4 @@ def _tree(posts: Sequence[Post], on_path: set[int], reach: int) -> list[dict[str
     return found
 
 
-ROUTES = [static, conversations, conversation, turn, what_if]
+ROUTES = [static, conversations, conversation, turn, what_if, ask]

@@ -3,24 +3,28 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from litestar import Response, get
+from litestar import Response, get, post
 from litestar.params import FromPath, QueryParameter
 
 from cuebook.app.turns import replay_shape
-from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.records.memory import NO_MODEL
+from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.drawn import drawn
 from cuebook.server.page.render import show
 
 #: What stands beside the query, and can be left away.
 BESIDE = ("mind", "memory", "experience")
+ONE = "/page/conversations/{conversation:str}/turns/{n:int}/what-if"
 _SUMMARY = "summary:"
+#: Characters of a field of the form.
+_MOST = 4_096
 With = Annotated[str, QueryParameter(name="with", description="Versions of prompts, a space between them")]
 AsOf = Annotated[str, QueryParameter(name="asOf", description="A time, or the number of a turn")]
 Without = Annotated[list[str] | None, QueryParameter(name="without", description="What stood beside the query")]
 
 
-@get("/page/conversations/{conversation:str}/turns/{n:int}/what-if", include_in_schema=False)
+@get(ONE, include_in_schema=False)
 async def what_if(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -31,19 +35,53 @@ async def what_if(
     without: Without = None,
 ) -> Response[bytes]:
     """Show a turn's prompt as it was beside what it would have been."""
-    book, user, name = book_of(request), user_of(request), name_in(conversation)
+    return await _compared(
+        request, name_in(conversation), n, with_prompt=with_prompt, as_of=as_of, without=without or ()
+    )
+
+
+@post(ONE, include_in_schema=False, status_code=200)
+async def ask(request: AnyRequest, conversation: FromPath[str], n: FromPath[int]) -> Response[bytes]:
+    """Show the same, with what the book's model answers to the other prompt beside what was answered: one call."""
+    form = await request.form()
+    with_prompt, as_of = (str(form.get(name, ""))[:_MOST] for name in ("with", "asOf"))
+    without = [str(each)[:_MOST] for each in form.getall("without", [])]
+    return await _compared(
+        request, name_in(conversation), n, with_prompt=with_prompt, as_of=as_of, without=without, asks=True
+    )
+
+
+async def _compared(
+    request: AnyRequest,
+    name: str,
+    n: int,
+    *,
+    with_prompt: str,
+    as_of: str,
+    without: Sequence[str],
+    asks: bool = False,
+) -> Response[bytes]:
+    book, user = book_of(request), user_of(request)
     found = await book.turns.replay(
-        name, n, user=user, with_prompt=with_prompt.split(), as_of=as_of.strip() or None, without=without or ()
+        name, n, user=user, with_prompt=with_prompt.split(), as_of=as_of.strip() or None, without=without, ask=asks
     )
     shape = replay_shape(found)
     said = shape.get("counterfactual")
     only = {side: {(each["kind"], each["source"]) for each in said[key]} for side, key in _SIDES} if said else {}
     changed = {each["source"] for each in said["changed"]} if said else set()
     sides = [_side(said[side], side, only[side], changed) for side in ("before", "after") if said[side]] if said else []
-    asked = {"with": with_prompt, "as_of": as_of, "without": set(without or ())}
-    form = blank_what_if(said["before"] if said else shape["window"]) | asked
+    answered = (await book.turns.show(name, n, user=user))["reply"] if said and said["answer"] is not None else ""
+    asked = {"with": with_prompt, "as_of": as_of, "without": set(without)}
+    form = blank_what_if(said["before"] if said else shape["window"], request) | asked
     return show(
-        "what_if.html", view="Conversations", conversation=name, turn={"turn": n}, said=said, sides=sides, what_if=form
+        "what_if.html",
+        view="Conversations",
+        conversation=name,
+        turn={"turn": n},
+        said=said,
+        sides=sides,
+        answered=answered,
+        what_if=form,
     )
 
 
@@ -51,12 +89,21 @@ async def what_if(
 _SIDES = (("before", "leftOut"), ("after", "letIn"))
 
 
-def blank_what_if(window: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Give the form for a window: what of it can be left away, nothing asked yet."""
+def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict[str, Any]:
+    """Give the form for a window: what of it can be left away, nothing asked yet, and which model may be asked."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
     beside = [each for each in blocks if each["kind"] in BESIDE and not each["source"].startswith(_SUMMARY)]
     prompts = [each["source"].removeprefix("prompt:") for each in blocks if each["source"].startswith("prompt:")]
-    return {"beside": beside, "prompts": prompts, "with": "", "as_of": "", "without": set()}
+    model = book_of(request).desk.model.name
+    return {
+        "beside": beside,
+        "prompts": prompts,
+        "with": "",
+        "as_of": "",
+        "without": set(),
+        "model": "" if model == NO_MODEL else model,
+        "may": caller_of(request).may("editor"),
+    }
 
 
 def _side(window: Mapping[str, Any], name: str, only: set[tuple[str, str]], changed: set[str]) -> dict[str, Any]:
