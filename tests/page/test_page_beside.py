@@ -32,7 +32,8 @@ def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
     served.run(talk)
     seen = tab(served)
     page = seen.open("/page/conversations/sorting/turns/3")
-    page.focus("[name=with]")
+    page.click("text=Beside another turn")
+    page.focus(".filters [name=with]")
     page.keyboard.press("Enter")
     page.wait_for_url("**with=2")
     assert page.locator(".sides > section").count() == 2

@@ -63,11 +63,17 @@ def test_a_turn_accounts_for_every_token_and_says_why(
     tokens = [int(re.sub(r"\D", "", each)) for each in page.locator(".legend b").all_inner_texts()]
     assert sum(tokens) == shown["window"]["tokens"]
     assert page.locator(".blocks li").count() == len(shown["window"]["blocks"])
+    assert SAID[0] in page.locator(".blocks .peek").all_inner_texts()
+    page.focus(".bar")
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    assert "section" in page.inner_text("#named")
     assert "mood empathetic" in page.inner_text("main")
-    page.click(".blocks summary:has-text('mind:2')")
+    page.click(".blocks summary:has-text('mind')")
     assert "What helps now" in page.inner_text(".blocks")
     seen.shoot("turn")
-    page.click("a[rel=prev]")
+    page.keyboard.press("p")
+    page.wait_for_url("**/turns/2")
     assert "event: user_frustrated" in page.inner_text("main")
     page.click("h1 a")
     assert page.inner_text("h1") == "sorting"
@@ -110,7 +116,7 @@ def test_a_hostile_transcript_runs_nothing_and_asks_nobody(
     assert "alert(1)" in page.inner_text("main")
     page.locator("section:has(#turns) a").first.click()
     assert "Turn 1" in page.inner_text("h1")
-    assert page.locator("main img, main iframe, main script, main svg:not(.bar)").count() == 0
+    assert page.locator("main img, main iframe, main script, main svg:not(.bar, .versus)").count() == 0
     assert page.locator("main a[href^='javascript']").count() == 0
     seen.shoot("hostile")
 
@@ -127,6 +133,10 @@ def test_ten_thousand_posts_stay_usable(serve: Callable[..., Served], tab: Calla
     assert "Sentence 9999" in page.inner_text("main")
     page.locator("section:has(#turns) a").first.click()
     assert "Turn 1 of long" in page.inner_text("h1")
+    page.locator(".blocks a:has-text('9900')").click()  # a post that its conversation's newest no longer show
+    page.wait_for_url("**?at=**")
+    assert "Sentence 9899 of" in page.inner_text("li:has(:target)")
+    assert "Sentence 12 of" in seen.open("/page/conversations/long?behind=0").inner_text("main")
 
 
 def test_where_there_are_keys_the_page_asks_for_one(

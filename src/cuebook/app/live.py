@@ -1,20 +1,26 @@
-"""What goes on in a book: its newest turns, and each change of one as it comes, whichever process makes it."""
+"""What goes on in a book: its newest turns and what they took, and each change as it comes, whoever makes it."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.app.shapes import iso
+from cuebook.app.spent import MOST, TURNS, SpentOn, Taken
+from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Manifest, Turn
+from cuebook.records.turn import SHADOW, Manifest, Turn
 
-#: Conversations that are watched, the most recent.
+#: Conversations that are watched, the most recent, and turns that are listed of them in all.
 WATCHED: Final = 20
+LISTED: Final = 40
+#: Turns of a conversation that are looked at for a change: a short one ends before the next look.
+LOOKED_AT: Final = 2
 #: Seconds between two looks. A turn that runs keeps what has come of its answer every two seconds.
 PAUSE_S: Final = 0.5
 #: Characters of what was asked and answered.
@@ -40,57 +46,119 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     events: tuple[str, ...] = ()
     mood: str = ""
     error: str = ""
+    seconds: float | None = None  # until it was answered; None while it is not
+    first_s: float | None = None  # until its answer's first piece, where it streamed
+    shadow: bool = False  # its prompt was not sent
+    spent: Taken = Taken()
+
+
+class Sums(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the newest turns of the most recent conversations took, and what is kept of all."""
+
+    conversations: int = 0
+    turns: int = 0
+    all: bool = True  # there are no others
+    taken: Taken = Taken()
+    posts: int = 0
+    memories: int = 0  # items of conversations, and memories across them
 
 
 class Live:
     """The newest turns of a book, as who asks may see them."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, config: Config) -> None:
         self._desk = desk
+        #: What single turns took.
+        self.spent = SpentOn(desk, config)
 
     async def newest(self, *, user: str | None = None) -> list[LiveTurn]:
-        """Give the last turn of each recent conversation, the newest first."""
-        found = [await self._last(each, user) for each in await self._recent(user)]
-        return [each for each in found if each is not None]
+        """Give the newest turns of the recent conversations, the newest first."""
+        recent = await self._recent(user)
+        share = max(1, LISTED // max(1, len(recent)))
+        found = [turn for each in recent for turn in await self._turns(each, user, last=share)]
+        return sorted(found, key=lambda each: each.at or "", reverse=True)
 
     async def changes(self, *, user: str | None = None, pause_s: float = PAUSE_S) -> AsyncIterator[LiveTurn | None]:
         """Give each turn anew when something of it changed since the call; None after a look that found nothing."""
-        seen = {(each.conversation, each.turn): each for each in await self.newest(user=user)}
+        seen = {_key(each): each for each in await self._looked_at(user)}
         while True:
             await asyncio.sleep(pause_s)
-            changed = [
-                each for each in await self.newest(user=user) if seen.get((each.conversation, each.turn)) != each
-            ]
-            for each in reversed(changed):
-                seen[each.conversation, each.turn] = each
+            changed = [each for each in await self._looked_at(user) if seen.get(_key(each)) != each]
+            for each in changed:
+                seen[_key(each)] = each
                 yield each
             if not changed:
                 yield None
-            if len(seen) > 4 * WATCHED:
-                seen = dict(list(seen.items())[-2 * WATCHED :])
+            if len(seen) > 4 * WATCHED * LOOKED_AT:
+                seen = dict(list(seen.items())[-2 * WATCHED * LOOKED_AT :])
+
+    async def sums(self, *, user: str | None = None) -> Sums:
+        """Sum up what the newest turns took. Raises InvalidInput for prices of the project that cannot be read."""
+        scope = Scope(user=user)
+        page = await self._desk.store.conversations(scope, limit=WATCHED, cursor=None)
+        tally = await self._desk.store.tuning.tally(scope, None)
+        found = Sums(posts=tally.short_term, memories=tally.long_term + tally.cross_session)
+        whole = page.cursor is None
+        for known in page.items:
+            last = min(TURNS, MOST - found.turns)
+            whole &= known.turns <= last
+            if known.turns and last > 0:
+                found = _plus(found, await self._took(known, known.turns - last + 1, user))
+        return replace(found, conversations=len(page.items), all=whole)
+
+    async def _took(self, known: Conversation, first: int, user: str | None) -> Mapping[int, Taken]:
+        try:
+            return await self.spent.turns(known.id, first, known.turns, user=user)
+        except NotFound:
+            return {}  # it was forgotten meanwhile
 
     async def _recent(self, user: str | None) -> list[Conversation]:
         page = await self._desk.store.conversations(Scope(user=user), limit=WATCHED, cursor=None)
         return [each for each in page.items if each.turns]
 
-    async def _last(self, known: Conversation, user: str | None) -> LiveTurn | None:
+    async def _looked_at(self, user: str | None) -> list[LiveTurn]:
+        """Give the turns that may have changed, the oldest first."""
+        recent = await self._recent(user)
+        found = [turn for each in recent for turn in await self._turns(each, user, last=LOOKED_AT)]
+        return sorted(found, key=lambda each: each.at or "")
+
+    async def _turns(self, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:
         scope = Scope(user=user)
         try:
-            [turn] = await self._desk.store.turns(scope, known.id, last=1)
-            seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
-            posts = {each.seq: each.message or "" for each in await self._desk.store.posts_in(scope, known.id, seqs)}
+            turns = await self._desk.store.turns(scope, known.id, last=last)
+            seqs = sorted({seq for turn in turns for seq in (turn.query_seq, turn.reply_seq) if seq})
+            said = await self._desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
+            took = await self._took(known, turns[0].n, user) if turns else {}
         except (NotFound, ValueError):
-            return None  # it was forgotten meanwhile
-        reply = posts.get(turn.reply_seq) or turn.partial
-        return _line(known, turn, posts.get(turn.query_seq, ""), reply)
+            return []  # it was forgotten meanwhile
+        posts = {each.seq: each.message or "" for each in said}
+        return [
+            _line(
+                known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial,
+                took.get(turn.n, Taken()),
+            )
+            for turn in turns
+        ]  # fmt: skip
 
 
-def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
+def _key(turn: LiveTurn) -> tuple[str, int]:
+    return turn.conversation, turn.turn
+
+
+def _plus(sums: Sums, took: Mapping[int, Taken]) -> Sums:
+    taken = sums.taken
+    for each in took.values():
+        taken = taken.plus(each)
+    return replace(sums, turns=sums.turns + len(took), taken=taken)
+
+
+def _line(known: Conversation, turn: Turn, query: str, reply: str, spent: Taken) -> LiveTurn:
     told, step = turn.metadata, turn.steps[-1] if turn.steps else None
     manifest = step.manifest if step else None
     window = told.get("window") or {}
     cache = window.get("cache") or {}
     cached = step.usage.cache_read if step and step.usage else None
+    first_ms = (told.get("answer") or {}).get("firstMs")
     return LiveTurn(
         conversation=known.id,
         user=known.user,
@@ -108,6 +176,10 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
         events=tuple((told.get("sentiment") or {}).get("events") or ()),
         mood=(told.get("mind") or {}).get("mood", ""),
         error=step.error if step else "",
+        seconds=round(turn.closed_at - turn.created_at, 3) if turn.closed_at else None,
+        first_s=first_ms / 1000 if first_ms is not None else None,
+        shadow=SHADOW in told,
+        spent=spent,
     )
 
 

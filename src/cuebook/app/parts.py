@@ -101,7 +101,7 @@ class Parts:
     @property
     def live(self) -> Live:
         """What goes on: the newest turns, and each change of one as it comes."""
-        return Live(self.desk)
+        return Live(self.desk, self.config)
 
     @property
     def mind(self) -> MindOf:

@@ -18,6 +18,7 @@ from cuebook.ports.outcomes import OutcomeStore
 from cuebook.ports.prompts import Family, PromptStore
 from cuebook.ports.reflections import Call, ReflectionStore
 from cuebook.ports.shadow import ShadowStore
+from cuebook.ports.spent import SpentStore
 from cuebook.ports.tuning import TuningStore
 from cuebook.ports.vault import VaultStore
 from cuebook.ports.vectors import VectorStore
@@ -312,6 +313,8 @@ class Store(Protocol):
     def reflections(self) -> ReflectionStore: ...
     @property
     def shadow(self) -> ShadowStore: ...
+    @property
+    def spent(self) -> SpentStore: ...
     @property
     def vault(self) -> VaultStore: ...
 

@@ -18,6 +18,7 @@ FILES = (
     "vault.sql",
     "outcomes.sql",
     "shadow.sql",
+    "spent.sql",
 )
 
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)

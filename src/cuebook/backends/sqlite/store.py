@@ -26,6 +26,7 @@ from cuebook.backends.sqlite.prompts import SqlitePrompts
 from cuebook.backends.sqlite.reflections import SqliteReflections
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.shadow import SqliteShadow
+from cuebook.backends.sqlite.spent import SqliteSpent
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.tuning import SqliteTuning
 from cuebook.backends.sqlite.vault import SqliteVault
@@ -105,6 +106,7 @@ class SqliteStore:
         self.memories = SqliteMemories(self._read, self._write, self._kept)
         self.reflections = SqliteReflections(self._read, self._write)
         self.shadow = SqliteShadow(self._read)
+        self.spent = SqliteSpent(self._read)
         self.vault = SqliteVault(self._read, self._write, box=box, emptied=self._emptied)
 
     def _check_key(self, box: SealingBox | None) -> None:

@@ -7,6 +7,7 @@ from litestar import Response
 
 from cuebook import Cuebook
 from cuebook.server.page.drawn import drawn
+from cuebook.server.page.named import name_blocks
 from cuebook.server.page.render import show
 
 Blocks = Mapping[tuple[str, str], str]
@@ -18,6 +19,10 @@ async def beside(book: Cuebook, conversation: str, turns: tuple[int, int], *, us
     Raises NotFound.
     """
     shown = [await book.turns.show(conversation, n, user=user) for n in turns]
+    owner = (await book.conversations.get(conversation, user=user)).user
+    for each in shown:
+        if each["window"]:
+            each["window"] = await name_blocks(book, conversation, each, user=user, owner=owner)
     held = [_blocks(each["window"]) for each in shown]
     sides = [_side(each, other) for each, other in zip(shown, reversed(held), strict=True)]
     return show("turns.html", view="Conversations", conversation=conversation, sides=sides)

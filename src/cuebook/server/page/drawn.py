@@ -1,42 +1,126 @@
 """A prompt as a picture: the places of its blocks on a bar, of its cache anchors, and how far a cache reaches."""
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
-#: Units a bar is wide.
-WIDTH: Final = 1000
+#: Per cent of a bar that a block takes at least, so that each is seen; all these together take half of it at most.
+LEAST: Final = 0.35
+_HALF: Final = 50.0
+#: Blocks from which on no gap stands between them.
+DENSE: Final = 120
+#: Per cent that names of anchors are apart at least, to stand in one row.
+_APART: Final = 22.0
+#: Characters of a block's first words.
+PEEK: Final = 240
+#: What a recalled post begins with.
+_QUOTED: Final = re.compile(r"^- \[[^\]]*\] [^:\n]{1,60}: ")
+#: What is said of a block that nobody named.
+_UNNAMED: Final = {"name": "", "href": "", "title": "", "mark": ""}
+TOOLS: Final = "tools and answer format of the request"
 
 
 def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a window in INTERFACE's shape with `spans`, `kinds`, `marks` and `cached`, in units of WIDTH."""
+    """Give a window in INTERFACE's shape with `spans`, `kinds`, `marks`, `cached` and `out`, in per cent of a bar."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"]
     pieces = [(each["kind"], each["source"], each["tokens"]) for each in blocks]
     if window["toolsTokens"]:
-        pieces.append(("tools", "tools and answer format of the request", window["toolsTokens"]))
-    total = sum(tokens for *_, tokens in pieces) or 1
-    starts = [0, *accumulate(tokens for *_, tokens in pieces)]
-    spans = [
-        {"kind": kind, "source": source, "tokens": tokens, "x": _at(start, total), "width": _at(tokens, total)}
-        for (kind, source, tokens), start in zip(pieces, starts, strict=False)
+        pieces.append(("tools", TOOLS, window["toolsTokens"]))
+    total = sum(tokens for *_, tokens in pieces)
+    ends = list(accumulate((tokens for *_, tokens in pieces), initial=0))
+    edges = list(accumulate(_widths([tokens for *_, tokens in pieces]), initial=0.0))
+    at = _scale(ends, edges)
+    cache = window.get("cache") or {}
+    read = min(cache.get("readTokens") or 0, total)
+    return {
+        **window,
+        "blocks": [{**_UNNAMED, **each, "form": _form(each), "peek": _peek(each)} for each in blocks],
+        "dropped": [{**each, "which": _which(each)} for each in window["dropped"]],
+        "spans": [
+            {"kind": kind, "source": source, "tokens": tokens, "x": round(start, 3), "width": round(end - start, 3)}
+            for (kind, source, tokens), (start, end) in zip(pieces, pairwise(edges), strict=True)
+        ],
+        "dense": len(pieces) > DENSE,
+        "kinds": kinds_shown(_kinds(pieces)),
+        "marks": _marks(window, at),
+        "cached": round(at(read), 3),
+        "read": read,
+        "read_share": read / total if total else 0.0,
+        "out": _out(window["dropped"], total),
+    }
+
+
+def kinds_shown(kinds: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Give tokens by kind as a bar of kinds: each with its share, its place and its width in per cent."""
+    total = sum(kinds.values()) or 1
+    edges = list(accumulate(_widths(list(kinds.values())), initial=0.0))
+    return [
+        {"kind": kind, "tokens": tokens, "share": tokens / total, "x": round(start, 3), "width": round(end - start, 3)}
+        for (kind, tokens), (start, end) in zip(kinds.items(), pairwise(edges), strict=True)
     ]
+
+
+def _kinds(pieces: Sequence[tuple[str, str, int]]) -> dict[str, int]:
     kinds: dict[str, int] = {}
     for kind, _, tokens in pieces:
         kinds[kind] = kinds.get(kind, 0) + tokens
-    cache = window.get("cache") or {}
+    return kinds
+
+
+def _widths(sizes: Sequence[int]) -> list[float]:
+    """Give sizes in per cent of their sum, none so small that nobody sees it."""
+    total, least = sum(sizes), min(LEAST, _HALF / max(1, len(sizes)))
+    if not total:
+        return [100.0 / len(sizes)] * len(sizes)
+    rest = 100.0 - least * len(sizes)
+    return [least + rest * size / total for size in sizes]
+
+
+def _scale(ends: Sequence[int], edges: Sequence[float]) -> Callable[[int], float]:
+    """Give where on the bar a number of tokens from its start ends."""
+
+    def at(tokens: int) -> float:
+        for (start, end), (left, right) in zip(pairwise(ends), pairwise(edges), strict=True):
+            if tokens <= end:
+                return left + (right - left) * (tokens - start) / (end - start) if end > start else right
+        return 100.0
+
+    return at
+
+
+def _out(dropped: Sequence[Mapping[str, Any]], total: int) -> dict[str, Any] | None:
+    """Give what was left out as a bar in the scale of the prompt's; where it is more than that, the prompt's end."""
+    tokens = sum(each["tokens"] or 0 for each in dropped)
+    if not tokens:
+        return None
+    scale = max(tokens, total)
+    starts = accumulate((each["tokens"] or 0 for each in dropped), initial=0)
+    spans = [
+        {
+            **each,
+            "which": _which(each),
+            "x": round(100 * start / scale, 3),
+            "width": round(max(LEAST, 100 * (each["tokens"] or 0) / scale), 3),
+        }
+        for each, start in zip(dropped, starts, strict=False)
+    ]
     return {
-        **window,
-        "blocks": [{**each, "form": _form(each)} for each in blocks],
-        "dropped": [{**each, "which": _which(each)} for each in window["dropped"]],
+        "tokens": tokens,
+        "count": sum(each["count"] for each in dropped),
         "spans": spans,
-        "kinds": [{"kind": kind, "tokens": tokens} for kind, tokens in kinds.items()],
-        "marks": _marks(window, total),
-        "cached": _at(cache.get("readTokens") or 0, total),
+        "prompt": round(100 * total / scale, 3) if tokens > total else None,
     }
 
 
 def _form(block: Mapping[str, Any]) -> str:
     return "cut" if block.get("cut") else "short form" if block.get("compressed") else ""
+
+
+def _peek(block: Mapping[str, Any]) -> str:
+    """Give a block's first words; of a recalled post without its date and who said it, which its name tells."""
+    text = block["text"][: 2 * PEEK]
+    return " ".join((_QUOTED.sub("", text) if block["kind"] == "memory" else text).split())[:PEEK]
 
 
 def _which(dropped: Mapping[str, Any]) -> str:
@@ -46,23 +130,23 @@ def _which(dropped: Mapping[str, Any]) -> str:
     return f"post {first}" if first == last else f"posts {first}–{last}"
 
 
-def _marks(window: Mapping[str, Any], total: int) -> list[dict[str, Any]]:
+def _marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list[dict[str, Any]]:
     """Give the anchors' places: each stands behind a message, the blocks of the first messages before it."""
     ends: list[int] = []
     taken = 0
     for each in window["blocks"]:
         taken += each["tokens"]
         joins = bool(ends) and each["role"] in ("system", "developer") and not each.get("seq")
-        if joins or each["kind"] in ("mind", "memory", "experience"):
+        if joins or (ends and each["kind"] in ("mind", "memory", "experience")):
             ends[-1] = taken
         else:
             ends.append(taken)
-    return [
-        {"name": anchor["name"], "x": _at(ends[min(anchor["after"], len(ends) - 1)], total)}
-        for anchor in window["anchors"]
-        if ends
-    ]
-
-
-def _at(tokens: int, total: int) -> float:
-    return round(min(tokens, total) * WIDTH / total, 2)
+    found: list[dict[str, Any]] = []
+    rows: list[float] = []  # where the last name of each row stands
+    for anchor in window["anchors"] if ends else ():
+        x = round(at(ends[min(anchor["after"], len(ends) - 1)]), 3)
+        row = next((n for n, last in enumerate(rows) if x - last >= _APART), len(rows))
+        rows[row:] = [x, *rows[row + 1 :]]
+        side = "start" if x < 2 * _APART else "end" if x > 100 - _APART else "middle"
+        found.append({"name": anchor["name"], "x": x, "row": row, "side": side})
+    return found

@@ -1,6 +1,7 @@
 """How a view becomes a page: one template engine that escapes everything, and headers that let nothing foreign in."""
 
 import functools
+import math
 from collections.abc import Mapping
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +25,8 @@ HEADERS: Final = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
+#: Seconds.
+_MINUTE: Final = 60
 _ROOM: Final = "cuebook.server.page"
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -65,12 +68,13 @@ def _environment() -> "Environment":
     made = Environment(
         loader=PackageLoader(_ROOM), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    made.filters |= {"markup": markup, "plain": plain, "place": place, "number": _number, "figure": _figure}
-    made.filters |= {"percent": _percent, "when": _when}
+    made.filters |= {"markup": markup, "plain": plain, "place": place, "number": number, "figure": _figure}
+    made.filters |= {"percent": percent, "when": _when, "money": money, "seconds": seconds}
     return made
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Give a number with its thousands apart."""
     return "" if value is None else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
@@ -79,8 +83,31 @@ def _figure(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
+def percent(value: float | None) -> str:
+    """Give a share in per cent; what is nearly nothing is said so."""
+    if value is None:
+        return ""
+    return "<1%" if 0 < value < 0.01 else f"{value:.0%}"
+
+
+def money(costs: Mapping[str, float]) -> str:
+    """Give amounts by currency, a small one to two digits that count."""
+    return " + ".join(_amount(name, value) for name, value in sorted(costs.items()))
+
+
+def _amount(currency: str, value: float) -> str:
+    digits = 2 if abs(value) >= 1 or not value else min(6, 1 - math.floor(math.log10(abs(value))))
+    said = f"{value:,.{max(2, digits)}f}"
+    return f"${said}" if currency == "USD" else f"{said} {currency}"
+
+
+def seconds(value: float | None) -> str:
+    """Give a span of time as people say it."""
+    if value is None:
+        return ""
+    if value < 1:
+        return f"{1000 * value:.0f} ms"
+    return f"{value:.1f} s" if value < _MINUTE else f"{value / _MINUTE:.0f} min"
 
 
 def _when(value: str | None) -> str:

@@ -1,15 +1,18 @@
 """The views of conversations and turns."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from cuebook import Cuebook
 from cuebook.app import shapes
 from cuebook.app.live import kinds_of
 from cuebook.app.mind import mind_shape
+from cuebook.app.paging import PostsAt, write_cursor
 from cuebook.app.told import told_of
 from cuebook.records.conversation import Post
 from cuebook.records.turn import Turn
@@ -18,18 +21,20 @@ from cuebook.server.conversations import HIGHEST
 from cuebook.server.guard import name_in
 from cuebook.server.page.beside import beside
 from cuebook.server.page.drawn import drawn
+from cuebook.server.page.named import name_blocks
 from cuebook.server.page.render import asset, show
 from cuebook.server.page.what_if import ask, blank_what_if, what_if
 
 #: Conversations a page lists; turns, posts and levels of branches the view of one shows.
 LISTED = 50
 TURNS = 200
-POSTS = 400
+POSTS = 200
 DEEPEST = 6
 ONE = "/page/conversations/{conversation:str}"
 StepQuery = Annotated[
     int | None, QueryParameter(name="step", ge=1, description="Which model call; the last by default")
 ]
+Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts behind this number")]
 Beside = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Another turn beside it")]
 
 
@@ -53,13 +58,18 @@ async def conversations(request: AnyRequest, cursor: FromQuery[str | None] = Non
 
 
 @get(ONE, include_in_schema=False)
-async def conversation(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
-    """Show a conversation: its turns with what each took, its branches as rounds and posts, its summary's reach."""
+async def conversation(
+    request: AnyRequest, conversation: FromPath[str], at: FromQuery[str | None] = None, behind: Behind = None
+) -> Response[bytes]:
+    """Show a conversation: its turns with what each took, its branches as rounds and posts, its summary's reach.
+
+    Of its posts the newest, those around the one that `at` names, or those behind a number.
+    """
     book, user, name = book_of(request), user_of(request), name_in(conversation)
     known = await book.conversations.describe(name, user=user)
     turns = await book.turns.last(name, user=user, last=TURNS)
-    posts = await book.conversations.posts(name, user=user, last=POSTS)
-    everything = await book.conversations.posts(name, user=user, branches=True, last=POSTS)
+    start = await _start(book, name, at, behind, last=known["lastSeq"], user=user)
+    everything, posts = [await _posts(book, name, start, branches=each, user=user) for each in (True, False)]
     summary = await book.memory.summary(name, user=user)
     mind = await book.mind.show(name, user=user)
     on_path = {each.seq for each in posts}
@@ -72,7 +82,29 @@ async def conversation(request: AnyRequest, conversation: FromPath[str]) -> Resp
         tree=_tree(everything, on_path, summary.upto_seq if summary else 0),
         summary=summary,
         mind=mind_shape(mind),
+        older=max(0, start - POSTS) if start else None,
+        newer=start + POSTS if start + POSTS < known["lastSeq"] else None,
     )
+
+
+async def _start(book: Cuebook, name: str, post: str | None, behind: int | None, *, last: int, user: str | None) -> int:
+    """Give the seq behind which the posts begin that are shown: the newest, or those around a post."""
+    newest = max(0, last - POSTS)
+    if not post:
+        return newest if behind is None else min(behind, newest)
+    found = (await book.live.spent.places(name, [post], user=user)).get(post)
+    if found is None:
+        raise NotFoundException(detail=f"conversation {name!r} has no post {post!r}")
+    return max(0, min(newest, found.seq - POSTS // 2))
+
+
+async def _posts(book: Cuebook, name: str, start: int, *, branches: bool, user: str | None) -> Sequence[Post]:
+    found = await book.conversations.get(name, user=user)
+    cursor = write_cursor(PostsAt(found.no, 0 if branches else found.head, start))
+    if not (branches or found.head):
+        return []
+    page = await book.conversations.posts_page(name, user=user, branches=branches, limit=POSTS, cursor=cursor)
+    return page.items
 
 
 @get(f"{ONE}/turns/{{n:int}}", include_in_schema=False)
@@ -85,7 +117,10 @@ async def turn(
         return await beside(book, name, (n, other), user=user)
     shown = await book.turns.show(name, n, step=step, user=user)
     known = await book.conversations.get(name, user=user)
-    window = drawn(shown["window"]) if shown["window"] else None
+    window = None
+    if shown["window"]:
+        window = drawn(await name_blocks(book, name, shown, user=user, owner=known.user))
+    first_ms = (shown["metadata"].get("answer") or {}).get("firstMs")
     return show(
         "turn.html",
         view="Conversations",
@@ -93,12 +128,21 @@ async def turn(
         turn=shown,
         window=window,
         cache=window["cache"] if window else None,
+        spent=await book.live.spent.step(name, n, shown["step"], user=user),
+        took=_between(shown["createdAt"], shown["closedAt"]),
+        first=None if first_ms is None else first_ms / 1000,
         steps=[each["step"] for each in shown["steps"]],
         before=n - 1,
         after=n + 1 if n < known.turns else 0,
         why=list(told_of(shown)),
         what_if=blank_what_if(shown["window"], request) if window else None,
     )
+
+
+def _between(began: str | None, ended: str | None) -> float | None:
+    if not (began and ended):
+        return None
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
 
 def _line(turn: Turn) -> dict[str, Any]:

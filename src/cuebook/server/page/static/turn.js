@@ -1,0 +1,43 @@
+// A turn's bar names the block that is pointed at, and steps through its blocks by arrow keys; n and p go to the turns beside.
+const bar = document.querySelector(".bar");
+const named = document.getElementById("named");
+const links = bar ? [...bar.querySelectorAll("a")] : [];
+let at = -1;
+
+function name(number) {
+  at = Math.max(0, Math.min(number, links.length - 1));
+  for (const [each, link] of links.entries()) link.querySelector(".block").classList.toggle("here", each === at);
+  named.textContent = links[at].querySelector("title").textContent;
+}
+
+function open(number) {
+  const block = document.querySelector(links[number].getAttribute("href"));
+  for (const each of document.querySelectorAll(".blocks .here")) each.classList.remove("here");
+  block.open = true;
+  block.classList.add("here");
+  block.querySelector("summary").focus({ preventScroll: true });
+  block.scrollIntoView({ block: "nearest" });
+}
+
+if (links.length) {
+  bar.tabIndex = 0;
+  const said = "Point at a block, or step through them with the arrow keys; Enter shows its text.";
+  named.textContent = said;
+  for (const [number, link] of links.entries()) {
+    link.addEventListener("pointerenter", () => name(number));
+    link.addEventListener("click", (event) => { event.preventDefault(); open(number); });
+  }
+  bar.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) name(at + step);
+    else if (event.key === "Enter" && at >= 0) open(at);
+    else return;
+    event.preventDefault();
+  });
+}
+
+document.addEventListener("keydown", (event) => {
+  const rel = { n: "next", p: "prev" }[event.key];
+  if (!rel || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+  document.querySelector(`a[rel="${rel}"]`)?.click();
+});
