@@ -10,9 +10,11 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import PromptReference, ResourceTemplateReference
 
 from conftest import Live
 from cuebook.records.key import Role
+from cuebook.records.prompt import Param
 
 HELLO = {
     "jsonrpc": "2.0",
@@ -163,3 +165,32 @@ async def test_a_guest_reads_what_was_said_and_forgets_nothing_of_it(serve_live:
         assert gone.structured_content["receipt"]["state"] == "done"
         meant = await client.call_tool("forget", {"query": "where does Ilse live?"})
         assert meant.structured_content["candidates"] == []
+
+
+async def test_what_is_typed_is_completed_for_who_types_it(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    params = (Param(name="loud", type="boolean", default="false"), Param(name="name"))
+    live.ask_book(lambda: live.book.prompts.save("greet", sections={"body": "$name, $loud."}, params=params))
+    conversations, memories = (
+        ResourceTemplateReference(uri=f"cuebook://{kind}/{{id}}") for kind in ("conversations", "memories")
+    )
+    greet = PromptReference(name="greet")
+    async with spoken(live) as client:
+        for name, user in [("trip/oslo", "ann"), ("Trip to Vlieland", "ann"), ("house", "ann"), ("trips", "bob")]:
+            await client.call_tool("remember", {"text": "A boat.", "conversation": name, "user": user})
+        kept = await client.call_tool("remember", {"text": "Ann likes tea.", "user": "ann"})
+        memory = kept.structured_content["id"]
+
+    async with spoken(live, x_user_id="ann") as client:
+        for ref, name, begun, values in [
+            (greet, "loud", "", ["false", "true"]),
+            (greet, "loud", "T", ["true"]),
+            (greet, "name", "", []),
+            (conversations, "id", "trip", ["Trip to Vlieland", "trip/oslo"]),
+            (memories, "id", memory[:3], [memory]),
+            (memories, "id", "z", []),
+        ]:
+            assert (await client.complete(ref, {"name": name, "value": begun})).completion.values == values
+        for ref, name in [(greet, "else"), (PromptReference(name="none"), "name"), (conversations, "uri")]:
+            with pytest.raises(MCPError, match="no "):
+                await client.complete(ref, {"name": name, "value": ""})

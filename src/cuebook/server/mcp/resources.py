@@ -50,7 +50,7 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
             {
                 "uri": f"{CONVERSATIONS}{quote(each.id, safe='')}",
                 "name": each.id,
-                "description": f"{each.last_seq:,} posts, {each.turns:,} turns",
+                "description": f"{_many(each.last_seq, 'post')}, {_many(each.turns, 'turn')}",
                 "mimeType": "text/markdown",
                 "annotations": {"lastModified": shapes.iso(each.updated_at)},
             }
@@ -61,6 +61,10 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
     memories = await book.memories.page(user=user, limit=PAGE, cursor=rest or None)
     known = [_memory(each) for each in memories.items if asker.may_know(each)]
     return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.cursor}"} if memories.cursor else {})
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _memory(memory: Memory) -> Wire:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, get_args
 from cuebook.app.shapes import Wire
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.server.mcp.asker import Asker
+from cuebook.server.mcp.completions import complete
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
 from cuebook.server.mcp.resources import TEMPLATES, list_resources, read_resource
 from cuebook.server.mcp.tools import call_tool, list_tools
@@ -63,6 +64,7 @@ def new_server(asking: Asking) -> Any:
         on_read_resource=answered(lambda asker, params: read_resource(asker, str(params.uri))),
         on_list_prompts=answered(lambda asker, params: list_prompts(asker, params and params.cursor)),
         on_get_prompt=answered(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
+        on_completion=answered(lambda asker, params: complete(asker, params.ref, params.argument)),
     )
 
 
