@@ -11,6 +11,7 @@ from cuebook.app.live import Live
 from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
 from cuebook.app.mind import MindOf
+from cuebook.app.openai_conversations import OpenAIConversations
 from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompt_files import PromptFiles
@@ -52,6 +53,11 @@ class Parts:
     def responses(self) -> Responses:
         """Answers by their ids on the Responses wire."""
         return Responses(self.desk)
+
+    @property
+    def openai_conversations(self) -> OpenAIConversations:
+        """Conversations as OpenAI's clients begin, fill and read them."""
+        return OpenAIConversations(self.desk)
 
     @property
     def memories(self) -> Memories:

@@ -1,7 +1,7 @@
 """The Responses wire: each response is a step of a turn, asked as a chat completion and told in the other form."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound
 from cuebook.records.memory import Scope
 from cuebook.records.openai_stream import ByteLines, Events, read_event
 from cuebook.records.responses_asked import Answer, Asked, read_asked, read_id, write_id
+from cuebook.records.responses_items import looks_foreign, may_be_ours
 from cuebook.records.responses_told import Telling
 from cuebook.records.turn import Step, Turn
 
@@ -26,8 +27,8 @@ class Responses:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
-    def refused(self, body: bytes) -> InvalidInput | None:
-        """Say why a request is not ours to answer, None where it is. One that continues an answer of ours always is."""
+    async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
+        """Say why a request is not ours to answer, None where it is."""
         try:
             asked = read_asked(body)
         except InvalidInput as error:
@@ -36,6 +37,11 @@ class Responses:
             return InvalidInput(
                 f"previous_response_id: {asked.previous!r} is none of ours", where="previous_response_id"
             )
+        if asked.conversation and looks_foreign(asked.conversation):
+            with suppress(NotFound):
+                await self._desk.store.conversation(Scope(user=user or asked.user), asked.conversation)
+                return None
+            return InvalidInput(f"conversation: {asked.conversation!r} is none of ours", where="conversation")
         return None
 
     def is_ours(self, id_: str) -> bool:
@@ -127,6 +133,7 @@ async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:
     """Give a request as the chat completion that means the same, behind the answer it continues."""
     body = msgspec.json.encode(asked.fields)
     if asked.previous is None:
+        await _check_named(desk, asked.conversation, call.user or asked.user)
         goes_on = call.server_history or asked.conversation is not None
         conversation = asked.conversation or call.conversation
         return msgspec.structs.replace(call, body=body, conversation=conversation, server_history=goes_on)
@@ -137,6 +144,12 @@ async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:
     return msgspec.structs.replace(
         call, body=body, conversation=named.conversation, server_history=True, parent=step.reply_seq
     )
+
+
+async def _check_named(desk: Desk, conversation: str | None, user: str | None) -> None:
+    """Refuse an id that was given for a conversation which is not there; a name of the caller's own begins one."""
+    if conversation and (may_be_ours(conversation) or looks_foreign(conversation)):
+        await desk.store.conversation(Scope(user=user), conversation)
 
 
 async def _events(telling: Telling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:

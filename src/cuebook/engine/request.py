@@ -1,6 +1,6 @@
 """How a chat-completions request is read, and where its messages continue what is stored."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,12 +11,14 @@ from cuebook.engine.align import Continuation, anchors, continue_at, same_conver
 from cuebook.engine.desk import Desk, Key
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
+from cuebook.ports.store import Alignment
 from cuebook.records import openai_messages
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.records.digest import digest_of
 from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import Said, read_message
+from cuebook.records.responses_items import may_be_ours
 
 #: Answers looked for when a history comes without a conversation id, from the newest on.
 ANCHORS = 32
@@ -258,13 +260,18 @@ async def place_of(desk: Desk, scope: Scope, request: Request, call: Call) -> Pl
         return Place(conversation=named, owner=request.user or scope.user, begins=True)
     sought = anchors(digests, answers, most=ANCHORS)
     if not sought and call.retried:  # the first try was not answered: its conversation holds these messages alone
-        found = await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:])
+        found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
         if continuation := same_request(found, len(history)):
             return _place(continuation)
-    found = await desk.store.align(scope, digests, conversation=None, anchors=sought) if sought else []
+    found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=sought)) if sought else []
     if continuation := same_conversation(found, answers):
         return _place(continuation)
     return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
+
+
+def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
+    """Give the conversations a history may be known by. One a client began itself is named by it."""
+    return [each for each in found if not may_be_ours(each.conversation.id)]
 
 
 def _place(continuation: Continuation) -> Place:

@@ -117,12 +117,21 @@ def _messages(given: Any, instructions: Any) -> list[dict[str, Any]]:
     items = [{"role": "user", "content": given}] if isinstance(given, str) else given
     if not isinstance(items, list) or not items:
         raise _wrong("input", "a string, or a list of items that is not empty")
-    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    front: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
+    return front + read_items(items, "input")
+
+
+def read_items(items: Iterable[Any], where: str) -> list[dict[str, Any]]:
+    """Give items as chat messages that say the same; calls of functions stand in one message with what is said before.
+
+    Raises InvalidInput naming the item.
+    """
+    messages: list[dict[str, Any]] = []
     for number, item in enumerate(items):
-        where = f"input[{number}]"
+        place = f"{where}[{number}]"
         if not isinstance(item, dict):
-            raise _wrong(where, "an object")
-        _add(messages, item, where)
+            raise _wrong(place, "an object")
+        _add(messages, item, place)
     return messages
 
 

@@ -28,6 +28,7 @@ from cuebook.server import (
     audit,
     chat,
     conversations,
+    conversations_v1,
     counterfactual,
     experiences,
     feedback,
@@ -70,6 +71,7 @@ KEEP_S = 5
 #: Longer than clients keep an idle connection (httpx: 5 s), so that none sends into one that is just being closed.
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
+_V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES]
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
 Where the book has keys every request brings one, as `Authorization: Bearer cue_…` or in `X-Cuebook-Key`: 401 without;
@@ -114,7 +116,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *mind_views.ROUTES,
             *audit_views.ROUTES,
             *setting_views.ROUTES,
-            Router("/", route_handlers=[*v1.ROUTES, *responses.ROUTES], request_max_body_size=settings.max_v1_body),
+            Router("/", route_handlers=_V1, request_max_body_size=settings.max_v1_body),
         ],
         before_request=_enter,
         exception_handlers={Exception: answer_error},

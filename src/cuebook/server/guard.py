@@ -20,6 +20,19 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 #: Where requests of the OpenAI wire that are not ours to answer are served.
 PASS_THROUGH = "/v1/-"  # noqa: S105 - an address
 _SLASH = "\x00"
+_READS = ("GET", "HEAD")
+#: The addresses behind `/v1` that are ours to answer, `*` for a name, and their methods.
+_OURS = {
+    "chat/completions": ("POST",),
+    "models": _READS,
+    "models/*": _READS,
+    "responses": ("POST",),
+    "responses/*": _READS,
+    "conversations": ("POST",),
+    "conversations/*": (*_READS, "POST", "DELETE"),
+    "conversations/*/items": (*_READS, "POST"),
+    "conversations/*/items/*": _READS,
+}
 #: What a server behind us may take for a slash.
 _PARTS = re.compile(r"[\x00\\]")
 
@@ -134,11 +147,15 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
     ):  # whoever decodes it next must not climb
         msg = f"{place.rest}: a path under /v1 may not climb"
         raise InvalidInput(msg, where="path")
-    asks, reads = scope["method"] == "POST", scope["method"] in ("GET", "HEAD")
-    ours = (rest in (["chat", "completions"], ["responses"]) and asks) or (
-        reads and ((rest[:1] == ["models"] and len(rest) <= 2) or (rest[:1] == ["responses"] and len(rest) == 2))
-    )
-    return "/v1/" + "/".join(rest) if ours else PASS_THROUGH, place
+    return "/v1/" + "/".join(rest) if _is_ours(scope["method"], rest) else PASS_THROUGH, place
+
+
+def _is_ours(method: str, rest: list[str]) -> bool:
+    """Whether an address behind `/v1` is ours to answer; names stand at odd places, words between them."""
+    shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
+    if rest == ["chat", "completions"]:
+        shape = "chat/completions"
+    return method in _OURS.get(shape, ())
 
 
 def _segment(raw: bytes) -> str:

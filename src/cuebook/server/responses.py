@@ -51,7 +51,9 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     body: Any = data
     book = book_of(request)
     passes = book.config.settings.upstream.responses == "pass"
-    if book.upstream_url and (passes or book.responses.refused(body)):
+    place: Place = request.scope["state"]["place"]
+    user = user_of(request, place.user)
+    if book.upstream_url and (passes or await book.responses.refused(body, user=user)):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(

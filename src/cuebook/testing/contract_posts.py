@@ -57,6 +57,16 @@ class PostsContract:
         assert await say(store, "c") == Appended(0, 0)
         assert await store.posts(OWNER, "c") == []
 
+    async def test_a_batch_may_begin_nothing_and_bring_what_a_conversation_keeps(self, store: Store) -> None:
+        nothing = Batch(conversation="c", drafts=(), now=BEGINNING, metadata={"a": 1}, begins=False)
+        with pytest.raises(NotFound):
+            await store.append(OWNER, nothing)
+        with pytest.raises(NotFound):
+            await store.conversation(OWNER, "c")
+        await store.append(OWNER, Batch(conversation="c", drafts=(), now=BEGINNING, metadata={"a": 0, "b": 0}))
+        assert await store.append(OWNER, nothing) == Appended(0, 0)
+        assert (await store.conversation(OWNER, "c")).metadata == {"a": 1, "b": 0}
+
     async def test_same_post_again_is_stored_once(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         assert await say(store, "c", *drafts("one", "two")) == Appended(0, 2)

@@ -50,6 +50,11 @@ def visible(row: Row, scope: Scope) -> bool:
     return scope.user in json.loads(row["participants"])
 
 
+def awaits_owner(row: Row) -> bool:
+    """Whether nothing was said in a conversation, and it is nobody's yet."""
+    return row["user_id"] is None and not row["last_seq"]
+
+
 def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
     """Give a conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
     row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)

@@ -40,6 +40,10 @@ UPDATE conversation SET lease_turn = 0, lease_until = 0, lease_holder = NULL, op
 -- Say which round is open, 0 for none.
 UPDATE conversation SET open_round = :open_round WHERE no = :no;
 
+-- name: conversation_owner
+-- Say whose a conversation is.
+UPDATE conversation SET user_id = :user_id, participants = :participants WHERE no = :no;
+
 -- name: conversation_participants
 -- Say who takes part in a conversation.
 UPDATE conversation SET participants = :participants, company = :company WHERE no = :no;
@@ -186,6 +190,11 @@ WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;
 -- A turn's steps in order.
 SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step
 WHERE tenant = :tenant AND conversation = :no AND turn = :turn ORDER BY n;
+
+-- name: answers_of_rounds
+-- Which step of which turn said each answer in some rounds.
+SELECT s.reply_seq, s.turn, s.n FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
+WHERE t.tenant = :tenant AND t.conversation = :no AND t.round IN (SELECT value FROM json_each(:rounds)) AND s.reply_seq > 0;
 
 -- name: step_last
 -- The newest step of a turn.

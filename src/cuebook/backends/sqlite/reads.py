@@ -64,6 +64,8 @@ def scene(
         return Scene(conversation=None, families=families, known=known, epoch=epoch)
     if paths:
         paths.see(scope.tenant, epoch)
+    if base.awaits_owner(row):
+        row["user_id"] = scope.user
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
@@ -251,6 +253,15 @@ def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str
         if seq:
             states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
     return states
+
+
+def answers(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, rounds: Sequence[int]
+) -> dict[int, tuple[int, int]]:
+    """Tell which step of which turn said each answer in some rounds, by the answer's seq."""
+    row = base.need(connection, scope, conversation)
+    key = {"tenant": row["tenant"], "no": row["no"], "rounds": json.dumps(list(rounds))}
+    return {seq: (turn, n) for seq, turn, n in connection.execute(SQL["answers_of_rounds"], key)}
 
 
 def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int) -> Turn:

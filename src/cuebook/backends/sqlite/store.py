@@ -230,6 +230,10 @@ class SqliteStore:
         """State of each round by its seq."""
         return await self._read(lambda c: reads.round_states(c, scope, conversation))
 
+    async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Turn and step of each answer in some rounds, by its seq."""
+        return await self._read(lambda c: reads.answers(c, scope, conversation, rounds))
+
     async def turn(self, scope: Scope, conversation: str, n: int) -> Turn:
         """One turn."""
         return await self._read(lambda c: reads.turn(c, scope, conversation, n))

@@ -28,11 +28,14 @@ def begin(
     persona: str | None,
     now: float,
 ) -> Row:
-    """Give a conversation's row, made if it does not exist yet."""
+    """Give a conversation's row, made if it does not exist yet. One begun empty, by nobody, is its first user's."""
     row = base.find(connection, scope, conversation)
-    if row is not None:
-        return row
     participants = json.dumps([user] if user else [], ensure_ascii=False)
+    if row is not None:
+        if user and base.awaits_owner(row):
+            run(connection, "conversation_owner", no=row["no"], user_id=user, participants=participants)
+            row |= {"user_id": user, "participants": participants}
+        return row
     run(
         connection,
         "conversation_insert",
@@ -86,8 +89,11 @@ def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoint
     """Store posts at the head or behind a named parent. A post already stored with the same content is skipped."""
     failpoints("append.begin")
     user = batch.user or scope.user
-    row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
-    keep_named(connection, row, {"timeZone": batch.time_zone})
+    if batch.begins:
+        row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
+    else:
+        row = base.need(connection, scope, batch.conversation)
+    keep_named(connection, row, {"timeZone": batch.time_zone, **batch.metadata})
     fresh = _fresh(connection, row, batch.drafts)
     check_names(row, scope, fresh)
     if fresh:
