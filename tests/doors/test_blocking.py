@@ -18,7 +18,8 @@ from cuebook.app.blocking_audit import BlockingAudit
 from cuebook.app.blocking_experiences import BlockingExperiences
 from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
-from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns
+from cuebook.app.blocking_memory import BlockingMemory
+from cuebook.app.blocking_parts import BlockingConversations, BlockingTurns
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_shadow import BlockingShadowLedger
 from cuebook.app.blocking_tuning import BlockingOptimizer

@@ -9,10 +9,10 @@ from cuebook.app.load import load_config
 from cuebook.testing import ScriptedModel
 
 
-async def talk(here: Here, turns: int = 3) -> None:
+async def talk(here: Here, turns: int = 10) -> None:
     arguments = {"memory.user": True}
     config = load_config(here.folder, environment={}, arguments=arguments)
-    model = ScriptedModel(default="A soup without walnuts, then.")
+    model = ScriptedModel(default="A pumpkin soup without walnuts.")
     async with Cuebook.open(config, model=model, worker=False) as book:
         for number, fact in enumerate(("I am allergic to walnuts.", "I live in Oslo.")):
             await book.ask(Ask(fact, f"before-{number}", user="ann"))
@@ -24,14 +24,14 @@ async def talk(here: Here, turns: int = 3) -> None:
 def test_the_use_of_memories_is_told_and_those_of_none_are_let_go(here: Here) -> None:
     asyncio.run(talk(here))
     told = here.json("eval", "--leave-one-out")
-    assert (told["by"], told["calls"], told["turns"], told["receipt"]) == ("words", 0, 4, None)
+    assert (told["by"], told["calls"], told["turns"], told["receipt"]) == ("words", 0, 11, None)
     useful, useless = told["items"]
     assert (useful["text"], useful["prune"]) == ("I am allergic to walnuts.", False)
     assert useful["utility"] > 0.3
     assert (useless["text"], useless["utility"], useless["prune"]) == ("I live in Oslo.", 0, True)
-    assert {each["conversationId"] for each in useless["turns"]} == {"meal-0", "meal-1", "meal-2"}
+    assert {each["conversationId"] for each in useless["turns"]} == {f"meal-{number}" for number in range(10)}
     drawn = here("eval", "--leave-one-out")
-    for part in ("2 memories said in 4 turns", "meal-2 turn 1: 0.00", "--prune forgets it:", useless["memoryId"]):
+    for part in ("2 memories said in 11 turns", "meal-9 turn 1: 0.00", "--prune forgets it:", useless["memoryId"]):
         assert part in drawn
     assert "1 memory said in 1 turn" in here("eval", "--leave-one-out", "before-1")
     assert "nothing was forgotten" in here("eval", "--leave-one-out", "--prune", code=1)

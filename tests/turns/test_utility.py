@@ -5,7 +5,6 @@ import json
 import pytest
 from stage import NAME, on, told
 
-from cuebook.app.evaluate_utility import leave_one_out, prune
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.testing import ScriptedModel
 
@@ -18,10 +17,10 @@ def answering(request):
     asked = json.loads(request.messages[-1])["content"]
     if "cook" not in str(asked):
         return "Noted."
-    return "A soup without walnuts, then." if "walnuts" in text else "A soup, then."
+    return "A pumpkin soup without walnuts." if "walnuts" in text else "A pumpkin soup with ginger."
 
 
-async def talked(book, clock, turns=3):
+async def talked(book, clock, turns=10):
     for number, fact in enumerate(FACTS):
         await told(book, clock, fact, f"c{number}")
     for number in range(turns):
@@ -35,19 +34,21 @@ def scores(found):
 async def test_a_memory_whose_words_stand_in_the_answers_is_of_use(tmp_path, clock):
     async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
         await talked(book, clock)
-        found = await leave_one_out(book, budget=0)
-        assert (found.by, found.turns, found.calls) == ("words", 4, 0), "the second fact's turn too: it said the first"
+        found = await book.memory.utility()
+        assert (found.by, found.turns, found.calls) == ("words", 10, 0), "the answer to the second fact said too little"
         known = scores(found)
         assert known["I live in Oslo."] == 0.0
         assert known["I am allergic to walnuts."] > 0.2
         assert [each.memory.text for each in found.items] == list(FACTS), "the most useful first"
         [useless] = [each for each in found.items if each.prunes]
         assert useless.memory.text == "I live in Oslo."
-        assert [(each.conversation, each.turn) for each in useless.uses] == [(f"{NAME}-{n}", 1) for n in (2, 1, 0)]
-        few = await leave_one_out(book, [f"{NAME}-1", f"{NAME}-2"], budget=0)
+        assert [(each.conversation, each.turn) for each in useless.uses] == [
+            (f"{NAME}-{n}", 1) for n in range(9, -1, -1)
+        ]
+        few = await book.memory.utility([f"{NAME}-1", f"{NAME}-2"])
         assert few.turns == 2
         assert not [each for each in few.items if each.prunes], "two turns are not enough"
-        assert (await leave_one_out(book, ["c0"], budget=0)).items == ()
+        assert (await book.memory.utility(["c0"])).items == ()
 
 
 async def test_with_a_model_it_is_asked_with_and_without_each_within_the_budget(tmp_path, clock):
@@ -55,7 +56,7 @@ async def test_with_a_model_it_is_asked_with_and_without_each_within_the_budget(
     async with on(tmp_path, clock, model=model) as book:
         await talked(book, clock)
         before = len(model.requests)
-        found = await leave_one_out(book, user="ann")
+        found = await book.memory.utility(user="ann", budget=60)
         asked = model.requests[before:]
         assert (found.by, found.turns, found.calls) == ("model", 3, 12)
         assert len(asked) == 12
@@ -66,9 +67,9 @@ async def test_with_a_model_it_is_asked_with_and_without_each_within_the_budget(
         [record] = await book.audit.tail(1)
         assert record.event == "leave-one-out"
         before = len(model.requests)
-        assert (await leave_one_out(book, budget=5)).calls == len(model.requests) - before == 4
+        assert (await book.memory.utility(budget=5)).calls == len(model.requests) - before == 4
         with pytest.raises(InvalidInput, match="2 calls are too few"):
-            await leave_one_out(book, budget=2)
+            await book.memory.utility(budget=2)
         assert (await book.conversations.get(f"{NAME}-2")).turns == 1
 
 
@@ -77,30 +78,30 @@ async def test_what_changes_by_itself_is_not_the_memorys_doing(tmp_path, clock):
     model = ScriptedModel(default=lambda _: f"Soup number {next(said)} with dish {next(said)}.")
     async with on(tmp_path, clock, model=model) as book:
         await talked(book, clock)
-        assert set(scores(await leave_one_out(book)).values()) == {0.0}
+        assert set(scores(await book.memory.utility(budget=60)).values()) == {0.0}
 
 
 async def test_what_is_proposed_is_forgotten_with_a_receipt(tmp_path, clock):
     async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
         await talked(book, clock)
-        found = await leave_one_out(book, budget=0)
-        receipt = await prune(book, found)
+        found = await book.memory.utility()
+        receipt = await book.memory.prune(found)
         assert receipt.counts["memories"] == 1
         assert "of no use" in receipt.reason
         assert [each.text for each in (await book.memories.page(user="ann")).items] == ["I am allergic to walnuts."]
-        assert await prune(book, await leave_one_out(book, budget=0)) is None
+        assert await book.memory.prune(await book.memory.utility()) is None
 
 
 async def test_what_was_said_by_hand_or_is_followed_silently_is_kept(tmp_path, clock):
     async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
         await told(book, clock, "I prefer answers in Dutch.", "c0")
-        for number in range(3):
+        for number in range(10):
             await told(book, clock, f"What shall I cook on day {number}?", NAME)
-        found = await leave_one_out(book, budget=0)
+        found = await book.memory.utility()
         assert [(each.memory.category, each.utility, each.prunes) for each in found.items] == [
             ("preferences", 0.0, False)
         ]
-        asked = await leave_one_out(book)
+        asked = await book.memory.utility(budget=60)
         assert [each.prunes for each in asked.items] == [True], "the model said the same without it"
 
 
@@ -109,10 +110,10 @@ async def test_answers_of_no_model_and_what_was_erased_are_not_measured(tmp_path
         await talked(book, clock, turns=1)
         await book.memory.forget(conversation="c0")
         await book.memory.forget(conversation="c1")
-        assert (await leave_one_out(book, budget=0)).items == ()
+        assert (await book.memory.utility()).items == ()
         with pytest.raises(NotFound):
-            await leave_one_out(book, ["nowhere"])
-        assert (await leave_one_out(book, user="bob")).items == ()
+            await book.memory.utility(["nowhere"])
+        assert (await book.memory.utility(user="bob")).items == ()
 
 
 async def test_a_model_that_fails_costs_the_turn_and_not_the_measure(tmp_path, clock):
@@ -120,7 +121,27 @@ async def test_a_model_that_fails_costs_the_turn_and_not_the_measure(tmp_path, c
     async with on(tmp_path, clock, model=model) as book:
         await talked(book, clock)
         model.say("A soup.", UpstreamError("the model is gone", status=503))
-        found = await leave_one_out(book)
+        found = await book.memory.utility(budget=60)
         assert found.missed == {"the model did not answer it": 1}
         assert found.turns == 3, "the others were measured"
         assert {each.max_tokens for each in model.requests[-3:]} == {300}
+
+
+async def test_what_matters_seldom_is_kept_and_one_of_those_that_say_the_same(tmp_path, clock):
+    async with on(tmp_path, clock, model=ScriptedModel(default=answering)) as book:
+        for number, fact in enumerate(
+            ("I am allergic to shrimp.", "My car is a red Twingo.", "I drive a red Twingo car to work.")
+        ):
+            await told(book, clock, fact, f"c{number}")
+        for number in range(10):
+            await told(book, clock, f"What shall I cook on day {number}?", NAME)
+        asked = await book.memory.utility(budget=60)
+        verdicts = {each.memory.text: each.verdict for each in asked.items}
+        assert verdicts.pop("I am allergic to shrimp.") == "bound"
+        assert sorted(verdicts.values()) == ["twin", "useless"], "without either the other says it"
+        read = {each.memory.text: each for each in (await book.memory.utility()).items}
+        assert "My car is a red Twingo." not in read, "the other said all of its words"
+        assert (read["I drive a red Twingo car to work."].verdict, read["I drive a red Twingo car to work."].said) == (
+            "useless",
+            10,
+        )

@@ -14,8 +14,9 @@ from cuebook.app.blocking_experiences import BlockingExperiences
 from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
 from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
 from cuebook.app.blocking_memories import BlockingMemories
+from cuebook.app.blocking_memory import BlockingMemory
 from cuebook.app.blocking_mind import BlockingMind
-from cuebook.app.blocking_parts import BlockingConversations, BlockingMemory, BlockingTurns, Host
+from cuebook.app.blocking_parts import BlockingConversations, BlockingTurns, Host
 from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
 from cuebook.app.blocking_shadow import BlockingShadowLedger
 from cuebook.app.blocking_tuning import BlockingOptimizer

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.analysis import Analysis
-from cuebook.app.forgetting import forget, target_of
+from cuebook.app.evaluate_utility import TURNS, Utilities, leave_one_out, reason_of
+from cuebook.app.forgetting import Receipts, forget, target_of
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.engine.compact import line_of
@@ -209,3 +210,29 @@ class Memory(Analysis):
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
         )
         return await forget(self._desk, target, by=by, reason=reason)
+
+    async def utility(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> Utilities:
+        """Measure of what use each memory was in the turns that said it, of conversations named or of all.
+
+        By the words of the answers that were given; with a `budget` (calls, at least 3) by asking the book's model with
+        and without each. Of each conversation the last `turns` are measured. Nothing is changed. Raises NotFound,
+        InvalidInput.
+        """
+        return await leave_one_out(self._desk, conversations, user=user, turns=turns, budget=budget)
+
+    async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
+        """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing.
+
+        Raises Conflict naming a hold that forbids it.
+        """
+        gone = [each.memory.id for each in found.items if each.prunes]
+        if not gone:
+            return None
+        made = await self.forget(memories=gone, reason=reason_of(found), by=user)
+        if made.state == "pending":
+            receipts = Receipts(self._desk)
+            await receipts.finish()
+            made = await receipts.get(made.id)
+        return made

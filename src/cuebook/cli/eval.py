@@ -8,8 +8,7 @@ import typer
 
 from cuebook.app.book import Cuebook
 from cuebook.app.evaluate import QUESTIONS, evaluate, to_wire, together
-from cuebook.app.evaluate_utility import BUDGET, TURNS, Utilities, leave_one_out
-from cuebook.app.evaluate_utility import prune as forget_useless
+from cuebook.app.evaluate_utility import BUDGET, TURNS, Utilities
 from cuebook.app.evaluate_utility import to_wire as utility_to_wire
 from cuebook.app.forgetting import receipt_shape
 from cuebook.cli import screen
@@ -83,8 +82,9 @@ def eval_(
 
     --leave-one-out measures your own book instead: the memories of its recorded turns. With a configured model it asks
     with and without each and compares the answers; with none, or --budget 0, it looks how many of the words that a
-    memory alone brought stand in the answer that was given. What was said in 3 turns or more and was of use in none is
-    proposed to be let go; only --prune forgets it.
+    memory alone brought stand in the answer that was given. What was said in 10 turns or more and was of use in none is
+    proposed to be let go, unless it is of health, diet or who somebody is, or written by hand; without a model neither
+    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets.
     """
     if left_out:
         _leave_one_out(state, files or [], turns=turns, budget=budget, prune=prune, yes=yes, user=user)
@@ -113,13 +113,13 @@ def _leave_one_out(
 ) -> None:
     async def measured() -> tuple[Utilities, Receipt | None]:
         async with Cuebook.open(state.project(), worker=False) as book:
-            found = await leave_one_out(book, names, user=user, turns=turns, budget=budget)
+            found = await book.memory.utility(names, user=user, turns=turns, budget=budget)
             if not state.json:
                 for line in utility_lines(found):
                     screen.say(line)
             many = sum(each.prunes for each in found.items)
             agreed = prune and many > 0 and (yes or _agreed(many))
-            return found, await forget_useless(book, found, user=user) if agreed else None
+            return found, await book.memory.prune(found, user=user) if agreed else None
 
     found, receipt = asyncio.run(measured())
     if state.json:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cuebook.app.evaluate_utility import ENOUGH, Utilities, Utility
+from cuebook.app.evaluate_utility import SAID, VERDICTS, Utilities, Utility
 from cuebook.cli import screen
 
 #: Characters of a memory, and turns named as evidence.
@@ -23,14 +23,14 @@ def utility_lines(found: Utilities) -> Iterator[str]:
         yield ""
         yield f"{'utility':>7}  {'turns':>5}  {'uses':>5}  memory"
     for each in found.items:
-        yield f"{each.utility:>7.2f}  {len(each.uses):>5}  {each.memory.uses:>5}  {_memory(each)}"
+        yield f"{each.utility:>7.2f}  {each.said:>5}  {each.memory.uses:>5}  {_memory(each)}"
         yield f"{'':>21}  {_evidence(each)}"
     for reason, many in found.missed.items():
         yield f"not measured: {_many(many, 'turn', 'turns')}, {reason}"
     useless = [each for each in found.items if each.prunes]
     if useless:
         yield ""
-        yield f"of no use in {ENOUGH} turns or more; --prune forgets {'it' if len(useless) == 1 else 'them'}:"
+        yield f"of no use in {SAID} turns or more; --prune forgets {'it' if len(useless) == 1 else 'them'}:"
         yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
 
 
@@ -41,7 +41,8 @@ def _memory(each: Utility) -> str:
 def _evidence(each: Utility) -> str:
     best = sorted(each.uses, key=lambda use: -use.score)[:EVIDENCE]
     more = f", {len(each.uses) - len(best)} more" if len(each.uses) > len(best) else ""
-    return ", ".join(f"{use.conversation} turn {use.turn}: {use.score:.2f}" for use in best) + more
+    kept = "" if each.verdict in ("useful", "useless") else f"; kept: {VERDICTS[each.verdict]}"
+    return ", ".join(f"{use.conversation} turn {use.turn}: {use.score:.2f}" for use in best) + more + kept
 
 
 def _many(count: int, one: str, more: str) -> str:

@@ -21,6 +21,7 @@ from cuebook.engine.recorded import MEMORY, Recorded, plan_again, read_recorded
 from cuebook.engine.sense import sense_all
 from cuebook.memory.words import words
 from cuebook.records.conversation import Conversation
+from cuebook.records.expression import Expression
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Turn
 
@@ -28,6 +29,8 @@ from cuebook.records.turn import Manifest, Turn
 LEAST_CALLS: Final = 3
 #: Tokens of an answer that are compared with another.
 ANSWER: Final = 300
+#: The day in front of a memory, which is no word of it.
+_DAY: Final = Expression(r"^- \[[^\]]{1,20}\] ")
 #: How a turn was measured.
 WORDS, MODEL = "words", "model"
 
@@ -48,7 +51,10 @@ def said_in(manifest: Manifest) -> list[str]:
 
 
 async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, turn: Turn) -> list[Use]:
-    """Measure a turn's memories by the answer that was given. Raises NotFound where something of it was erased."""
+    """Measure a turn's memories by the answer that was given; not those whose words all stand elsewhere in the window.
+
+    Raises NotFound where something of it was erased.
+    """
     manifest = turn.steps[-1].manifest
     posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
     texts = await desk.store.texts(scope, digests_of(manifest))
@@ -56,13 +62,13 @@ async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, tu
     window = render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
     [reply] = await desk.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
     answer = set(words(reply.message or text_of(whole(reply, None))))
-    held = [(block.source, set(words(block.text))) for block in window.blocks]
+    held = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
     found: list[Use] = []
     for source, own in held:
         if source.startswith(MEMORY):
             alone = own.difference(*(other for name, other in held if name != source))
-            score = len(alone & answer) / len(alone) if alone else 0.0
-            found.append(_use(source, conversation, turn, score, WORDS))
+            if alone:
+                found.append(_use(source, conversation, turn, len(alone & answer) / len(alone), WORDS))
     return found
 
 

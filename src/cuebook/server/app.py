@@ -47,13 +47,14 @@ from cuebook.server import (
     sessions,
     shadow,
     tuning,
+    utility,
     v1,
 )
 from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
 from cuebook.server.mcp import route as mcp
 from cuebook.server.page import audit as audit_views
-from cuebook.server.page import keyed, live, views
+from cuebook.server.page import keyed, live, of_use, views
 from cuebook.server.page import memories as memory_views
 from cuebook.server.page import minds as mind_views
 from cuebook.server.page import prompts as prompt_views
@@ -95,6 +96,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *sessions.ROUTES,
             *memories.ROUTES,
             *remembered.ROUTES,
+            *utility.ROUTES,
             *forgetting.ROUTES,
             *holds.ROUTES,
             *experiences.ROUTES,
@@ -112,6 +114,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *mcp.ROUTES,
             *views.ROUTES,
             *memory_views.ROUTES,
+            *of_use.ROUTES,
             *prompt_views.ROUTES,
             *mind_views.ROUTES,
             *audit_views.ROUTES,

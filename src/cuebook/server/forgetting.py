@@ -123,6 +123,13 @@ async def forget_one(request: AnyRequest, name: str, user: str | None, organizat
     return await book_of(request).memories.remove(name, user=user, organization=organization)
 
 
+async def forget_several(request: AnyRequest, names: list[str], user: str | None, reason: str) -> Receipt:
+    """Forget memories for who may: their own, or an owner anybody's. Raises Denied, InvalidInput, Conflict."""
+    if user is None:
+        caller_of(request).need("owner", "forgetting what is others'")
+    return await book_of(request).memory.forget(memories=names, reason=reason, by=user)
+
+
 def _answer(receipt: Receipt) -> Response[bytes]:
     answer = json_of({"receipt": receipt_shape(receipt)})
     answer.status_code = 202 if receipt.state == "pending" else 200

@@ -69,7 +69,7 @@ async def memories(
     more: str | None = None
     if q:
         found = await book.memory.search(q, conversation=conversation or None, **named, limit=FOUND)
-        hits = [{**shapes.hit(each), "page": _page_of(each.memory_id)} for each in found]
+        hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
     elif conversation:
         told = await book.memory.items_page(conversation, user=user, ended=ended, limit=LISTED, cursor=cursor)
         items, more = [_item(shapes.item(each, conversation), conversation) for each in told.items], told.cursor
@@ -82,8 +82,8 @@ async def memories(
         asked=asked,
         items=items,
         hits=hits,
-        own=_query(user_id, organization),
-        more=_query(**asked, cursor=more) if more else "",
+        own=query_of(user_id, organization),
+        more=query_of(**asked, cursor=more) if more else "",
         categories=KINDS,
         single=caller_of(request).user is not None,
     )
@@ -111,7 +111,7 @@ async def memory(
         view=VIEW,
         memory=_shown(found),
         before=before,
-        own=_query(user_id, organization),
+        own=query_of(user_id, organization),
         changes=caller_of(request).may("editor"),
     )
 
@@ -124,7 +124,7 @@ async def correct(
     text = str((await request.form()).get("text", ""))[:_MOST]
     user = user_of(request, None, user_id)
     new = await correct_one(request, name_in(memory), text, user, organization or None)
-    return _go(f"{ALL}/{place(new.id)}{_query(user_id, organization)}")
+    return go(f"{ALL}/{place(new.id)}{query_of(user_id, organization)}")
 
 
 @post(ONE + "/forget", include_in_schema=False, status_code=303)
@@ -133,14 +133,14 @@ async def forget(
 ) -> Response[Any]:
     """Forget a memory, then show the receipt."""
     gone = await forget_one(request, name_in(memory), user_of(request, None, user_id), organization or None)
-    return _go(f"/page/receipts/{place(gone.id)}{_query(user_id)}")
+    return go(f"/page/receipts/{place(gone.id)}{query_of(user_id)}")
 
 
 @get("/page/receipts/{receipt:str}", include_in_schema=False)
 async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Show what a forget took away, by counts."""
     found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
-    return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=_query(user_id))
+    return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=query_of(user_id))
 
 
 def _shown(memory: Memory) -> dict[str, Any]:
@@ -159,19 +159,20 @@ def _whose(memory: Memory) -> str:
     return " ".join([shown["scope"], *(str(each) for each in names if each)])
 
 
-def _page_of(found: str) -> str:
+def page_of(found: str) -> str:
     """Give the view of a hit's memory; "" for a post."""
     return f"{ALL}/{place(found.removeprefix('memory:'))}" if found.startswith("memory:") else ""
 
 
-def _query(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
+def query_of(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:
     """Give who is asked for as an address goes on with it."""
     given = {"userId": user_id, "organizationId": organization, **more}
     said = urlencode({name: value for name, value in given.items() if value})
     return f"?{said}" if said else ""
 
 
-def _go(address: str) -> Redirect:
+def go(address: str) -> Redirect:
+    """Send the browser on to a view."""
     return Redirect(address, status_code=303, headers=dict(HEADERS))
 
 

@@ -1,0 +1,88 @@
+"""`POST /api/memories/utility`: of what use each memory was in the turns that said it, and which to let go."""
+
+from typing import Annotated, Literal
+
+from litestar import Response, post
+from litestar.params import JSONBody
+from msgspec import Meta
+from msgspec.structs import replace
+
+from cuebook.app.evaluate_utility import LOOKED_AT, MOST_TURNS, TURNS, Utilities, Verdict, to_wire
+from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.edge import JsonBody
+from cuebook.server.lists import UserQuery, json_of
+from cuebook.server.remembered import may_know
+from cuebook.server.wire import In, Out, Text, answers
+
+
+class UtilityBody(In, frozen=True, kw_only=True):
+    """What is measured: the last `turns` of each of these conversations, or of all.
+
+    `budget`: how often the configured model is asked, with and without each memory; 0 asks none, and looks at the words
+    of the answers that were given.
+    """
+
+    conversation_ids: Annotated[tuple[Text, ...], Meta(max_length=LOOKED_AT)] = ()
+    turns: Annotated[int, Meta(ge=1, le=MOST_TURNS)] = TURNS
+    budget: Annotated[int, Meta(ge=0, le=10_000)] = 0
+    user_id: str | None = None
+
+
+class UseAnswer(Out, frozen=True, kw_only=True):
+    """A turn that said the memory, and what its answer owed to it alone, from 0 to 1."""
+
+    conversation_id: str
+    turn: int
+    score: float
+
+
+class UsedMemory(Out, frozen=True, kw_only=True):
+    """A memory and its uses. `said` counts the turns that say it, `uses` how often it was newly chosen for one.
+
+    `verdict`: `useless` is proposed to be let go (`prune`); `useful`; or why it is kept: `seldom` said, `silent` (an
+    answer follows it without a word of it), `bound` (health, diet, who somebody is), `written` by hand, `twin` (others
+    that say the same are let go).
+    """
+
+    memory_id: str
+    category: str
+    text: str
+    uses: int
+    utility: float
+    turns: list[UseAnswer]
+    said: int
+    verdict: Verdict
+    prune: bool
+
+
+class UtilityAnswer(Out, frozen=True, kw_only=True):
+    """The memories, the most useful first. `missed`: turns that say one and could not be measured, by reason."""
+
+    by: Literal["words", "model"]
+    turns: int
+    calls: int
+    missed: dict[str, int]
+    items: list[UsedMemory]
+
+
+@post("/api/memories/utility", dto=JsonBody[UtilityBody], status_code=200, responses=answers(UtilityAnswer))
+async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: UserQuery = None) -> Response[bytes]:
+    """Say of what use each memory was in the turns that said it, and propose which to let go; nothing is changed.
+
+    `POST /api/memories/forget` with their ids lets them go.
+    """
+    found = await book_of(request).memory.utility(
+        data.conversation_ids,
+        user=user_of(request, data.user_id, user_id),
+        turns=data.turns,
+        budget=data.budget,
+    )
+    return json_of(to_wire(known_of(request, found)))
+
+
+def known_of(request: AnyRequest, found: Utilities) -> Utilities:
+    """Give of a measure what who asks may know."""
+    return replace(found, items=tuple(each for each in found.items if may_know(request, each.memory)))
+
+
+ROUTES = [utility]

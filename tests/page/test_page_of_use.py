@@ -1,0 +1,82 @@
+"""Of what use memories were, in a browser: measured, and those of none let go of by a form."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+from looks import look_over
+
+from conftest import Served, Tab
+from cuebook import Ask, Cuebook
+from cuebook.app.init import init_project
+from cuebook.testing.doubles import ScriptedModel
+
+VIEW = "/page/memories/of-use?userId=ann"
+
+
+async def talk(book: Cuebook) -> None:
+    for number, fact in enumerate(("My cat is called Pixel.", "I live in Oslo <b>now</b>.", "I cook for two.")):
+        await book.ask(Ask(fact, f"before-{number}", user="ann"))
+        await book.settle()
+    for number in range(10):
+        await book.ask(Ask("Who sits on my keyboard?", f"desk-{number}", user="ann"))
+
+
+def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    init_project(tmp_path / "book")
+    served = serve(
+        tmp_path / "book",
+        ScriptedModel(default="That will be Pixel again: cats like warm keyboards."),
+        memory__user=True,
+    )
+    served.run(talk)
+    seen = tab(served)
+    page = seen.open("/page/memories?userId=ann")
+    page.click("text=Of what use they were")
+    assert "Pixel" in page.inner_text("section:has(#others)")
+    rows = page.locator("section:has(#useless) tr:has(td)")
+    gone = page.locator("section:has(#useless) tr:has-text('Oslo')")
+    assert rows.count() >= 1
+    assert gone.inner_text().split()[-3:] == ["0.00", "11", "11"]
+    assert page.locator("main b").count() == 0
+    page.locator("section:has(#others) td a[href*=turns]").first.click()
+    assert "Pixel again" in page.inner_text("main")
+    page.go_back()
+    look_over(served, tab, VIEW)
+    gone.locator("input").check()
+    page.check("[name=sure]")
+    page.click("button:has-text('Let go')")
+    page.wait_for_selector("h1:has-text('Forgotten')")
+    kept = [each.text for each in served.run(lambda book: book.memories.page(user="ann")).items]
+    assert "My cat is called Pixel." in kept
+    assert not [text for text in kept if "Oslo" in text]
+    assert "something of it was erased" in seen.open(VIEW).inner_text("[role=status]")
+
+
+def test_it_is_measured_over_http_for_whom_it_is(serve: Callable[..., Served], tmp_path: Path) -> None:
+    init_project(tmp_path / "book")
+    served = serve(
+        tmp_path / "book",
+        ScriptedModel(default="That will be Pixel again: cats like warm keyboards."),
+        memory__user=True,
+    )
+    served.run(talk)
+    keys = {
+        name: served.run(lambda book, name=name: book.keys.new("editor", user=name)).token for name in ("ann", "bob")
+    }
+    with httpx.Client(base_url=served.url) as client:
+        asked = {"conversationIds": ["desk-0", "desk-1"]}
+        told = client.post("/api/memories/utility", json=asked, headers={"X-Cuebook-Key": keys["ann"]}).json()
+        assert (told["by"], told["turns"], told["items"][0]["text"]) == ("words", 2, "My cat is called Pixel.")
+        assert told["items"][0]["verdict"] == "useful"
+        assert {each["verdict"] for each in told["items"][1:]} <= {"seldom", "silent"}
+        others = client.post("/api/memories/utility", json={}, headers={"X-Cuebook-Key": keys["bob"]}).json()
+        assert others["items"] == []
+        mine = served.run(lambda book: book.memories.page(user="ann")).items
+        form = {"memory": [each.id for each in mine], "sure": "on"}
+        client.post("/page/memories/of-use/forget", data=form, headers={"X-Cuebook-Key": keys["bob"]})
+        assert served.run(lambda book: book.memories.page(user="ann")).items == mine
+        none = client.post("/page/memories/of-use/forget", data={}, headers={"X-Cuebook-Key": keys["ann"]})
+        assert none.status_code == 400
