@@ -1,15 +1,18 @@
 """Prompts in a browser: their versions, what is other between two, what variants learnt, what was rolled back."""
 
 import json
+import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from looks import look_over
 
-from conftest import Served, Tab
+from conftest import Served, Tab, config
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
+from cuebook.testing import FrozenClock
 from cuebook.testing.doubles import ScriptedModel
 
 
@@ -54,6 +57,48 @@ def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
     page.keyboard.press("Enter")
     page.wait_for_selector("h2:has-text('trial:2')")
     assert "You are stern.⟨U+202E⟩" in page.inner_text("section:has(#text)")
+
+
+async def run_trial(book: Cuebook, clock: FrozenClock) -> None:
+    """Let a worse version speak in half of the conversations until it is taken back, by nobody's hand."""
+    dice = random.Random(3)
+    await book.prompts.save("kind", {"role": "You are kind."})
+    await book.prompts.save("kind", {"role": "You are rude."})
+    for number in range(200):
+        version = 1 + (dice.random() < 0.5)
+        for _ in range(2):
+            felt = min(max(dice.gauss((0.85, 0.25)[version - 1], 0.1), 0.0), 1.0)
+            said = {"version": version, "propensity": 0.5, "conversation": f"talk {number}"}
+            if (await book.prompts.observe("kind", sentiment=felt, **said)).rolled_back:
+                return
+            clock.advance(30)
+        clock.advance(3600)
+
+
+def test_a_version_taken_back_by_itself_shows_why(
+    served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    clock = FrozenClock()
+    served = served_book(Cuebook.open(config(project(tmp_path), prompts__rollback="guarded"), clock=clock))
+    served.run(lambda book: run_trial(book, clock))
+    [event, *_] = served.run(lambda book: book.prompts.events("kind"))
+    told = event.evidence
+    page = tab(served).open("/page/prompts/kind")
+    why = page.locator("article[aria-label='main:2 taken back']")
+    assert "by itself" in why.inner_text()
+    assert event.reason in why.inner_text()
+    for number, name in ((1, "control"), (2, "new")):
+        row = why.locator(f"tr:has(td:text-is('main:{number}'))").inner_text().split()
+        assert row[-2:] == [str(told["n"][name]), f"{told['means'][name]:.3f}"]
+    held, bound = (f"{told[part]['wealth']:.4g}" for part in ("statistics", "thresholds"))
+    assert why.locator("tr:has(td:text-is('wealth'))").inner_text().split("\t")[1:3] == [held, bound]
+    assert "0.5% at most" in why.inner_text()
+    assert why.locator("svg[aria-label^='Mean score'] polyline").count() == 2
+    bets = why.locator("svg[aria-label^='Evidence against main:2']")
+    assert bets.locator("polyline").count() == 3
+    tops = [float(each) for each in bets.locator("text").all_text_contents()[:3]]
+    assert max(tops) >= math.log10(told["thresholds"]["wealth"]) - 0.01, "its bound was passed"
+    look_over(served, tab, "/page/prompts/kind")
 
 
 def test_two_versions_are_compared_with_what_the_change_does_to_past_prompts(

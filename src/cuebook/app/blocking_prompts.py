@@ -11,6 +11,7 @@ from cuebook.app.prompt_learning import Weighed
 from cuebook.app.prompts import KEEP, Observed, Rendered
 from cuebook.ports.prompts import Event, Family, FamilyPage
 from cuebook.prompts.difference import Difference
+from cuebook.prompts.docket import Course
 from cuebook.prompts.inherit import Merged
 from cuebook.prompts.lint import Finding
 from cuebook.prompts.rating import Rating
@@ -235,6 +236,10 @@ class BlockingPrompts:
     def weights(self, slug: str) -> list[Weighed]:
         """Give how the edge weight of each version that was observed went."""
         return self._host.run(lambda book: book.prompts.weights(slug))
+
+    def course(self, slug: str, event: Event) -> Course:
+        """Give how the evidence went that a version was taken back on: `Learning.course`."""
+        return self._host.run(lambda book: book.prompts.course(slug, event))
 
     def observe(
         self,

@@ -9,8 +9,10 @@ from cuebook.app.prompt_reading import Reading
 from cuebook.engine.prompting import select_from
 from cuebook.engine.receipts import receipt
 from cuebook.engine.regress import learn
+from cuebook.engine.trials import GUARD, OBSERVATIONS
 from cuebook.errors import InvalidInput
 from cuebook.ports.prompts import Event, Once
+from cuebook.prompts.docket import Course, course
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
@@ -53,6 +55,20 @@ class Learning(Reading):
             )
             for (_, branch, number), said in sorted(by_version.items())
         ]
+
+    async def course(self, slug: str, event: Event) -> Course:
+        """Give how the evidence went that a version was taken back on: `event` is a rollback of `events`.
+
+        Made of the newest 50,000 observations of both versions, as they stand by now. Raises InvalidInput for another
+        event, NotFound.
+        """
+        if event.kind != "rollback":
+            msg = f"event: {event.kind!r} has no evidence; give a rollback"
+            raise InvalidInput(msg, where="event")
+        name, numbers = (await self.family(slug)).slug, (event.number, event.to)
+        seen, *_ = await self._desk.prompts.heard(Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS)
+        since = float(event.evidence.get("since", 0.0))
+        return course(seen, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
 
     async def select(
         self,

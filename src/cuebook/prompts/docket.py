@@ -3,17 +3,20 @@
 So a judgement costs what has come since the last one, however long a prompt was observed.
 """
 
+import statistics
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from cuebook.prompts.rollback import UNAIDED, Talks, Unit, Verdict, either, halved, judged, openings
-from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried
+from cuebook.prompts.rollback import UNAIDED, Talks, Unit, Verdict, either, halved, judged, openings, talks, units
+from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried, wealth
 from cuebook.records.prompt import Observation
 
 #: Conversations remembered one by one, the newest: more than any window or baseline asks for.
 KEPT = 200
+#: Conversations a mean runs over where it is shown how it went.
+RUNNING = 10
 
 
 class Talk:
@@ -95,12 +98,7 @@ class Docket:
                 self.now.append(unit)
 
     def _bet(self, trial: Trial, unit: Unit) -> Trial:
-        """Conversations of before, and those that were not drawn by lot, say nothing in a trial."""
-        if unit.began < self.since or not 0.0 < unit.propensity < 1.0:
-            return trial
-        new = unit.number == self.new
-        share = unit.propensity if new else 1.0 - unit.propensity
-        return tried(trial, Pair(new=new, share=share, mean=unit.mean), self._half)
+        return bet(trial, unit, new=self.new, since=self.since, settings=self._half)
 
     def _say(self, seen: Observation) -> None:
         talk = self._said.get(seen.conversation) if seen.conversation else None
@@ -113,3 +111,46 @@ class Docket:
             elif talk.began >= self.since:
                 (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(talk)
         talk.add(seen)
+
+
+class Course(Struct, frozen=True, kw_only=True):
+    """How the evidence of a trial went: points of time (Unix seconds) and value.
+
+    `means` by version: the mean score of its last RUNNING conversations. `wealth` by what was bet on, how conversations
+    `began` and how they were as a `whole`: what is left of a stake of 1; empty where no lots were drawn.
+    """
+
+    means: Mapping[int, tuple[tuple[float, float], ...]]
+    wealth: Mapping[str, tuple[tuple[float, float], ...]]
+
+
+def course(
+    seen: Sequence[Observation], *, new: int, control: int, since: float, until: float, settings: GuardSettings
+) -> Course:
+    """Tell how a version's trial beside its control went, of the observations of both up to a time."""
+    drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in seen if each.at <= until]
+    half, bets = halved(settings), dict[str, tuple[tuple[float, float], ...]]()
+    for name, found in (("began", openings(drawn)), ("whole", units(drawn, until))):
+        trial, points = Trial(), list[tuple[float, float]]()
+        for unit in found:
+            after = bet(trial, unit, new=new, since=since, settings=half)
+            if after is not trial:
+                points.append((unit.began, wealth(after)))
+            trial = after
+        if points:
+            bets[name] = tuple(points)
+    means = dict[int, tuple[tuple[float, float], ...]]()
+    for number in (control, new):
+        said = [each for each in talks(drawn) if each.number == number]
+        last = [said[max(0, at - RUNNING) : at] for at in range(1, len(said) + 1)]
+        running = [statistics.fmean(each.mean for each in some) for some in last]
+        means[number] = tuple((each.began, mean) for each, mean in zip(said, running, strict=True))
+    return Course(means=means, wealth=bets)
+
+
+def bet(trial: Trial, unit: Unit, *, new: int, since: float, settings: GuardSettings) -> Trial:
+    """Fold a conversation in; those of before, and those that were not drawn by lot, say nothing in a trial."""
+    if unit.began < since or not 0.0 < unit.propensity < 1.0:
+        return trial
+    share = unit.propensity if unit.number == new else 1.0 - unit.propensity
+    return tried(trial, Pair(new=unit.number == new, share=share, mean=unit.mean), settings)

@@ -14,6 +14,7 @@ from cuebook.server.guard import name_in
 from cuebook.server.page.graph import graph_of
 from cuebook.server.page.plots import plotted_over_time
 from cuebook.server.page.render import show
+from cuebook.server.page.rollbacks import taken_back
 
 ALL = "/page/prompts"
 ONE = ALL + "/{prompt:str}"
@@ -67,6 +68,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         plot=plot,
         learnt=[_learnt(each.branch, each.number, each.points) for each in weights],
         events=events,
+        undone=await taken_back(book, family.slug, undone),
         turns=TURNS,
     )
 
