@@ -113,6 +113,7 @@ def main() -> None:
         return
     app = upstream if kind == "upstream" else bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments)
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as providers' servers: no event waits for an ACK
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
     server.run(sockets=[listening])

@@ -14,6 +14,7 @@ from cuebook.assembly.window import common_prefix
 from cuebook.engine.drafts import Writer
 from cuebook.engine.ledgers import Ledgers
 from cuebook.engine.lines import Lines
+from cuebook.engine.urgent import Urgent
 from cuebook.errors import NotFound
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
@@ -171,6 +172,7 @@ class Desk(Struct, kw_only=True):
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
     failpoint: Callable[[str], None] = lambda _: None
     chores: list[Chore] = field(default_factory=list)  # more of the work behind
+    urgent: Urgent = field(default_factory=Urgent)  # calls for whose first token the work behind stands back
     stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
     last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
     heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)

@@ -28,6 +28,8 @@ TEXTS = 64
 FOUND = 100
 #: How long one run goes on before the other work behind has its turn, in seconds.
 RUN_S = 2.0
+#: Seconds each batch of it stands back for those who wait for a first token.
+STANDS_BACK_S = 0.05
 #: Changes older than this many seconds before the last look that found nothing are not looked for again.
 OVERLAP_S = 600.0
 #: Seconds an embedder that failed is left alone.
@@ -96,7 +98,7 @@ class Embedding:
         """Embed the next posts of a conversation; where another worker was first, what was made is thrown away."""
         scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
         posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
-        rows, refused = await self._rows((post.seq, self._texts(post)) for post in posts)
+        rows, refused = await self._rows(desk, ((post.seq, self._texts(post)) for post in posts))
         embedded = Embedded(
             conversation=due.conversation,
             no=due.no,
@@ -118,7 +120,7 @@ class Embedding:
         vectors = desk.store.vectors
         read = [await vectors.said(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
         rows, refused = await self._rows(
-            ((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said
+            desk, (((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said)
         )
         for at, (due, said) in enumerate(zip(dues, read, strict=True)):
             last = said[-1].number if said else 0
@@ -138,7 +140,7 @@ class Embedding:
                     self._passed_over(desk, "a text of a memory", why)
 
     async def _rows(
-        self, texts: Iterable[tuple[K, Sequence[str]]]
+        self, desk: Desk, texts: Iterable[tuple[K, Sequence[str]]]
     ) -> tuple[list[tuple[K, int, bytes]], list[tuple[K, BackendError]]]:
         """Embed the parts of some texts: the name of each, the part's number, and its vector; and the names of those
         that are refused for good, with why. Raises BackendError.
@@ -149,6 +151,7 @@ class Embedding:
         waiting = [parts[first : first + TEXTS] for first in range(0, len(parts), TEXTS)]
         while waiting:
             batch = waiting.pop(0)
+            await desk.urgent.stand_back(STANDS_BACK_S)
             try:
                 vectors = await self._embedder.embed([text for _, _, text in batch])
             except BackendError as error:

@@ -85,13 +85,23 @@ class Opened(Struct, frozen=True, kw_only=True):
     asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
 
 
-async def open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
+async def open_step(
+    desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]], *, waits: bool = True
+) -> Opened | None:
     """Decide and open; from here on the query is safe. None: its Idempotency-Key was another request's meanwhile.
 
     A turn that runs in another process is waited for, one whose process went away is ended. Raises InvalidInput,
     LeaseLost where the conversation was forgotten meanwhile, and Conflict where others write faster than this can
-    decide.
+    decide. `waits`: somebody does, for the first token; what is done behind replies stands back.
     """
+    over = desk.urgent.begin() if waits else lambda: None
+    try:
+        return await _open_step(desk, scope, intend)
+    finally:
+        over()
+
+
+async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
     stood = 0
     for _ in range(RETRIES):
         intent = await intend()

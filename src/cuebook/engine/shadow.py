@@ -67,9 +67,6 @@ class Shadow:
         self._waiting: deque[Overheard] = deque()
         self._held = 0  # bytes of calls that pass or wait
         self._lost: Counter[str] = Counter()  # since the last turn that was kept
-        self._unanswered = 0  # calls whose first byte is still to come
-        self._answered = asyncio.Event()  # there are none of them
-        self._answered.set()
         self._come = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -115,7 +112,7 @@ class Shadow:
         began, whole = time.perf_counter(), False
         heard = self._listen(Overheard(desk=desk, call=call, at=desk.clock.now())) if call is not None else None
         try:
-            async with closing(self._pass(request, heard, began)) as pieces:
+            async with closing(self._pass(desk, request, heard, began)) as pieces:
                 async for piece in pieces:
                     yield piece
         except UpstreamError as error:
@@ -130,11 +127,10 @@ class Shadow:
             self._over(heard)
 
     async def _pass(
-        self, request: RelayRequest, heard: Overheard | None, began: float
+        self, desk: Desk, request: RelayRequest, heard: Overheard | None, began: float
     ) -> AsyncGenerator[Head | bytes, None]:
         sent, first = time.perf_counter(), True
-        self._unanswered += 1
-        self._answered.clear()
+        answered = desk.urgent.begin()
         try:
             answer = await self._upstream.send(request)
             try:
@@ -150,24 +146,11 @@ class Shadow:
                             self._hear(heard, chunk)
                         if first:
                             first = False
-                            self._one_answered()
+                            answered()
             finally:
                 await answer.aclose()
         finally:
-            if first:
-                self._one_answered()
-
-    def _one_answered(self) -> None:
-        self._unanswered -= 1
-        if not self._unanswered:
-            self._answered.set()
-
-    async def _stand_back(self) -> None:
-        """Let those who wait for their first byte have it, for a while and while few calls wait to be kept."""
-        if len(self._waiting) < HURRIES_AT:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STANDS_BACK_S):
-                    await self._answered.wait()
+            answered()
 
     # ---- what waits ----------------------------------------------------------------------------------------------
 
@@ -217,7 +200,8 @@ class Shadow:
                 self._idle.set()
                 self._come.clear()
                 await self._come.wait()
-            await self._stand_back()
+            if len(self._waiting) < HURRIES_AT:
+                await self._waiting[0].desk.urgent.stand_back(STANDS_BACK_S)
             heard = self._waiting.popleft()
             lost = Counter(self._lost)
             try:
@@ -246,7 +230,7 @@ class Shadow:
         async with desk.lines.hold(scope.tenant, named):
             place = await place_of(desk, scope, request, call)
             truncated = await _truncated(desk, scope, request, place)
-            opened = await open_step(desk, scope, _in_shadow(meaning(desk, scope, request, call, named)))
+            opened = await open_step(desk, scope, _in_shadow(meaning(desk, scope, request, call, named)), waits=False)
             if opened is None:
                 return
             async with Step(desk, opened.lease, zone=opened.zone) as step:

@@ -22,6 +22,10 @@ log = logging.getLogger("cuebook.worker")
 KEYS_S = 48 * 3600.0
 #: Conversations read at once of those that may be due.
 BATCH = 100
+#: Seconds between two looks, each a dozen reads: the turns that end meanwhile are one reason to look, not many.
+REST_S = 0.25
+#: Seconds each part of the work behind stands back for those who wait for a first token; opening a turn takes less.
+STANDS_BACK_S = 0.05
 
 
 class Place(NamedTuple):
@@ -61,6 +65,7 @@ class Worker:
                 await self._until_idle()
             except Exception:  # the outermost loop of the work behind: it records and goes on
                 log.exception("work behind failed; it is found again")
+            await asyncio.sleep(REST_S)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(
                     self._interval
@@ -78,8 +83,10 @@ class Worker:
             done = await self._desk.expire()
             await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
             for due, profile in await self._due(hurry=hurry, conversation=conversation):
+                await self._desk.urgent.stand_back(STANDS_BACK_S)
                 done += await self._pass(due, profile) == "stored"
             for chore in self._desk.chores:
+                await self._desk.urgent.stand_back(STANDS_BACK_S)
                 await self._do(chore)
         return done
 
