@@ -18,6 +18,8 @@ from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
 
+__all__ = ["Course", "Event", "Learning", "Observed", "Weighed"]
+
 
 class Observed(Struct, frozen=True, kw_only=True):
     """What an observation came to. `rolled_back`: it completed the evidence against its branch's newest version."""
