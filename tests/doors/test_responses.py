@@ -234,3 +234,76 @@ def test_the_same_request_again_gets_the_same_answer(client: openai.OpenAI, upst
     one, two = client.responses.create(**same), client.responses.create(**same)
     assert (one.id, one.output_text) == (two.id, two.output_text)
     assert len(upstream.received) == 1
+
+
+# ---- what is kept of it
+
+
+def test_an_answer_says_what_it_answers(client: openai.OpenAI) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.", instructions="Be brief.")
+    two = client.responses.create(
+        model="plain", input=[{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "And you?"}],
+        previous_response_id=one.id,
+    )  # fmt: skip
+    found = list(client.responses.input_items.list(two.id, order="asc", limit=2))
+    assert [item.content[0].text for item in found if item.type == "message"] == [  # type: ignore[union-attr]
+        "My name is Ann.", one.output_text, "Rhyme.", "And you?",
+    ]  # fmt: skip
+    assert found[1].id == one.output[0].id
+    assert [each.id for each in client.responses.input_items.list(two.id)] == [each.id for each in found[::-1]]
+    assert len(client.responses.input_items.list(one.id).data) == 1
+    with pytest.raises(openai.NotFoundError):
+        client.responses.input_items.list(two.id, after=two.output[0].id + "0")
+
+
+def test_instructions_hold_for_one_answer_and_a_developers_words_for_all(
+    client: openai.OpenAI, upstream: Upstream
+) -> None:
+    one = client.responses.create(model="plain", input="Hi", instructions="Be brief.")
+    said_by_developer: Any = [{"role": "developer", "content": "Rhyme."}, {"role": "user", "content": "Hello"}]
+    asked: Any = {"model": "plain", "input": said_by_developer, "instructions": "Be long."}
+    two = client.responses.create(**asked, previous_response_id=one.id)
+    assert "Be long." in str(said(upstream))
+    client.responses.create(model="plain", input="Bye", previous_response_id=two.id)
+    assert ("developer", "Rhyme.") in said(upstream)
+    assert "Be " not in str(said(upstream))
+
+
+def test_an_answer_that_is_not_stored_has_an_id_that_leads_nowhere(client: openai.OpenAI) -> None:
+    made = client.responses.create(model="plain", input="Hi", store=False)
+    assert made.conversation is not None
+    for ask in (
+        lambda: client.responses.retrieve(made.id),
+        lambda: client.responses.input_items.list(made.id),
+        lambda: client.responses.create(model="plain", input="Hi", previous_response_id=made.id),
+    ):
+        with pytest.raises(openai.NotFoundError, match="store: false"):
+            ask()
+    listed = client.conversations.items.list(made.conversation.id)
+    assert [each.id for each in listed if each.type == "message" and each.role == "assistant"] == [made.output[0].id]
+
+
+def test_items_may_be_named_by_their_ids(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.")
+    named: Any = [
+        {"role": "user", "content": "My name is Ann."}, {"type": "item_reference", "id": one.output[0].id},
+        {"role": "user", "content": "What is it?"},
+    ]  # fmt: skip
+    two = client.responses.create(model="plain", input=named)
+    assert two.conversation == one.conversation
+    assert [each for each in said(upstream) if each[0] != "system"][1] == ("assistant", one.output_text)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="plain", input=[{"type": "item_reference", "id": one.output[0].id + "9"}])
+
+
+def test_what_nobody_can_answer_is_refused(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="Hi")
+    search: Any = {"model": "plain", "input": "Go on.", "tools": [{"type": "web_search"}]}
+    for continued in ({"previous_response_id": one.id}, {"conversation": client.conversations.create().id}):
+        with pytest.raises(openai.BadRequestError, match="the upstream does not know"):
+            client.responses.create(**search, **continued)
+    with pytest.raises(openai.BadRequestError, match="background"):
+        client.responses.cancel(one.id)
+    assert len(upstream.received) == 1
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.cancel("resp_68a0theirs")

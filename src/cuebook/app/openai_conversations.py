@@ -136,6 +136,8 @@ class OpenAIConversations:
             behind = behind or item["id"] == after
             if len(listed) > limit:
                 break
+        if after and not behind:
+            raise no_item(after)
         return _page(listed[:limit], more=len(listed) > limit)
 
     async def item(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:

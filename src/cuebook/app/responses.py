@@ -6,15 +6,17 @@ from typing import Any
 
 import msgspec
 
+from cuebook.app.openai_conversations import LIMIT, OpenAIConversations, Order
 from cuebook.assembly.forms import whole
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.request import Call
 from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound
+from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
 from cuebook.records.openai_stream import ByteLines, Events, read_event
-from cuebook.records.responses_asked import Answer, Asked, read_asked, read_id, write_id
-from cuebook.records.responses_items import looks_foreign, may_be_ours
+from cuebook.records.responses_asked import Answer, Asked, continued, is_stored, read_asked, read_id, write_id
+from cuebook.records.responses_items import looks_foreign, may_be_ours, read_item_id
 from cuebook.records.responses_told import Telling
 from cuebook.records.turn import Step, Turn
 
@@ -28,10 +30,16 @@ class Responses:
         self._desk = desk
 
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
-        """Say why a request is not ours to answer, None where it is."""
+        """Say why a request is not ours to answer, None where it is.
+
+        Raises InvalidInput where nobody can: it continues what the upstream does not know.
+        """
         try:
             asked = read_asked(body)
         except InvalidInput as error:
+            if name := await self._continues(body, user):
+                msg = f"{error}. It continues {name!r}, which the upstream does not know: send what was said as input"
+                raise InvalidInput(msg, where=error.where) from None
             return error
         if asked.previous and read_id(asked.previous) is None:
             return InvalidInput(
@@ -43,6 +51,34 @@ class Responses:
                 return None
             return InvalidInput(f"conversation: {asked.conversation!r} is none of ours", where="conversation")
         return None
+
+    async def _continues(self, body: bytes, user: str | None) -> str | None:
+        """Give what of the book a request continues that the book cannot answer."""
+        try:
+            previous, conversation = continued(msgspec.json.decode(body, type=dict[str, Any]))
+        except (ValueError, RecursionError, InvalidInput):
+            return None
+        if previous and read_id(previous) is not None:
+            return previous
+        known = conversation and await OpenAIConversations(self._desk).has(conversation, user=user)
+        return conversation if known else None
+
+    async def with_items(self, body: bytes, *, user: str | None = None) -> bytes:
+        """Give a request with the items of the book it refers to by their ids. Raises NotFound for one that is gone."""
+        if b"item_reference" not in body:
+            return body
+        try:
+            given = msgspec.json.decode(body, type=dict[str, Any])
+        except (ValueError, RecursionError):
+            return body  # whoever reads it says what is wrong
+        items, talk = given.get("input"), OpenAIConversations(self._desk)
+        for number, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, dict) and item.get("type") == "item_reference" and isinstance(item.get("id"), str):
+                named = read_item_id(item["id"])
+                if named is not None:
+                    who = user or given.get("user") or given.get("safety_identifier")
+                    given["input"][number] = await talk.item(named.conversation, item["id"], user=who)
+        return msgspec.json.encode(given)
 
     def is_ours(self, id_: str) -> bool:
         """Whether an id can name an answer of a book."""
@@ -61,6 +97,8 @@ class Responses:
         if step.reply_seq:
             span = [(step.reply_seq, step.reply_seq)]
             [post] = await self._desk.store.posts_in(Scope(user=user), named.conversation, span)
+            if post.state == GONE:
+                raise _no_response(id_)
             message = msgspec.json.decode(whole(post, None))
             reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
             telling.take(
@@ -68,6 +106,27 @@ class Responses:
             )
         telling.end("" if step.state == "finished" else step.error or "the answer was not finished")
         return telling.response
+
+    async def input_items(
+        self, id_: str, *, user: str | None = None, order: Order = "desc", after: str | None = None, limit: int = LIMIT
+    ) -> dict[str, Any]:
+        """Give a page of what a response answers: the items of its conversation up to it. Raises NotFound."""
+        named, turn, step = await _found(self._desk, id_, user)
+        scope, head = Scope(user=user), turn.query_seq
+        found = await self._desk.store.conversation(scope, named.conversation)
+        if step.reply_seq:
+            [reply] = await self._desk.store.posts_behind(
+                scope, found.id, after=step.reply_seq - 1, limit=1, path=False
+            )
+            head = reply.parent
+        talk = OpenAIConversations(self._desk)
+        return await talk.page(scope, found, head, order=order, after=after, limit=limit)
+
+    async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
+        """Refuse to end an answer from outside: none is made in the background. Raises InvalidInput, NotFound."""
+        await _found(self._desk, id_, user)
+        msg = f"response {id_!r} was not asked for in the background; close its connection to end it"
+        raise InvalidInput(msg, where="response_id")
 
 
 #: What a kept response says of a request nobody kept.
@@ -88,13 +147,18 @@ def _usage(step: Step) -> dict[str, Any] | None:
 async def _found(desk: Desk, id_: str, user: str | None) -> tuple[Answer, Turn, Step]:
     named = read_id(id_)
     try:
-        if named is not None:
+        if named is not None and is_stored(id_):
             turn = await desk.store.turn(Scope(user=user), named.conversation, named.turn)
             return named, turn, turn.steps[named.step - 1]
     except (NotFound, IndexError):
         pass
-    msg = f"there is no response {id_!r}; it may have been forgotten with its conversation"
-    raise NotFound(msg)
+    raise _no_response(id_)
+
+
+def _no_response(id_: str) -> NotFound:
+    if not is_stored(id_):
+        return NotFound(f"response {id_!r} was asked for with store: false; its id leads nowhere")
+    return NotFound(f"there is no response {id_!r}; it may have been forgotten with its conversation")
 
 
 async def respond(
@@ -113,7 +177,8 @@ async def respond(
                 yield piece
             return
         telling = Telling(
-            write_id(Answer(head.conversation, head.turn, head.step)), conversation=head.conversation,
+            write_id(Answer(head.conversation, head.turn, head.step), stored=asked.echo["store"]),
+            conversation=head.conversation,
             created=int(desk.clock.now()), model=str(asked.fields.get("model", "")), echo=asked.echo,
         )  # fmt: skip
         if head.headers.get("content-type", "").lower().startswith(_EVENTS):
@@ -132,17 +197,26 @@ async def respond(
 async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:
     """Give a request as the chat completion that means the same, behind the answer it continues."""
     body = msgspec.json.encode(asked.fields)
+    leading = int(bool(asked.echo["instructions"]))  # they hold for this answer; what a developer says goes on to hold
     if asked.previous is None:
         await _check_named(desk, asked.conversation, call.user or asked.user)
         goes_on = call.server_history or asked.conversation is not None
         conversation = asked.conversation or call.conversation
-        return msgspec.structs.replace(call, body=body, conversation=conversation, server_history=goes_on)
+        front = leading if goes_on else None
+        return msgspec.structs.replace(
+            call, body=body, conversation=conversation, server_history=goes_on, leading=front
+        )
     named, _, step = await _found(desk, asked.previous, call.user or asked.user)
     if not step.reply_seq:
         msg = f"response {asked.previous!r} said nothing that could be continued; ask again without it"
         raise Conflict(msg)
     return msgspec.structs.replace(
-        call, body=body, conversation=named.conversation, server_history=True, parent=step.reply_seq
+        call,
+        body=body,
+        conversation=named.conversation,
+        server_history=True,
+        parent=step.reply_seq,
+        leading=leading,
     )
 
 

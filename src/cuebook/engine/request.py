@@ -43,6 +43,7 @@ class Call(Struct, frozen=True, kw_only=True):
     user: str | None = None
     server_history: bool = False  # X-History: server: `messages` are new ones only
     parent: int | None = None  # with it: seq of the post they follow; the head otherwise
+    leading: int | None = None  # so many system messages stand in front, further ones are said; all that lead otherwise
     query: str = ""
     idempotency_key: str | None = None
     project: str | None = None  # whose own prompts stand for the others; kept in the conversation
@@ -147,6 +148,7 @@ def read_request(desk: Desk, call: Call) -> Request:
         msg = "messages: empty; send at least one message"
         raise InvalidInput(msg, where="messages")
     lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
+    lead = lead if call.leading is None else min(lead, call.leading)
     front = spoken[:lead]
     given = _value(fields, "metadata")
     metadata = given if isinstance(given, dict) else {}

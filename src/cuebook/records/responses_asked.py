@@ -15,6 +15,8 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput
 
 PREFIX: Final = "resp_"
+#: Behind it in the id of an answer that was asked for with `store: false`: it leads nowhere.
+UNSTORED: Final = "unstored_"
 #: Fields that go on as they are.
 _SAME: Final = (
     "model", "temperature", "top_p", "parallel_tool_calls", "user", "safety_identifier", "prompt_cache_key",
@@ -49,18 +51,40 @@ class Asked(Struct, frozen=True, kw_only=True):
         return named if isinstance(named, str) else None
 
 
-def write_id(answer: Answer) -> str:
+def write_id(answer: Answer, *, stored: bool = True) -> str:
     """Give an answer's id."""
-    return PREFIX + base64.urlsafe_b64encode(msgspec.json.encode(answer)).decode().rstrip("=")
+    return (
+        PREFIX
+        + ("" if stored else UNSTORED)
+        + base64.urlsafe_b64encode(msgspec.json.encode(answer)).decode().rstrip("=")
+    )
 
 
 def read_id(id_: str) -> Answer | None:
     """Give the answer an id names, None for one that is not ours."""
-    raw = id_.removeprefix(PREFIX)
+    raw = id_.removeprefix(PREFIX).removeprefix(UNSTORED)
     try:
         return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=Answer)
     except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
         return None
+
+
+def is_stored(id_: str) -> bool:
+    """Whether an answer can be found by its id."""
+    return not id_.startswith(PREFIX + UNSTORED)
+
+
+def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Give the answer a request continues, or the conversation."""
+    conversation, previous = given.get("conversation"), given.get("previous_response_id")
+    if isinstance(conversation, dict):
+        conversation = conversation.get("id")
+    for name, value in (("conversation", conversation), ("previous_response_id", previous)):
+        if value is not None and (not isinstance(value, str) or not value):
+            raise _wrong(name, "an id")
+    if conversation and previous:
+        raise _wrong("previous_response_id", "missing where conversation is given")
+    return previous, conversation
 
 
 def read_asked(body: bytes) -> Asked:
@@ -73,14 +97,7 @@ def read_asked(body: bytes) -> Asked:
     for name in _REFUSED:
         if given.get(name):
             raise _cannot(name)
-    conversation, previous = given.get("conversation"), given.get("previous_response_id")
-    if isinstance(conversation, dict):
-        conversation = conversation.get("id")
-    for name, value in (("conversation", conversation), ("previous_response_id", previous)):
-        if value is not None and (not isinstance(value, str) or not value):
-            raise _wrong(name, "an id")
-    if conversation and previous:
-        raise _wrong("previous_response_id", "missing where conversation is given")
+    previous, conversation = continued(given)
     fields = {name: given[name] for name in _SAME if given.get(name) is not None}
     fields["messages"] = _messages(given.get("input"), given.get("instructions"))
     fields |= _limits(given) | _tools(given) | _format(given)

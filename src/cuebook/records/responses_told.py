@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from cuebook.records.responses_asked import UNSTORED
+
 #: How an answer ended that is not whole, by the reason a chat completion gives.
 _CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 #: A part of a message: the field of a delta it comes in -> its type, its text's name and its events.
@@ -33,7 +35,7 @@ class Telling:
             "usage": None,
             **echo,
         }
-        self._stem = id_.partition("_")[2]
+        self._stem = id_.partition("_")[2].removeprefix(UNSTORED)
         self._number = 0
         self._open: dict[int, dict[str, Any]] = {}  # items by their place in the output
         self._calls: dict[int, int] = {}  # a call's index in the chunks -> its place in the output

@@ -18,6 +18,8 @@ from cuebook.server.v1 import pass_through
 PATH = "/v1/conversations/{conversation:str}"
 
 Limit = Annotated[int, QueryParameter(ge=1, le=100, description="How many at most")]
+Sorted = Annotated[Order, QueryParameter(description="By time")]
+After = Annotated[str | None, QueryParameter(description="`last_id` of the page before")]
 
 
 class ConversationAsked(Struct, frozen=True):
@@ -125,8 +127,8 @@ async def list_items(
     conversation: FromPath[str],
     *,
     limit: Limit = 20,
-    order: Annotated[Order, QueryParameter(description="By time")] = "desc",
-    after: Annotated[str | None, QueryParameter(description="`last_id` of the page before")] = None,
+    order: Sorted = "desc",
+    after: After = None,
 ) -> ASGIResponse:
     """Give a page of a conversation's items: messages, calls of functions and their outputs."""
     name = name_in(conversation)

@@ -28,6 +28,8 @@ _OURS = {
     "models/*": _READS,
     "responses": ("POST",),
     "responses/*": _READS,
+    "responses/*/input_items": _READS,
+    "responses/*/cancel": ("POST",),
     "conversations": ("POST",),
     "conversations/*": (*_READS, "POST", "DELETE"),
     "conversations/*/items": (*_READS, "POST"),

@@ -5,13 +5,14 @@ from typing import Any
 from litestar import get, post
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
-from msgspec import Struct, json
+from msgspec import Struct
 
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, book_of, idempotency_key
 from cuebook.server.chat import StreamsToo
+from cuebook.server.conversations_v1 import After, Limit, Sorted, asked_by, told
 from cuebook.server.edge import JsonBody, check_json
-from cuebook.server.guard import Place, name_in
+from cuebook.server.guard import name_in
 from cuebook.server.streams import Streamed
 from cuebook.server.v1 import begin, call_of, pass_through, sends_new
 
@@ -44,6 +45,8 @@ class ReadLater(JsonBody[ResponseAsked]):
 async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
     """Answer a response. `previous_response_id` or `conversation` names what it continues, else `input` is all of it.
 
+    An `item_reference` may name what is kept; with `store: false` the answer's id leads nowhere.
+
     Function tools are passed through. What a chat completion cannot say goes to the upstream as it came, unkept, and
     everything with `responses = "pass"` under [upstream]; 400 where there is none. The headers are those of
     /v1/chat/completions.
@@ -51,8 +54,9 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     body: Any = data
     book = book_of(request)
     passes = book.config.settings.upstream.responses == "pass"
-    place: Place = request.scope["state"]["place"]
-    user = user_of(request, place.user)
+    user = asked_by(request)
+    if not passes:
+        body = await book.responses.with_items(body, user=user)
     if book.upstream_url and (passes or await book.responses.refused(body, user=user)):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
@@ -67,9 +71,33 @@ async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIRespons
     book, id_ = book_of(request), name_in(response)
     if book.upstream_url and not book.responses.is_ours(id_):
         return await pass_through(request)
-    place: Place = request.scope["state"]["place"]
-    found = await book.responses.get(id_, user=user_of(request, place.user))
-    return ASGIResponse(body=json.encode(found), media_type="application/json")
+    return await told(book.responses.get(id_, user=asked_by(request)))
 
 
-ROUTES = [responses, response_]
+@get("/v1/responses/{response:str}/input_items", responses=wire.openai_answers(dict[str, Any]))
+async def input_items(
+    request: AnyRequest,
+    response: FromPath[str],
+    *,
+    limit: Limit = 20,
+    order: Sorted = "desc",
+    after: After = None,
+) -> ASGIResponse:
+    """Give a page of what a response answers: the items before it, those of the answers it continues among them."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    page = book.responses.input_items(id_, user=asked_by(request), order=order, after=after, limit=limit)
+    return await told(page)
+
+
+@post("/v1/responses/{response:str}/cancel", status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+    """Refuse to cancel: none of ours is made in the background; ask the upstream for one of its own."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    return await told(book.responses.cancel(id_, user=asked_by(request)))
+
+
+ROUTES = [responses, response_, input_items, cancel]

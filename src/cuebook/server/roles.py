@@ -29,6 +29,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}", "GET /v1/responses/{response}",
+        "GET /v1/responses/{response}/input_items",
         f"GET {_TALK}", f"GET {_TALK}/items", f"GET {_TALK}/items/{{item}}",
         "POST /api/assemble", "POST /mcp",
         "GET /api/conversations", f"GET {_CONVERSATION}",
@@ -57,7 +58,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     "editor": frozenset({
         "POST /page/conversations/{conversation}/turns/{n}/what-if", "POST /page/memories/of-use/forget",
         "POST /page/memories/{memory}/correct", "POST /page/memories/{memory}/forget",
-        "POST /v1/chat/completions", "POST /v1/responses", "* /v1/-",
+        "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/responses/{response}/cancel", "* /v1/-",
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",
         "POST /api/chat", "POST /api/experiences/select",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
