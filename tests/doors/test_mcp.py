@@ -17,6 +17,8 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 
 from cuebook import Ask, Cuebook
 from cuebook.records.prompt import Param
+from cuebook.server.mcp.schemas import Forget, Remember, schema_of
+from cuebook.server.mcp.tools import TOOLS
 
 CUEBOOK = "import sys; from cuebook.cli.main import main; sys.exit(main())"
 
@@ -44,7 +46,7 @@ async def test_what_is_remembered_is_recalled_and_forgotten(project: Path, mode:
         kept = await client.call_tool("remember", {"text": "Ann is allergic to shrimp.", "key": "allergies"})
         assert not kept.is_error
         assert kept.structured_content["category"] == "user_preference"
-        found = await client.call_tool("recall", {"query": "what is Ann allergic to?"})
+        found = await client.call_tool("recall", {"query": "what is Ann allergic to?", "conversation": None})
         [hit] = found.structured_content["hits"]
         assert "shrimp" in hit["text"]
         assert "shrimp" in found.content[0].text
@@ -59,6 +61,14 @@ async def test_what_is_remembered_is_recalled_and_forgotten(project: Path, mode:
 
         for name, answer in {"remember": kept, "recall": found, "forget": gone}.items():
             jsonschema.validate(answer.structured_content, tools[name].output_schema)
+
+
+def test_what_a_tool_takes_is_of_one_type_each() -> None:
+    for tool in TOOLS.values():
+        for field in schema_of(tool.takes)["properties"].values():
+            assert isinstance(field["type"], str)
+    assert schema_of(Forget)["properties"]["ids"]["items"] == {"type": "string", "minLength": 1}
+    assert None not in schema_of(Remember)["properties"]["category"]["enum"]
 
 
 async def test_a_turn_is_explained(project: Path) -> None:

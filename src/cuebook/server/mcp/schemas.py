@@ -162,6 +162,15 @@ def schema_of(kind: type[Struct], *, without: str | None = None) -> Wire:
     """Give a type's JSON Schema with `object` at its root, `without` one of its properties."""
     [made], named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     shown: Wire = dict(named.pop(made["$ref"].removeprefix("#/$defs/")))
-    if without is not None:
-        shown["properties"] = {name: each for name, each in shown["properties"].items() if name != without}
+    if issubclass(kind, In):
+        shown["properties"] = {name: _plain(each) for name, each in shown["properties"].items() if name != without}
     return shown | ({"$defs": named} if named else {})
+
+
+def _plain(shown: Wire) -> Wire:
+    """Give what may be left out without its null, which is taken all the same: many programs read one type alone."""
+    types = [each for each in shown.get("anyOf", ()) if each != {"type": "null"}]
+    if len(types) != 1:
+        return shown
+    said = {name: each for name, each in shown.items() if name not in ("anyOf", "default")} | types[0]
+    return said | ({"enum": [each for each in said["enum"] if each is not None]} if "enum" in said else {})
