@@ -13,12 +13,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from commands import Here
+from lent import app_of
 from upstream import Upstream
 
 from cuebook import Config, Cuebook
 from cuebook.cli import main as cli
 from cuebook.config import ServerConfig, Settings, StoreConfig, UpstreamConfig
-from cuebook.server.app import Server, create_app, listen
+from cuebook.server.app import Server, listen
 from cuebook.testing.doubles import ScriptedModel
 
 BASE = "http://127.0.0.1"
@@ -47,7 +48,7 @@ async def book(model: ScriptedModel) -> AsyncIterator[Cuebook]:
 
 @pytest.fixture
 async def client(book: Cuebook) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(book))
+    transport = httpx.ASGITransport(app_of(book))
     async with httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
         yield opened
 
@@ -69,7 +70,7 @@ class Live:
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
         async with self.book:
-            self.server = Server(create_app(self.book, host="127.0.0.1", port=self.port), grace_s=self._grace_s)
+            self.server = Server(app_of(self.book, host="127.0.0.1", port=self.port), grace_s=self._grace_s)
             self.server.when_started = self._ready.set
             await self.server.serve(sockets=self._sockets)
 

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+from lent import app_of
 
 from cuebook import Cuebook
 from cuebook.records.key import Role
-from cuebook.server.app import create_app
 
 BASE = "http://127.0.0.1"
 
@@ -18,7 +18,7 @@ class Keyed:
 
     def __init__(self, book: Cuebook) -> None:
         self.book = book
-        self._transport = httpx.ASGITransport(create_app(book))
+        self._transport = httpx.ASGITransport(app_of(book))
         self._clients: list[httpx.AsyncClient] = []
 
     def client(self, token: str | None = None, **headers: str) -> httpx.AsyncClient:

@@ -5,10 +5,10 @@ from typing import Any
 
 import httpx
 from commands import Here
+from lent import app_of
 
 from cuebook import Ask, Cuebook
 from cuebook.app.load import load_config
-from cuebook.server.app import create_app
 
 #: Each command with the route that gives the same, and what of the command's answer the route gives.
 SAME = [
@@ -29,7 +29,7 @@ async def test_json_is_what_the_http_api_gives(here: Here) -> None:
         await book.append("c1", said)
         await book.settle()
         await book.ask(Ask("And wall 7?", "c1"))
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             answers = [(await client.get(route)).json() for _, route in SAME]
             about = (await client.get("/api/conversations/c1")).json()

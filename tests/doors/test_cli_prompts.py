@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import pytest
 from commands import CUEBOOK, Here, cuebook, environment
+from lent import app_of
 
 from cuebook import Cuebook
 from cuebook.app.init import FILES
 from cuebook.app.load import load_config
-from cuebook.server.app import create_app
 
 ID = "persona/kind"
 FILE = "prompts/default/persona/kind.md"
@@ -320,7 +320,7 @@ def test_a_running_server_has_what_was_edited_before_it_started(kind: Here) -> N
 
     async def ask() -> Any:
         async with Cuebook.open(load_config(kind.folder, environment={}), worker=False) as book:
-            transport = httpx.ASGITransport(create_app(book))
+            transport = httpx.ASGITransport(app_of(book))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 return (await client.get("/api/prompts/persona~kind")).json()
 
@@ -497,7 +497,7 @@ def test_json_is_what_the_http_api_gives(kind: Here) -> None:
 
     async def ask() -> tuple[list[Any], Any, Any]:
         async with Cuebook.open(load_config(kind.folder, environment={}), worker=False) as book:
-            transport = httpx.ASGITransport(create_app(book))
+            transport = httpx.ASGITransport(app_of(book))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 answers = [(await client.get(route)).json() for _, route in SAME]
                 diff = (await client.get("/api/prompts/persona~kind/diff?a=1&b=2")).json()

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from commands import Here
+from lent import app_of
 
 from cuebook import Ask, Cuebook
 from cuebook.app.load import load_config
 from cuebook.config import build
-from cuebook.server.app import create_app
 from cuebook.testing import ScriptedModel
 
 ROUTE = "/api/conversations/c/turns/1/replay"
@@ -36,7 +36,7 @@ async def book() -> AsyncIterator[Cuebook]:
 
 @pytest.fixture
 async def client(book: Cuebook) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(book))
+    transport = httpx.ASGITransport(app_of(book))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as opened:
         yield opened
 
@@ -85,7 +85,7 @@ async def test_on_the_command_line(here: Here) -> None:
     settings = {"memory.user": True}
     async with Cuebook.open(load_config(here.folder, environment={}, arguments=settings), worker=False) as book:
         memory = await talk(book)
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             answer = (await client.post(ROUTE, json={"without": [memory]})).json()
     replay = ("turn", "replay", "c", "1")

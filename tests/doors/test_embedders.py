@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 import pytest
 from commands import cuebook
+from lent import app_of
 
 from cuebook import Cuebook, Posted
 from cuebook.backends.minilm.embedder import MODEL_SHA256, MiniLM, verified
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.server.app import create_app
 from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.embedding_server import Embeddings, embedding_server
 
@@ -83,7 +83,7 @@ async def test_the_shipped_model_finds_what_means_the_same_and_readiness_names_i
         await book.append("c", posts)
         assert await book.settle() == {}
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(create_app(book)), base_url="http://localhost"
+            transport=httpx.ASGITransport(app_of(book)), base_url="http://localhost"
         ) as client:
             body = {"query": "When did ann get a young dog?", "conversationId": "c"}
             hits = (await client.post("/api/memories/search", json=body)).json()["hits"]
@@ -199,7 +199,7 @@ async def test_knowledge_is_found_by_meaning_in_python_and_over_http() -> None:
             await book.memories.put("user_preference", "food", "The chien eats at noon", user=user)
         assert await book.settle() == {}
         async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(create_app(book)), base_url="http://localhost"
+            transport=httpx.ASGITransport(app_of(book)), base_url="http://localhost"
         ) as client:
             for user in (None, "ann"):
                 found, more = await book.memories.knowledge("hund", user=user)

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 from commands import Here
+from lent import app_of
 
 from cuebook import Ask, BlockingCuebook, Cuebook
 from cuebook.config import build
-from cuebook.server.app import create_app
 from cuebook.testing.doubles import ScriptedModel
 
 ASKED = "Which of these two laptops should I buy?"
@@ -155,7 +155,7 @@ async def test_the_same_over_http(tmp_path: Path) -> None:
     write(tmp_path, "a", "exp_id: choose\nwhen: The user asks which one to buy.\nwhat: Recommend one.\n")
     settings = build(arguments={"store.url": ":memory:"}, folder=str(tmp_path))
     async with Cuebook.open(settings, model=ScriptedModel(default="Noted.")) as book:
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             listed = (await client.get("/api/experiences")).json()
             assert listed["items"][0] == {

@@ -8,11 +8,11 @@ import httpx
 import pytest
 from commands import Here
 from keyed import Keyed, served
+from lent import app_of
 
 from cuebook import Ask, BlockingCuebook, Conflict, Cuebook, InvalidInput
 from cuebook.app.load import load_config
 from cuebook.records.memory import Scope
-from cuebook.server.app import create_app
 from cuebook.testing import ScriptedModel
 
 
@@ -27,7 +27,7 @@ async def book() -> AsyncIterator[Cuebook]:
 
 @pytest.fixture
 async def client(book: Cuebook) -> AsyncIterator[httpx.AsyncClient]:
-    transport = httpx.ASGITransport(create_app(book))
+    transport = httpx.ASGITransport(app_of(book))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as opened:
         yield opened
 

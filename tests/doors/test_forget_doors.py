@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 from commands import Here, cuebook
+from lent import app_of
 
 from conftest import BASE, config
 from cuebook import Cuebook
-from cuebook.server.app import create_app
 from cuebook.testing.doubles import ScriptedModel
 
 POSTS = {"posts": [{"sendFrom": "ann", "message": "My boat lies in Zanzibarquokka."}], "userId": "ann"}
@@ -61,7 +61,7 @@ async def test_who_asks_forgets_nothing_of_others(client: httpx.AsyncClient) -> 
 async def test_while_another_reads_the_answer_is_202_and_a_hold_is_409(tmp_path: Path) -> None:
     book = Cuebook.open(config(store=str(tmp_path / "book.db")), model=ScriptedModel(default="Noted."), worker=False)
     async with book:
-        transport = httpx.ASGITransport(app=create_app(book))
+        transport = httpx.ASGITransport(app=app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             await stored(client)
             await book.holds.add(user="ann", id="case-1")

@@ -5,11 +5,11 @@ import json
 import httpx
 import pytest
 from commands import Here
+from lent import app_of
 
 from conftest import BASE
 from cuebook import Ask, Cuebook
 from cuebook.app.load import load_config
-from cuebook.server.app import create_app
 from cuebook.testing.doubles import ScriptedModel
 
 ANGRY = "This is terrible, nothing works and I hate it!!"
@@ -26,7 +26,7 @@ def opened(here: Here) -> Cuebook:
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_chat_tells_what_it_heard(here: Here, streamed: bool) -> None:
     async with opened(here) as book:
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             body = {"message": ANGRY, "conversationId": "c1", "personaId": "tracker", "stream": streamed}
             answer = (await client.post("/api/chat", json=body)).text

@@ -7,11 +7,11 @@ from typing import Any
 
 import httpx
 import pytest
+from lent import app_of
 
 from conftest import BASE, config
 from cuebook import Cuebook
 from cuebook.records.plain import plain
-from cuebook.server.app import create_app
 from cuebook.testing.doubles import Script, ScriptedModel
 
 POSTS = [
@@ -336,7 +336,7 @@ async def test_health_and_readiness(client: httpx.AsyncClient) -> None:
 
 async def test_readiness_names_the_file_and_not_where_it_lies(tmp_path: Path) -> None:
     async with Cuebook.open(config(store=str(tmp_path / "my.db"))) as book:
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             answer = await client.get("/readyz")
     assert answer.json()["store"]["file"] == "my.db"

@@ -6,13 +6,14 @@ from typing import Any
 import httpx
 import pytest
 from keyed import Keyed, served
+from lent import app_of
 from upstream import Upstream
 
 from conftest import Live, config
 from cuebook import Config, Cuebook
 from cuebook.errors import InvalidInput
 from cuebook.records.key import id_of
-from cuebook.server.app import create_app, listen, serve
+from cuebook.server.app import listen, serve
 from cuebook.testing.doubles import FrozenClock
 
 SAY = {"message": "The cat is called Miso.", "conversationId": "c1"}
@@ -313,7 +314,7 @@ def test_without_keys_no_other_machine_is_served(tmp_path: Any) -> None:
 
 async def test_an_exposed_server_asks_for_keys_whatever_is_configured() -> None:
     async with Cuebook.open() as book:
-        app = create_app(book, host="0.0.0.0", port=8760)  # noqa: S104
+        app = app_of(book, host="0.0.0.0", port=8760)  # noqa: S104
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://book.example:8760") as client:
             assert (await client.get("/healthz")).status_code == 200
             assert (await client.get("/api/conversations")).status_code == 401

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lent import app_of
 
 from cuebook import Cuebook
 from cuebook.errors import (
@@ -87,7 +88,7 @@ async def test_host_and_origin(client: httpx.AsyncClient, host: str, origin: str
 
 
 async def test_the_bound_port_is_the_only_one(book: Cuebook) -> None:
-    transport = httpx.ASGITransport(create_app(book, host="localhost", port=8760))
+    transport = httpx.ASGITransport(app_of(book, host="localhost", port=8760))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8760") as client:
         assert (await client.get("/healthz")).status_code == 200
         for host in ("localhost", "localhost:80", "localhost:8761"):

@@ -6,10 +6,10 @@ import re
 import httpx
 import pytest
 from commands import Here, cuebook
+from lent import app_of
 
 from cuebook import Config, Cuebook
 from cuebook.config import MemoryConfig, Settings, StoreConfig
-from cuebook.server.app import create_app
 
 BASE = "http://127.0.0.1"
 
@@ -18,7 +18,7 @@ BASE = "http://127.0.0.1"
 async def client():
     settings = Settings(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
     async with Cuebook.open(Config(settings=settings)) as book:
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as opened:
             yield opened
 

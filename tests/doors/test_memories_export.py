@@ -6,12 +6,12 @@ import tracemalloc
 from collections.abc import Callable
 
 import httpx
+from lent import app_of
 
 from conftest import BASE, Live
 from cuebook import Cuebook
 from cuebook.ports.memories import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
-from cuebook.server.app import create_app
 
 MANY = 3_000
 LONG = 2_000
@@ -74,7 +74,7 @@ async def _tasks() -> int:
 
 async def test_an_export_that_is_refused_says_so_before_it_begins(book: Cuebook) -> None:
     key = await book.keys.new("editor", user="ann")
-    transport = httpx.ASGITransport(create_app(book))
+    transport = httpx.ASGITransport(app_of(book))
     shown = {"authorization": f"Bearer {key.token}"}
     async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=shown) as client:
         refused = await client.get("/api/memories/export?userId=bob")

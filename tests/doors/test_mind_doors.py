@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 from commands import Here
+from lent import app_of
 
 from cuebook import Ask, BlockingCuebook, Cuebook
-from cuebook.server.app import create_app
 
 ANGRY = "This is terrible, it still does not work and I am really angry!!"
 PERSONA = {
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 async def client(project: Path) -> AsyncIterator[httpx.AsyncClient]:
     async with Cuebook.open(project, worker=False) as book:
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as opened:
             yield opened
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 from commands import Here
+from lent import app_of
 
 from cuebook import BlockingCuebook, Cuebook, NotFound
-from cuebook.server.app import create_app
 
 PAGE = "The ferry to Vlieland leaves at 9:45 from the old pier, and the next one two hours later at 11:45."
 MESSAGES: list[dict[str, Any]] = [
@@ -32,7 +32,7 @@ MORE: list[dict[str, Any]] = [
 async def client() -> AsyncIterator[httpx.AsyncClient]:
     """A server whose optimizer runs only when it is asked to."""
     async with Cuebook.open(worker=False) as book:
-        transport = httpx.ASGITransport(create_app(book))
+        transport = httpx.ASGITransport(app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as opened:
             yield opened
 

@@ -86,7 +86,7 @@ that makes something is 201, that computes or moves something 200."""
 
 def create_app(book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
     """Serve a book, opening it if it is not open. `host` and `port` say what the server is bound to, if known."""
-    settings, exposed = book.config.settings.server, host is not None and not is_local(host)
+    settings = book.config.settings.server
     app = Litestar(
         route_handlers=[
             *chat.ROUTES,
@@ -123,7 +123,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
         ],
         before_request=_enter,
         exception_handlers={Exception: answer_error},
-        lifespan=[_opened(book)],
+        lifespan=[_opened],
         logging_config=None,
         plugins=[Closed()],
         openapi_config=OpenAPIConfig(
@@ -136,9 +136,15 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             openapi_router=pages.documents(),
         ),
         request_max_body_size=settings.max_body,
-        state=State(
-            {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
-        ),
+    )
+    return hand_over(app, book, host=host, port=port)
+
+
+def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
+    """Have an app whose routes are made serve a book."""
+    exposed = host is not None and not is_local(host)
+    app.state = State(
+        {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
     )
     app.asgi_handler = Guard(
         app.asgi_handler, host=host, port=port, exposed=exposed, shadow=book.config.settings.upstream.shadow
@@ -164,19 +170,16 @@ class Closed(OpenAPISchemaPlugin):
         return schema
 
 
-def _opened(book: Cuebook) -> Any:
-    @asynccontextmanager
-    async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        try:
-            _ = book.desk
-        except CuebookError:
-            async with book:
-                yield
-        else:
+@asynccontextmanager
+async def _opened(app: Litestar) -> AsyncIterator[None]:
+    book: Cuebook = app.state.book
+    try:
+        _ = book.desk
+    except CuebookError:
+        async with book:
             yield
-        _ = app
-
-    return lifespan
+    else:
+        yield
 
 
 async def _enter(request: AnyRequest) -> None:

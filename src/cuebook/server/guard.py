@@ -75,7 +75,7 @@ class Guard:
         `exposed`: other machines reach it, under names nobody knows here; keys tell callers apart. `shadow`: nothing
         on the OpenAI wire is ours to answer.
         """
-        self._app = app
+        self.rooms = app
         self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
@@ -84,7 +84,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == ScopeType.WEBSOCKET:
-            await self._app(scope, receive, send)
+            await self.rooms(scope, receive, send)
             return
         try:
             path, place = read_path(scope)
@@ -104,7 +104,7 @@ class Guard:
         meant["path"] = path
         if scope["method"] == "HEAD" and path != PASS_THROUGH:
             meant["method"] = "GET"  # the HTTP server leaves the body out
-        await self._app(meant, receive, send)
+        await self.rooms(meant, receive, send)
 
     def _check(self, headers: Any) -> None:
         hosts = [value for name, value in headers if name == b"host"]
