@@ -172,5 +172,7 @@ def _plain(shown: Wire) -> Wire:
     types = [each for each in shown.get("anyOf", ()) if each != {"type": "null"}]
     if len(types) != 1:
         return shown
-    said = {name: each for name, each in shown.items() if name not in ("anyOf", "default")} | types[0]
-    return said | ({"enum": [each for each in said["enum"] if each is not None]} if "enum" in said else {})
+    said: Wire = {name: each for name, each in shown.items() if name not in ("anyOf", "default")} | types[0]
+    if "enum" in said:
+        said["enum"] = [each for each in said["enum"] if each is not None]
+    return said
