@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from commands import CUEBOOK
 
@@ -181,3 +183,24 @@ def test_the_columns_of_the_costs_stand_in_line(demo: Demo) -> None:
             assert row[end - 1] != " "
             assert row[end : end + 1] in ("", " ")
     assert "a token read from the cache costs" in lines[at + 5]
+
+
+def test_its_page_is_served_and_the_book_is_gone_when_that_ends(tmp_path: Path) -> None:
+    place, file = tmp_path / "temporary", tmp_path / "talk.json"
+    place.mkdir()
+    file.write_text(json.dumps(talk(3)), "utf-8")
+    process = subprocess.Popen(
+        [CUEBOOK, "demo", str(file), "--serve", "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(place), "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    with process.stdout as shown:
+        address = next(line.split()[-1] for line in shown if "in a browser" in line)
+        page = httpx.get(address).text
+        assert "talk · turn 3" in page
+        assert "at the price of gpt-5-mini" in page
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    assert list(place.iterdir()) == []

@@ -47,6 +47,10 @@ def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
     page.wait_for_selector("li.turn:has-text('finished')")
     assert page.locator("#welcome").count() == 0
     assert "persona" in page.inner_text("li.turn .facts")
+    assert "first token after" in page.inner_text("li.turn .facts")
+    page.wait_for_selector("[data-sum=turns]:text-is('1')")  # the sums came behind the turn
+    told = served.run(lambda book: book.turns.show("sorting", 1))["window"]["tokens"]
+    assert page.inner_text("[data-sum=tokens]") == f"{told}"
     seen.shoot("live")
     page.click("li.turn a")
     assert page.inner_text("h1") == "Turn 1 of sorting"

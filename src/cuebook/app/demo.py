@@ -5,7 +5,8 @@ And what was remembered is measured.
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import resources
 from itertools import dropwhile
 from pathlib import Path
@@ -64,17 +65,25 @@ class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
 def shipped() -> tuple[Transcript, list[Fact]]:
     """Give the conversation that ships with Cuebook, written for it, and its gold list."""
     folder = resources.files("cuebook.app").joinpath("demo_data")
-    [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="conversation.json")
+    [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="mara.json")
     facts = gold.read_facts(json.loads(folder.joinpath("gold.json").read_text("utf-8")))
     return transcript, facts
 
 
-async def run_demo(file: Path | None = None, *, progress: Progress = lambda *_: None) -> list[ReplayReport]:
+async def run_demo(
+    file: Path | None = None,
+    *,
+    progress: Progress = lambda *_: None,
+    folder: Path | None = None,
+    model: str = "",
+) -> list[ReplayReport]:
     """Replay the shipped conversation, or those of a file.
 
-    Each gets a book of its own on SQLite that is gone afterwards.
+    Each gets a book of its own on SQLite that is gone afterwards, or all are kept in one in `folder`
+    (`demo_config(folder)` opens it). `model` is said to have given the recorded answers, so that they have a price.
     """
-    return [await replay(transcript, facts, progress=progress) for transcript, facts in _found(file)]
+    found = _found(file)
+    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in found]
 
 
 def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
@@ -89,12 +98,14 @@ def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
     return [(each, gold.facts_of(each.questions, answers[number])) for number, each in enumerate(found)]
 
 
-async def replay(transcript: Transcript, facts: Sequence[Fact], *, progress: Progress) -> ReplayReport:
+async def replay(
+    transcript: Transcript, facts: Sequence[Fact], *, progress: Progress, folder: Path | None = None, model: str = ""
+) -> ReplayReport:
     """Replay one conversation through the whole pipeline, one model call after another, and measure."""
-    stage = Stage()
-    with tempfile.TemporaryDirectory(prefix="cuebook-demo-", ignore_cleanup_errors=True) as folder:
+    stage = Stage(model)
+    with demo_folder() if folder is None else nullcontext(folder) as place:
         opened = Cuebook.open(
-            _config(Path(folder)), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
+            demo_config(place), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
         )
         async with opened as book:
             meter = Meter(book.desk.count, rule_named(RULE))
@@ -107,8 +118,15 @@ async def replay(transcript: Transcript, facts: Sequence[Fact], *, progress: Pro
             return await _report(book, transcript, facts, meter)
 
 
-def _config(folder: Path) -> Config:
-    """Give the settings of a book of its own: nothing of the folder the demo is called in has a say."""
+@contextmanager
+def demo_folder() -> Iterator[Path]:
+    """Give a folder for a demo's book, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="cuebook-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def demo_config(folder: Path) -> Config:
+    """Give the settings of a demo's book: nothing of the folder the demo is called in has a say."""
     (folder / "demo.key").write_text(KEY.hex(), "ascii")
     settings = Settings(
         store=StoreConfig(url="demo.db"),
@@ -121,8 +139,8 @@ def _config(folder: Path) -> Config:
 class Stage:
     """The recorded world: clock, ids, answers, and the system text that the client sent with every call."""
 
-    def __init__(self) -> None:
-        self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream()
+    def __init__(self, model: str = "") -> None:
+        self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream(model)
         self._system: list[Mapping[str, Any]] = []
 
     async def play(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:

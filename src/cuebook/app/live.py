@@ -158,7 +158,7 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str, spent: Taken)
     window = told.get("window") or {}
     cache = window.get("cache") or {}
     cached = step.usage.cache_read if step and step.usage else None
-    first_ms = (told.get("answer") or {}).get("firstMs")
+    first_ms = told.get("firstTokenMs")
     return LiveTurn(
         conversation=known.id,
         user=known.user,

@@ -143,10 +143,11 @@ class _Answer:
     status = 200
     headers: Mapping[str, str] = {"content-type": "application/json"}
 
-    def __init__(self, message: Mapping[str, Any]) -> None:
+    def __init__(self, message: Mapping[str, Any], model: str) -> None:
         calls = bool(message.get("tool_calls"))
         choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-        self._body = msgspec.json.encode({"object": "chat.completion", "choices": [choice]})
+        named = {"model": model} if model else {}
+        self._body = msgspec.json.encode({"object": "chat.completion", **named, "choices": [choice]})
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Give the body."""
@@ -161,13 +162,14 @@ class RecordedUpstream:
 
     base_url = "recorded:"
 
-    def __init__(self) -> None:
+    def __init__(self, model: str = "") -> None:
         self.answers: deque[Mapping[str, Any]] = deque()
+        self._model = model  # who is said to have answered
 
     async def send(self, request: RelayRequest) -> RelayAnswer:
         """Answer a request."""
         del request
-        return _Answer(self.answers.popleft())
+        return _Answer(self.answers.popleft(), self._model)
 
     async def aclose(self) -> None:
         """Nothing is held open."""

@@ -79,6 +79,25 @@ class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
     added_ms_p95: float | None
 
 
+class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A call that was kept in shadow. Costs are of input, None without a price or a rule; posts are those before it."""
+
+    conversation: str
+    turn: int
+    step: int
+    model: str
+    client_tokens: int
+    window_tokens: int
+    currency: str | None
+    client_cost: float | None
+    window_cost: float | None
+    posts: int
+    neither: int
+    truncated: int
+    parted: int
+    added_ms: float
+
+
 class ShadowLedger:
     """What was kept in shadow."""
 
@@ -132,6 +151,15 @@ class ShadowLedger:
             added_ms_p95=_percentile(added, 0.95),
         )
 
+    async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
+        """Give each call of a conversation, or of all that who asks takes part in, the oldest first.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        """
+        kept = await self._desk.store.shadow.calls(Scope(user=user), conversation)
+        prices = await asyncio.to_thread(load_prices, self._config)
+        return [_call(each, prices) for each in kept]
+
     async def _examples(
         self, scope: Scope, newest: Sequence[ShadowedCall], truncated: Sequence[tuple[str, int]]
     ) -> list[Example]:
@@ -143,6 +171,26 @@ class ShadowLedger:
                 text = (post.message or "")[:SHOWN]
                 found.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
         return found
+
+
+def _call(call: ShadowedCall, prices: Prices) -> ShadowCall:
+    entry, cost = call.entry, _cost(call.entry.model, [call], prices)
+    return ShadowCall(
+        conversation=call.conversation,
+        turn=call.turn,
+        step=call.step,
+        model=entry.model,
+        client_tokens=entry.client_tokens,
+        window_tokens=entry.window_tokens,
+        currency=cost.currency,
+        client_cost=cost.client_cost,
+        window_cost=cost.window_cost,
+        posts=entry.path,
+        neither=entry.neither,
+        truncated=len(entry.truncated_seqs),
+        parted=entry.parted,
+        added_ms=entry.added_ms,
+    )
 
 
 def _output(call: ShadowedCall) -> int:

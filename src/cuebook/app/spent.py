@@ -34,6 +34,7 @@ class Taken(Struct, frozen=True, kw_only=True, rename="camel"):
     cache_known: int = 0
     costs: dict[str, float] = {}
     cache_saved: dict[str, float] = {}
+    models: tuple[str, ...] = ()  # whose prices these are
 
     def plus(self, other: "Taken") -> "Taken":
         """Give both together."""
@@ -46,6 +47,7 @@ class Taken(Struct, frozen=True, kw_only=True, rename="camel"):
             cache_known=self.cache_known + other.cache_known,
             costs=_together(self.costs, other.costs),
             cache_saved=_together(self.cache_saved, other.cache_saved),
+            models=tuple(dict.fromkeys((*self.models, *other.models))),
         )
 
 
@@ -104,6 +106,7 @@ def taken(call: Spent, prices: Prices) -> Taken:
         cache_known=call.tokens if known else 0,
         costs=costs,
         cache_saved=saved,
+        models=(call.model,) if costs else (),
     )
 
 

@@ -46,6 +46,8 @@ class Step:
         #: Is called with the reply's seq, 0 for none, once all of it is stored.
         self.on_closed: Callable[[int], None] | None = None
         self._desk = desk
+        self._began = desk.clock.now()
+        self._first_ms: int | None = None  # until the first piece of an answer that streamed
         self._reply_id = desk.dice.new_id("post")
         self._beat: asyncio.Task[None] | None = None
         self._closed = False
@@ -67,6 +69,8 @@ class Step:
     def hear(self, text: str) -> None:
         """Take a piece of the answer. Raises LeaseLost once another process has taken the turn over."""
         self.check()
+        if self._first_ms is None:
+            self._first_ms = round(1000 * (self._desk.clock.now() - self._began))
         self.text.append(text)
         self._desk.failpoint("stream.piece")
 
@@ -108,7 +112,7 @@ class Step:
             waiting=waiting,
             usage=_counted(usage),
             error=self._desk.writer.clean(error),
-            metadata=self.metadata,
+            metadata=self.metadata | ({"firstTokenMs": self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
             audit=answered(self._desk, self._renders, reply.message if reply else ""),
         )

@@ -59,6 +59,7 @@ from cuebook.server.page import memories as memory_views
 from cuebook.server.page import minds as mind_views
 from cuebook.server.page import prompts as prompt_views
 from cuebook.server.page import settings as setting_views
+from cuebook.server.page import shadow as shadow_views
 from cuebook.server.page.keyed import error_page
 from cuebook.server.problems import answer_error
 from cuebook.server.streams import Running
@@ -119,6 +120,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *mind_views.ROUTES,
             *audit_views.ROUTES,
             *setting_views.ROUTES,
+            *shadow_views.ROUTES,
             Router("/", route_handlers=_V1, request_max_body_size=settings.max_v1_body),
         ],
         before_request=_enter,

@@ -25,7 +25,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/conversations/{conversation}/turns/{n}", "GET /page/conversations/{conversation}/turns/{n}/what-if",
         "GET /page/memories", "GET /page/memories/{memory}", "GET /page/receipts/{receipt}",
         "GET /page/memories/of-use",
-        "GET /page/conversations/{conversation}/mind", "GET /page/optimizer",
+        "GET /page/conversations/{conversation}/mind", "GET /page/optimizer", "GET /page/shadow",
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}", "GET /v1/responses/{response}",

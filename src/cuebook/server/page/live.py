@@ -1,14 +1,17 @@
-"""The live view: the newest turns, and each change of one as it comes."""
+"""The live view: what the book did so far, the newest turns, and each change of one as it comes."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import msgspec
 from litestar import Response, get
 
 from cuebook import Cuebook
+from cuebook.app.live import LiveTurn, Sums
 from cuebook.server.caller import AnyRequest, book_of, user_of
-from cuebook.server.page.render import HEADERS, place, show
+from cuebook.server.page.drawn import kinds_shown
+from cuebook.server.page.render import HEADERS, money, number, percent, place, seconds, show
 from cuebook.server.streams import Start, Streamed, encoded
 
 #: Looks that found nothing after which a word goes out, so that who went away is noticed.
@@ -22,28 +25,108 @@ async def front(request: AnyRequest) -> Response[bytes]:
     """Show what goes on: turns as they come, what their prompts hold, cost and leave out."""
     book, user = book_of(request), user_of(request)
     host = request.headers.get("host", "127.0.0.1:8760")
-    turns = [msgspec.to_builtins(each) for each in await book.live.newest(user=user)]
-    return show("live.html", view="Live", turns=turns, base=f"http://{host}", upstream=book.upstream_url or "")
+    return show(
+        "live.html",
+        view="Live",
+        turns=[shown(each) for each in await book.live.newest(user=user)],
+        sums=summed(await book.live.sums(user=user)),
+        base=f"http://{host}",
+        upstream=book.upstream_url or "",
+        shadows=book.shadows,
+    )
 
 
 @get("/page/live", include_in_schema=False)
 async def changes(request: AnyRequest) -> Streamed:
-    """Give each change of a turn as an event, a JSON object with the address of its view."""
+    """Give each change of a turn as an event, a JSON object as the view shows it; behind them the sums."""
     return Streamed(request.app.state.running, _events(book_of(request), user_of(request)))
 
 
 async def _events(book: Cuebook, user: str | None) -> AsyncGenerator[Start | bytes, None]:
     yield Start(200, encoded(_HEAD))
     yield b": watching\n\n"
-    quiet = 0
+    quiet, stale = 0, False
     async with aclosing(book.live.changes(user=user)) as found:  # type: ignore[type-var]
         async for each in found:
             quiet = 0 if each else quiet + 1
             if each is not None:
-                href = f"/page/conversations/{place(each.conversation)}/turns/{each.turn}"
-                yield b"event: turn\ndata: " + _encode({**msgspec.to_builtins(each), "href": href}) + b"\n\n"
+                stale = True
+                yield b"event: turn\ndata: " + _encode(shown(each)) + b"\n\n"
+            elif stale:
+                stale = False
+                yield b"event: sums\ndata: " + _encode(summed(await book.live.sums(user=user))) + b"\n\n"
             elif quiet % _QUIET == 0:
                 yield b": quiet\n\n"
+
+
+def shown(turn: LiveTurn) -> dict[str, Any]:
+    """Give a turn as the view and its script show it: texts, and a bar in per cent."""
+    return {
+        "key": f"{turn.conversation}#{turn.turn}",
+        "name": f"{turn.conversation} · turn {turn.turn}",
+        "href": f"/page/conversations/{place(turn.conversation)}/turns/{turn.turn}",
+        "state": turn.state,
+        "when": " ".join(filter(None, [turn.user, (turn.at or "")[:19].replace("T", " ")])),
+        "query": turn.query,
+        "reply": turn.reply,
+        "bar": kinds_shown(turn.kinds),
+        "cached": round(100 * min(1.0, turn.cached / turn.tokens), 2) if turn.tokens else 0,
+        "facts": list(_facts(turn)),
+    }
+
+
+def _facts(turn: LiveTurn) -> Iterator[str]:
+    spent = turn.spent
+    calls = f" in {number(spent.calls)} model calls" if spent.calls > 1 else ""
+    yield f"{number(spent.tokens or turn.tokens)} tokens{calls}"
+    if spent.whole > spent.tokens:
+        yield f"{percent(spent.tokens / spent.whole)} of the whole history ({number(spent.whole)})"
+    if turn.cached and turn.tokens:
+        yield f"{percent(min(1.0, turn.cached / turn.tokens))} from the cache"
+    if spent.costs:
+        yield money(spent.costs)
+    if turn.dropped:
+        yield f"{number(turn.dropped)} left out"
+    if turn.first_s is not None:
+        yield f"first token after {seconds(turn.first_s)}"
+    if turn.seconds:
+        yield f"answered in {seconds(turn.seconds)}"
+    yield from turn.events
+    if turn.mood not in ("", "neutral"):
+        yield f"mood {turn.mood}"
+    if turn.shadow:
+        yield "in shadow: not sent"
+    if turn.error:
+        yield turn.error
+
+
+def summed(sums: Sums) -> Mapping[str, Any]:
+    """Give the sums as the view and its script show them: texts by name, and `part`, a width in per cent."""
+    taken = sums.taken
+    share = taken.tokens / taken.whole if taken.whole else 1.0
+    saved = {name: value for name, value in taken.cache_saved.items() if value}
+    return {
+        "turns": number(sums.turns),
+        "turns_of": f"{_many(sums.conversations, 'conversation')}, {_many(sums.posts, 'post')}"
+        + ("" if sums.all else "; these figures are of the newest turns"),
+        "tokens": number(taken.tokens),
+        "tokens_of": f"{percent(share)} of the {number(taken.whole)} that whole histories would be",
+        "cached": percent(taken.cached / taken.cache_known) if taken.cache_known else "none",
+        "cached_of": f"of the prompts' tokens; saved {money(saved)}" if saved else "of the prompts' tokens",
+        "cost": money(taken.costs) or "–",
+        "cost_of": f"at the price of {_named(taken.models)}" if taken.costs else "no turn names a model of known price",
+        "memories": number(sums.memories),
+        "memories_of": "each with the posts it comes from",
+        "part": round(max(0.5, 100 * min(1.0, share)), 2),
+    }
+
+
+def _named(models: Sequence[str]) -> str:
+    return models[0] if len(models) == 1 else _many(len(models), "model")
+
+
+def _many(count: int, name: str) -> str:
+    return f"{number(count)} {name}{'' if count == 1 else 's'}"
 
 
 ROUTES = [front, changes]

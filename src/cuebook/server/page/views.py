@@ -120,7 +120,7 @@ async def turn(
     window = None
     if shown["window"]:
         window = drawn(await name_blocks(book, name, shown, user=user, owner=known.user))
-    first_ms = (shown["metadata"].get("answer") or {}).get("firstMs")
+    first_ms = shown["metadata"].get("firstTokenMs")
     return show(
         "turn.html",
         view="Conversations",

@@ -1,63 +1,87 @@
-// Turns as they come: each event is one turn, shown by text alone; nothing of it is read as HTML.
+// Turns as they come: each event is one turn or the sums, shown by text alone; nothing of it is read as HTML.
 const list = document.getElementById("turns");
 const state = document.getElementById("state");
 const MOST = 60;
+const SVG = "http://www.w3.org/2000/svg";
 
-function line(name, text) {
-  const made = document.createElement("p");
-  made.className = name;
-  made.textContent = text;
-  return made;
+function made(tag, name, text) {
+  const one = document.createElement(tag);
+  if (name) one.className = name;
+  if (text) one.textContent = text;
+  return one;
+}
+
+function drawn(tag, values, text) {
+  const one = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(values)) one.setAttribute(name, value);
+  if (text) one.append(drawn("title", {})), (one.firstChild.textContent = text);
+  return one;
+}
+
+function bar(turn) {
+  const picture = drawn("svg", { class: "bar slim", width: "100%", height: 16, "aria-hidden": "true" });
+  for (const { kind, tokens, x, width } of turn.bar) {
+    const values = { class: `block kind-${kind}`, x: `${x}%`, y: 5, width: `${width}%`, height: 11 };
+    picture.append(drawn("rect", values, `${kind}: ${tokens.toLocaleString("en")} tokens`));
+  }
+  if (turn.cached) picture.append(drawn("line", { class: "reach", x1: 0, x2: `${turn.cached}%`, y1: 2, y2: 2 }));
+  return picture;
 }
 
 function facts(turn) {
-  const made = document.createElement("p");
-  made.className = "facts";
-  made.append(`${turn.tokens.toLocaleString("en")} of ${turn.budget.toLocaleString("en")} tokens`);
-  for (const [kind, tokens] of Object.entries(turn.kinds)) {
-    const dot = document.createElement("span");
-    dot.className = `dot kind-${kind}`;
-    made.append(" · ", dot, `${kind} ${tokens.toLocaleString("en")}`);
-  }
-  if (turn.cached) made.append(` · cached ${turn.cached.toLocaleString("en")}`);
-  if (turn.dropped) made.append(` · left out ${turn.dropped.toLocaleString("en")}`);
-  for (const event of turn.events) made.append(` · ${event}`);
-  if (turn.mood && turn.mood !== "neutral") made.append(` · mood ${turn.mood}`);
-  if (turn.error) made.append(` · ${turn.error}`);
-  return made;
+  const line = made("p", "facts");
+  for (const { kind, tokens } of turn.bar) line.append(made("span", `dot kind-${kind}`), `${kind} ${tokens.toLocaleString("en")} · `);
+  line.append(turn.facts.join(" · "));
+  return line;
 }
 
 function shown(turn) {
-  const item = document.createElement("li");
-  item.className = "turn fresh";
-  item.dataset.key = `${turn.conversation}#${turn.turn}`;
-  const head = line("head", "");
-  const link = document.createElement("a");
+  const item = made("li", `turn fresh ${turn.state}`);
+  item.dataset.key = turn.key;
+  const head = made("p", "head");
+  const link = made("a", "", turn.name);
   link.href = turn.href;
-  link.textContent = `${turn.conversation} · turn ${turn.turn}`;
-  const when = document.createElement("span");
-  when.className = "quiet";
-  when.textContent = ` ${turn.user ?? ""} ${turn.state} ${(turn.at ?? "").slice(0, 19).replace("T", " ")}`;
-  head.append(link, when);
-  item.append(head, line("asked", turn.query), line("answered", turn.reply), facts(turn));
+  head.append(link, " ", made("span", `state state-${turn.state}`, turn.state), " ", made("span", "quiet", turn.when));
+  item.append(head, made("p", "asked", turn.query), made("p", "answered", turn.reply), bar(turn), facts(turn));
   return item;
 }
 
-const source = new EventSource("/page/live");
-source.addEventListener("turn", (event) => {
-  const turn = JSON.parse(event.data);
+function place(turn) {
   const item = shown(turn);
   const before = [...list.children].find((each) => each.dataset.key === item.dataset.key);
   if (before) {
     const focused = before.contains(document.activeElement);
+    item.classList.remove("fresh");
     before.replaceWith(item);
     if (focused) item.querySelector("a").focus();
   } else {
     list.prepend(item);
     document.getElementById("welcome")?.remove();
+    document.querySelector(".figures").hidden = false;
   }
   while (list.children.length > MOST) list.lastElementChild.remove();
-  state.textContent = `Watching: ${turn.conversation} turn ${turn.turn} ${turn.state}.`;
+}
+
+const source = new EventSource("/page/live");
+source.addEventListener("turn", (event) => {
+  const turn = JSON.parse(event.data);
+  place(turn);
+  state.textContent = `Watching: ${turn.name} ${turn.state}.`;
+});
+source.addEventListener("sums", (event) => {
+  const sums = JSON.parse(event.data);
+  for (const each of document.querySelectorAll("[data-sum]")) each.textContent = sums[each.dataset.sum];
+  document.getElementById("part").setAttribute("width", `${sums.part}%`);
 });
 source.addEventListener("open", () => { state.textContent = "Watching: new turns appear here as they come."; });
 source.addEventListener("error", () => { state.textContent = "The server does not answer; trying again."; });
+
+for (const each of document.querySelectorAll(".copied")) {
+  const button = made("button", "small", "Copy");
+  button.type = "button";
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(each.querySelector("pre").textContent);
+    button.textContent = "Copied";
+  });
+  each.append(button);
+}

@@ -1,0 +1,57 @@
+"""What passed in shadow, in a browser."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from looks import look_over
+
+from conftest import Served, Tab, config
+from cuebook import Cuebook
+from cuebook.app.book import Call
+from cuebook.app.replay import RecordedUpstream
+from cuebook.ports.model import RelayRequest
+
+TURNS = 6
+
+
+async def talk(book: Cuebook, upstream: RecordedUpstream) -> None:
+    """Send a growing history, of whose beginning the last request is short."""
+    messages = []
+    for number in range(TURNS):
+        messages.append({"role": "user", "content": f"Bed {number} gets tulips of sort {number * 7}."})
+        upstream.answers.append({"role": "assistant", "content": f"Noted, {number}."})
+        sent = messages[4:] if number == TURNS - 1 else messages
+        body = msgspec.json.encode({"model": "gpt-5-mini", "messages": sent})
+        headers = {"content-type": "application/json"}
+        request = RelayRequest(method="POST", path="/chat/completions", headers=headers, body=body, query="")
+        call = Call(body=body, headers=headers, conversation="garden")
+        async for _ in book.pass_through(request, call):
+            pass
+        messages.append({"role": "assistant", "content": f"Noted, {number}."})
+    await book.settle()
+
+
+def test_what_passed_in_shadow_is_summed_up_and_listed_call_by_call(
+    served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    upstream = RecordedUpstream("gpt-5-mini")
+    served = served_book(
+        Cuebook.open(config(tmp_path, upstream__shadow=True, upstream__url="http://recorded/v1"), upstream=upstream)
+    )
+    seen = tab(served)
+    assert "Nothing passed in shadow yet" in seen.open("/page/shadow").inner_text("main")
+    served.run(lambda book: talk(book, upstream))
+    found = served.run(lambda book: book.shadow.report())
+    calls = served.run(lambda book: book.shadow.calls())
+    page = seen.open("/")
+    assert "only shadows" in page.inner_text("[role=note]")
+    page.click("nav >> text=Shadow")
+    assert f"{found.window_tokens:,}" in page.inner_text(".figures")
+    assert page.locator("svg.plot polyline").count() == 2
+    assert page.locator("section:has(#calls) tr:has(td)").count() == len(calls) == TURNS
+    assert sum(each.client_tokens for each in calls) == found.client_tokens
+    seen.shoot("shadow")
+    page.click(f"text=garden · turn {TURNS}")
+    assert "this prompt was not sent" in page.inner_text("main")
+    look_over(served, tab, "/page/shadow")
