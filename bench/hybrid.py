@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import os
 import random
 import statistics
-import subprocess
 import time
 from array import array
 from collections.abc import Iterator
@@ -14,7 +12,7 @@ from typing import Any
 
 from bench.measure import Figure, Run, Sample, compared
 from bench.memories import EMBEDDER, WORDS, fill
-from bench.peers import install
+from bench.peers import install, run_peer
 from cuebook import Cuebook
 from cuebook.backends.sqlite.connect import connect
 from cuebook.backends.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
@@ -44,12 +42,12 @@ def hybrid(run: Run) -> Iterator[Figure]:
     data.write_text(json.dumps(asyncio.run(_made(folder, questions))))
     for name, packages, bar in _PEERS:
         python = install(run.disk / packages[0], *packages)
-        took = None if python is None else _peer(python, packages[0], data)
-        if took is None:
+        told = None if python is None else run_peer(python, packages[0], str(data))
+        if told is None:
             yield Figure(f"search: {name}", "", "did not run")
             continue
         whole, near = asyncio.run(_ours(folder, questions))
-        beside = Sample((took,))
+        beside = Sample((float(told),))
         yield compared("1,000 memories by words and meaning", Sample((whole,)), name, beside, bar=bar, inverse=True)
         yield compared("— by meaning alone, in the store", Sample((near,)), name, beside, bar=bar, inverse=True)
 
@@ -65,7 +63,8 @@ async def _made(folder: Path, questions: list[str]) -> dict[str, Any]:
         scopes = await fill(book, _OWN * _PLACES, own=_OWN)
     texts = [text for scope in scopes for text in scope] + questions
     vectors = [list(array("f", vector)) for vector in await EMBEDDER.embed(texts)]
-    return {"scopes": scopes, "questions": questions, "vectors": dict(zip(texts, vectors, strict=True))}
+    asked = [(0, question) for question in questions]
+    return {"scopes": scopes, "questions": asked, "vectors": dict(zip(texts, vectors, strict=True))}
 
 
 async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
@@ -88,16 +87,3 @@ async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
             near.append(time.perf_counter() - began)
         connection.close()
     return statistics.median(whole), statistics.median(near)
-
-
-def _peer(python: str, package: str, data: Path) -> float | None:
-    """Seconds a search takes another library, the median of its own process."""
-    quiet = {**os.environ, "ANONYMIZED_TELEMETRY": "False"}
-    program = str(Path(__file__).with_name("peer_vectors.py"))
-    try:
-        done = subprocess.run(
-            [python, program, package, str(data)], capture_output=True, text=True, check=False, timeout=400, env=quiet
-        )
-    except subprocess.TimeoutExpired:
-        return None
-    return float(done.stdout.split()[-1]) if done.returncode == 0 and done.stdout.split() else None

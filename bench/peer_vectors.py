@@ -1,7 +1,8 @@
-"""Run in another library's environment: prints the median seconds one search of a scope among others takes there.
+"""Run in another library's environment: what a search of one scope among others takes there, or what it finds.
 
-What it searches lies in a file: texts with their vectors, scope by scope, and questions with theirs, so that every
-library embeds with the same embedder at no cost.
+What it searches lies in a file: texts with their vectors, scope by scope, and questions with theirs, each with its
+scope, so that every library embeds with the same embedder at no cost. `found` prints for each question the numbers of
+the texts found, best first, instead of the median seconds.
 """
 
 import json
@@ -14,10 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LIMIT = 10
+LIMIT, DEEP = 10, 50
+
+#: Gives what a scope, a question and a limit bring: the numbers of the texts, the best first.
+Search = Callable[[int, str, int], list[int]]
 
 
-def _langgraph(scopes: list[list[str]], known: dict[str, list[float]]) -> Callable[[str], Any]:
+def _langgraph(scopes: list[list[str]], known: dict[str, list[float]]) -> Search:
     from langgraph.store.memory import InMemoryStore
 
     size = len(next(iter(known.values())))
@@ -25,10 +29,12 @@ def _langgraph(scopes: list[list[str]], known: dict[str, list[float]]) -> Callab
     for scope, texts in enumerate(scopes):
         for at, text in enumerate(texts):
             store.put(("scope", str(scope)), str(at), {"text": text}, index=["text"])
-    return lambda query: store.search(("scope", "0"), query=query, limit=LIMIT)
+    return lambda scope, query, limit: [
+        int(found.key) for found in store.search(("scope", str(scope)), query=query, limit=limit)
+    ]
 
 
-def _chromadb(scopes: list[list[str]], known: dict[str, list[float]]) -> Callable[[str], Any]:
+def _chromadb(scopes: list[list[str]], known: dict[str, list[float]]) -> Search:
     import chromadb
 
     places = chromadb.EphemeralClient().create_collection("bench", metadata={"hnsw:space": "cosine"})
@@ -36,10 +42,15 @@ def _chromadb(scopes: list[list[str]], known: dict[str, list[float]]) -> Callabl
         names = [f"{scope}-{at}" for at in range(len(texts))]
         where = [{"scope": scope}] * len(texts)
         places.add(ids=names, embeddings=[known[text] for text in texts], metadatas=where, documents=texts)
-    return lambda query: places.query(query_embeddings=[known[query]], n_results=LIMIT, where={"scope": 0})
+
+    def search(scope: int, query: str, limit: int) -> list[int]:
+        found = places.query(query_embeddings=[known[query]], n_results=limit, where={"scope": scope})
+        return [int(name.split("-")[1]) for name in found["ids"][0]]
+
+    return search
 
 
-def _mem0(scopes: list[list[str]], known: dict[str, list[float]]) -> Callable[[str], Any]:
+def _mem0(scopes: list[list[str]], known: dict[str, list[float]]) -> Search:
     folder = tempfile.mkdtemp()
     os.environ |= {"MEM0_TELEMETRY": "False", "MEM0_DIR": folder}
     from langchain_core.embeddings import Embeddings
@@ -63,23 +74,50 @@ def _mem0(scopes: list[list[str]], known: dict[str, list[float]]) -> Callable[[s
         }
     )
     for scope, texts in enumerate(scopes):
-        for text in texts:
-            memory.add(text, user_id=str(scope), infer=False)
-    return lambda query: memory.search(query, filters={"user_id": "0"}, top_k=LIMIT)
+        for at, text in enumerate(texts):
+            memory.add(text, user_id=str(scope), metadata={"at": at}, infer=False)
+
+    def search(scope: int, query: str, limit: int) -> list[int]:
+        found = memory.search(query, filters={"user_id": str(scope)}, top_k=limit)
+        return [one["metadata"]["at"] for one in found["results"]]
+
+    return search
+
+
+def _llama_index(scopes: list[list[str]], _: dict[str, list[float]]) -> Search:
+    from llama_index.core.schema import TextNode
+    from llama_index.retrievers.bm25 import BM25Retriever
+
+    by_words = [
+        BM25Retriever.from_defaults(
+            nodes=[TextNode(text=text, id_=str(at)) for at, text in enumerate(texts)],
+            similarity_top_k=min(DEEP, len(texts)),
+        )
+        for texts in scopes
+    ]
+    return lambda scope, query, limit: [int(one.node.node_id) for one in by_words[scope].retrieve(query)][:limit]
+
+
+LIBRARIES = {
+    "langgraph": _langgraph,
+    "chromadb": _chromadb,
+    "mem0ai": _mem0,
+    "llama-index-retrievers-bm25": _llama_index,
+}
 
 
 def main() -> None:
     """Build, search, print."""
-    told = json.loads(Path(sys.argv[2]).read_text("utf-8"))
-    search = {"langgraph": _langgraph, "chromadb": _chromadb, "mem0ai": _mem0}[sys.argv[1]](
-        told["scopes"], told["vectors"]
-    )
-    questions = told["questions"]
-    search(questions[0])
+    told: dict[str, Any] = json.loads(Path(sys.argv[2]).read_text("utf-8"))
+    search, questions = LIBRARIES[sys.argv[1]](told["scopes"], told["vectors"]), told["questions"]
+    if sys.argv[3:] == ["found"]:
+        print(json.dumps([search(scope, question, DEEP) for scope, question in questions]), flush=True)
+        os._exit(0)
+    search(*questions[0], LIMIT)
     took = []
-    for question in questions:
+    for scope, question in questions:
         began = time.perf_counter()
-        search(question)
+        search(scope, question, LIMIT)
         took.append(time.perf_counter() - began)
     print(statistics.median(took), flush=True)
     os._exit(0)

@@ -18,6 +18,7 @@ from typing import Any
 
 from bench.measure import Figure, Run
 from bench.recall_chats import chats
+from bench.recall_peers import PEERS, Line, Question, found_by_peers, score
 from bench.recall_tools import tools
 from cuebook import Cuebook
 from cuebook.backends.minilm.embedder import missing
@@ -38,6 +39,45 @@ def recall(run: Run) -> Iterator[Figure]:
     for name, data in sets.items():
         for provider in providers:
             yield from asyncio.run(_measured(name, data, provider))
+        if run.peers and not missing():
+            yield from _peers(run, name, data)
+        else:
+            names = ", ".join(peer for peer, _ in PEERS)
+            yield Figure(f"{name}: {names}", "", "not asked for (--peers)" if not run.peers else "no embedder here")
+
+
+def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
+    """Other libraries on the same texts, each with its date and speaker, and with the same embedder."""
+    talks: list[list[Line]] = []
+    questions: list[Question] = []
+    for scope, sample in enumerate(data):
+        talks.append([_line(post) for post in _posts(sample["conversation"])])
+        questions += [(kind, scope, text, evidence) for kind, text, evidence in _questions(sample)]
+    for peer, found in found_by_peers(run, talks, questions):
+        if found is None:
+            yield Figure(f"{name}, {peer}", "", "did not run")
+            continue
+        rows = [
+            (kind, *score(lines, asked[3], budget=_BUDGET))
+            for asked, (kind, lines) in zip(questions, found, strict=True)
+        ]
+        for at, what in enumerate(("R@10", "rec@1000t"), 1):
+            mean = 100 * statistics.mean(row[at] for row in rows)
+            yield Figure(f"{name}, {peer}: {what}", f"{mean:.1f}", note=f"{len(rows)} questions")
+
+
+def _line(post: Posted) -> Line:
+    """Give a turn as the others get it: its date and speaker before its words."""
+    when = datetime.fromtimestamp(post.created_at or 0, UTC)
+    return post.id or "", f"[{when:%d %B %Y}] {post.sender}: {post.message}"
+
+
+def _questions(sample: dict[str, Any]) -> Iterator[tuple[int, str, set[str]]]:
+    """Give the questions that count, with their category and the ids of their evidence."""
+    for question in sample["qa"]:
+        evidence = {f"D{int(a)}:{int(b)}" for each in question["evidence"] for a, b in _ids(each)}
+        if evidence and question["category"] in _HEADLINE:
+            yield question["category"], question["question"], evidence
 
 
 async def _measured(name: str, data: list[dict[str, Any]], provider: str) -> list[Figure]:
@@ -51,15 +91,12 @@ async def _measured(name: str, data: list[dict[str, Any]], provider: str) -> lis
             pass
         embedded, rows, took = time.perf_counter() - began, [], []
         for sample in data:
-            for question in sample["qa"]:
-                evidence = {f"D{int(a)}:{int(b)}" for each in question["evidence"] for a, b in _ids(each)}
-                if not evidence or question["category"] not in _HEADLINE:
-                    continue
+            for kind, question, evidence in _questions(sample):
                 began = time.perf_counter()
                 place = sample["sample_id"]
-                hits = await book.memory.search(question["question"], conversation=place, user=place, limit=_LIMIT)
+                hits = await book.memory.search(question, conversation=place, user=place, limit=_LIMIT)
                 took.append(time.perf_counter() - began)
-                rows.append((question["category"], *_score(hits, evidence)))
+                rows.append((kind, *_score(hits, evidence)))
     return list(_figures(name, provider, rows, statistics.median(took), embedded))
 
 

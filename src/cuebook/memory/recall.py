@@ -61,6 +61,7 @@ SESSION_GAP_S: Final = 3 * 3600.0  # silence that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
 PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's why where they bring
 TELLING: Final = 0.05  # more than this
+_PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
@@ -71,6 +72,7 @@ class Query(Struct, frozen=True):
     terms: tuple[str, ...]
     named: tuple[str, ...] = ()  # speakers it names
     names: frozenset[str] = frozenset()  # the terms that are part of their names
+    about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
     zone: tzinfo = UTC  # whose days it speaks of
 
@@ -119,11 +121,14 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
     parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
+    names = frozenset(term for term in terms for name in named if term in parts[name])
+    proper = set(words(" ".join(_PROPER.findall(text))))
     return Query(
         text=text,
         terms=tuple(terms),
         named=tuple(named),
-        names=frozenset(term for term in terms for name in named if term in parts[name]),
+        names=names,
+        about=frozenset(term for term in terms if term in proper) - names,
         zone=zone,
         period=None if now is None else read_period(text, now, zone=zone),
     )
@@ -199,7 +204,7 @@ def rank(query: Query, candidates: Iterable[Candidate], corpus: Corpus, *, limit
     if seen:
         _compare(readings, corpus.mean_cosine)
     _combine(readings, query)
-    return _choose(readings, limit, akin=corpus.akin)
+    return _choose(readings, limit, akin=corpus.akin, about=query.about)
 
 
 def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
@@ -364,9 +369,10 @@ def _brevity(reading: _Reading) -> float:
     return min(1.0, BRIEF / (reading.whole_length or reading.length))
 
 
-def _choose(readings: Sequence[_Reading], limit: int, *, akin: float) -> list[Ranked]:
+def _choose(readings: Sequence[_Reading], limit: int, *, akin: float, about: frozenset[str]) -> list[Ranked]:
     closest = max(reading.post.cosine or 0.0 for reading in readings)
-    if max(reading.held for reading in readings) < SILENCE and closest < akin:
+    known = any(not about.isdisjoint(reading.counts) for reading in readings)  # whom it asks about was spoken of
+    if max(reading.held for reading in readings) < SILENCE and closest < akin and not known:
         return []
     kept = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]
     kept.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))

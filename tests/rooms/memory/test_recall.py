@@ -297,6 +297,12 @@ def test_silence_where_only_a_common_word_is_shared():
     assert len(order("Who likes numbers?", posts(*said))) == 30
 
 
+def test_who_is_asked_about_breaks_the_silence():
+    said = posts(*[("user", "We talked of the weather again.")] * 30, ("user", "Malik broke an ankle while climbing."))
+    assert order("Why is Malik unable to get behind the steering wheel of cars?", said)[:1] == [31]
+    assert order("Why is nobody unable to get behind the steering wheel of cars?", said) == []
+
+
 def test_counted_frequencies_are_believed():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")
