@@ -119,6 +119,52 @@ def test_two_versions_are_compared_with_what_the_change_does_to_past_prompts(
     seen.shoot("prompt-diff")
 
 
+def test_versions_are_chosen_and_stand_side_by_side(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    served.run(write)
+    page = tab(served).open("/page/prompts/kind/diff?a=main:1&b=main:2")
+    page.select_option("[name=a]", "main:2")
+    page.select_option("[name=b]", "trial:2")
+    page.check("[name=sides]")
+    page.click("button:has-text('Compare')")
+    page.wait_for_url("**sides=true**")
+    [left, right] = page.locator("table.sided tr:has-text('stern') td").all_inner_texts()
+    assert (left, right) == ("You are very kind.", "You are stern.⟨U+202E⟩")
+    assert page.inner_text("tr:has(td:text-is('author'))").split() == ["author", "–", "bob"]
+    look_over(served, tab, "/page/prompts/kind/diff?a=main:2&b=trial:2&sides=true")
+
+
+def test_a_version_shows_its_parameters_its_ancestors_and_how_good_it_is(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+
+    async def make(book: Cuebook) -> None:
+        await book.prompts.save("base", {"role": "You are kind."})
+        await book.prompts.save(
+            "child", {"more": "Speak of ${place}."}, inherits="base",
+            params=[{"name": "place", "type": "string", "required": True, "description": "Which <i>town</i>."}],
+        )  # fmt: skip
+
+    served.run(make)
+    page = tab(served).open("/page/prompts/child")
+    assert page.inner_text("tr:has(code:text-is('place'))").split("\t")[1:] == [
+        "string",
+        "yes",
+        "",
+        "Which <i>town</i>.",
+    ]
+    assert page.inner_text("p:has-text('Inherits') a") == "base@main:1"
+    page.click("text=how good it is")
+    rated = served.run(lambda book: book.prompts.rating("child"))
+    assert page.inner_text("main b") == f"{rated.score:g}"
+    assert page.locator("section:has(#parts) tr:has(td)").count() == len(rated.parts)
+    assert "no-description" in page.inner_text("section:has(#findings)")
+    look_over(served, tab, "/page/prompts/child", "/page/prompts/child/quality")
+
+
 def test_a_change_is_measured_on_turns_that_had_the_prompt(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:

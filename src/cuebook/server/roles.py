@@ -27,6 +27,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/memories/of-use",
         "GET /page/conversations/{conversation}/mind", "GET /page/optimizer", "GET /page/shadow",
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
+        "GET /page/prompts/{prompt}/quality",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}", "GET /v1/responses/{response}",
         "GET /v1/responses/{response}/input_items",

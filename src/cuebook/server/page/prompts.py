@@ -1,14 +1,18 @@
 """The views of prompts: a list, a prompt's versions and what they learnt, and what is other between two of them."""
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from cuebook import Cuebook
 from cuebook.app import prompt_lookup as lookup
 from cuebook.app import prompt_shapes as shapes
 from cuebook.app import prompt_views
 from cuebook.app.prompt_impact import MOST_TURNS
+from cuebook.errors import CuebookError
 from cuebook.server.caller import AnyRequest, book_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.graph import graph_of
@@ -27,6 +31,8 @@ VIEW = "Prompts"
 
 At = Annotated[str | None, QueryParameter(name="at", description="Which version: branch, branch:number or a label")]
 Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, description="Measured on so many turns")]
+
+Sides = Annotated[bool, QueryParameter(name="sides", description="Both texts side by side")]
 
 
 @get(ALL, include_in_schema=False)
@@ -60,6 +66,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         view=VIEW,
         slug=family.slug,
         shown=shown,
+        lineage=await _lineage(book, family.slug, named.branch, named.number),
         versions=list(reversed(versions)),
         names=[f"{each['branch']}:{each['version']}" for each in versions],
         graph=graph_of(versions, [each.name for each in family.branches]),
@@ -73,9 +80,27 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     )
 
 
+@get(ONE + "/quality", include_in_schema=False)
+async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
+    """Show how good a version is: its rating and what that is made of, and what is wrong about the prompt."""
+    book = book_of(request)
+    family = await book.prompts.family(name_in(prompt))
+    active = family.version() or family.active[0]
+    named = await lookup.find_beside(book.prompts, active, at) if at else active
+    rated = await prompt_views.rating(book.prompts, family.slug, branch=named.branch, version=named.number)
+    found = await prompt_views.findings(book.prompts, family.slug)
+    return show("prompt_quality.html", view=VIEW, slug=family.slug, rated=rated, findings=found)
+
+
 @get(ONE + "/diff", include_in_schema=False)
 async def diff(
-    request: AnyRequest, prompt: FromPath[str], a: FromQuery[str], b: FromQuery[str], turns: Turns = TURNS
+    request: AnyRequest,
+    *,
+    prompt: FromPath[str],
+    a: FromQuery[str],
+    b: FromQuery[str],
+    turns: Turns = TURNS,
+    sides: Sides = False,
 ) -> Response[bytes]:
     """Show what is other in version `b` than in `a`: sections, tokens, and what past prompts would have left out."""
     book = book_of(request)
@@ -84,15 +109,49 @@ async def diff(
     before = await lookup.find_beside(book.prompts, active, a)
     after = await lookup.find_beside(book.prompts, active, b)
     found = await lookup.compare(book.desk, before, after, turns=turns)
+    versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
     return show(
         "prompt_diff.html",
         view=VIEW,
         slug=family.slug,
         a=f"{before.branch}:{before.number}",
         b=f"{after.branch}:{after.number}",
+        names=[f"{each['branch']}:{each['version']}" for each in versions],
         diff=found,
         impact=found.get("impact"),
+        turns=turns,
+        sides=sides,
+        paired=[paired(each["lines"]) for each in found["sections"]] if sides else [],
     )
+
+
+def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Give a difference line by line with both texts side by side: what went, and what stands in its place."""
+    found: list[tuple[str, str]] = []
+    gone: list[str] = []
+    new: list[str] = []
+    for line in lines:
+        if line.startswith("+"):
+            new.append(line)
+            continue
+        if new or not line.startswith("-"):
+            found += zip_longest(gone, new, fillvalue="")
+            gone, new = [], []
+        if line.startswith("-"):
+            gone.append(line)
+        else:
+            found.append((line, line))
+    return [*found, *zip_longest(gone, new, fillvalue="")]
+
+
+async def _lineage(book: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
+    """Give a version and what it inherits, the nearest first; nothing where that is broken."""
+    try:
+        resolved = await book.prompts.resolve(slug, branch=branch, version=version)
+    except CuebookError:
+        return []
+    names = [each.removeprefix("prompt:") for each in reversed(resolved.lineage)]
+    return [{"name": each, "slug": each.partition("@")[0], "at": each.partition("@")[2]} for each in names]
 
 
 def _learnt(branch: str, number: int, points: tuple[tuple[float, float, float], ...]) -> dict[str, Any]:
@@ -104,4 +163,4 @@ def _learnt(branch: str, number: int, points: tuple[tuple[float, float, float], 
     }
 
 
-ROUTES = [prompts, prompt, diff]
+ROUTES = [prompts, prompt, quality, diff]
