@@ -6,8 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
-from upstream import MESSAGE, Upstream
+from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.assembly.cache import rule_named
@@ -39,7 +40,7 @@ def test_it_passes_byte_for_byte(relayed: Live, upstream: Upstream) -> None:
     answer = httpx.post(f"{relayed.url}/v1/messages?beta=true", content=BODY, headers=HEADERS)
     assert upstream.last.body == BODY  # whether its host reads markers is not known
     assert upstream.last.query == "beta=true"
-    assert answer.content == b"".join(MESSAGE)
+    assert answer.content == upstream.last.answer
     sent = upstream.last.headers
     assert {name: sent[name] for name in HEADERS} == HEADERS
     assert "authorization" not in sent
@@ -49,8 +50,8 @@ def test_it_passes_byte_for_byte(relayed: Live, upstream: Upstream) -> None:
 
 
 def test_markers_stand_behind_what_stays(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
-    settings = build(arguments={"store.url": ":memory:", "upstream.url": upstream.url, "upstream.breakpoints": "on"})
-    live = serve_live(settings)
+    settings = {"upstream.url": upstream.url, "upstream.breakpoints": "on", "upstream.messages": "pass"}
+    live = serve_live(build(arguments={"store.url": ":memory:", **settings}))
     httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS)
     sent, given = json.loads(upstream.last.body), json.loads(BODY)
     assert list(sent) == list(given)
@@ -106,13 +107,16 @@ def test_what_cannot_be_marked_or_is_marked_stays_as_it_is(body: Any) -> None:
 
 
 def test_markers_go_to_the_provider_itself_unless_the_settings_say_otherwise() -> None:
-    request = RelayRequest(method="POST", path="/messages", headers={}, body=BODY)
+    long = BODY.replace(b"Be brief.", b"Be brief. " * 60)  # shorter than a model caches, it is not marked
+    request = RelayRequest(method="POST", path="/messages", headers={}, body=long)
+    short = msgspec.structs.replace(request, body=BODY)
     theirs, other = HttpUpstream("https://api.anthropic.com/v1"), HttpUpstream("https://gateway.example/v1")
     for breakpoints, upstream, placed in (
         ("auto", theirs, True), ("auto", other, False), ("off", theirs, False), ("on", other, True),
     ):  # fmt: skip
         desk: Any = SimpleNamespace(breakpoints=breakpoints, cache_rule=None)
-        assert (marked(desk, upstream, request).body != BODY) == placed
+        assert (marked(desk, upstream, request).body != long) == placed
+        assert not placed or breakpoints == "on" or marked(desk, upstream, short).body == BODY
     hour: Any = SimpleNamespace(breakpoints="auto", cache_rule=rule_named("anthropic-1h"))
     assert b'{"type":"ephemeral","ttl":"1h"}' in marked(hour, theirs, request).body
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
+from messages_upstream import answer_messages
 
 NEVER_S = 60.0
 
@@ -59,12 +60,6 @@ def whole(*contents: str, **more: Any) -> dict[str, Any]:
 
 
 DONE = b"data: [DONE]\n\n"
-#: A stream of Anthropic's wire, as it might come.
-MESSAGE = [
-    b'event: message_start\ndata: {"type": "message_start",  "message": {"id": "msg_1", "content": []}}\n\n',
-    b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"text": "Gr\xc3\xbc\xc3\x9fe"}}\n\n',
-    b'event: message_stop\ndata: {"type": "message_stop"}\n\n',
-]
 CALLS = [
     {"id": "call_a", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}},
     {"id": "call_b", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}},
@@ -237,14 +232,8 @@ class Upstream:
         elif request.path == "/v1/embeddings":
             await head(200)
             await say(b'{"object": "list",  "data": [{"embedding": [0.10, 1e-3]}]}', last=True)
-        elif request.path == "/v1/messages":
-            await head(200, "text/event-stream")
-            for piece in MESSAGE:
-                await say(piece)
-            await say(b"", last=True)
-        elif request.path == "/v1/messages/count_tokens":
-            await head(200)
-            await say(b'{"input_tokens":  14}', last=True)
+        elif request.path.startswith("/v1/messages"):
+            await answer_messages(request, head, say)
         elif request.path == "/v1/audio/speech":
             await head(200, "audio/mpeg")
             for piece in (b"\x00\x01", b"\xff\xfe"):

@@ -10,7 +10,7 @@ from stage import NAME, Client, book_on, everything, path, user
 
 from cuebook import Ask
 from cuebook.app.book import Call
-from cuebook.engine.wire import Heard, hear, message_of, take
+from cuebook.engine.wire import Heard, message_of, take
 from cuebook.errors import UpstreamError
 from cuebook.records.openai_stream import LONGEST_LINE, ByteLines
 from cuebook.testing.upstream import (
@@ -88,7 +88,7 @@ def test_what_is_heard_does_not_depend_on_how_it_is_cut(texts, places):
     body = b"".join(event({"content": text}) for text in texts) + event({}, finish="stop") + DONE
     cutter, heard, added = ByteLines(), Heard(), []
     for piece in cut(body, places):
-        added += [hear(heard, line) for line in cutter.feed(piece)]
+        added += [heard.hear(line) for line in cutter.feed(piece)]
     assert "".join(added) == "".join(texts)
     assert heard.done
     assert heard.whole == bool(texts) or not texts
@@ -174,7 +174,7 @@ def test_no_event_however_odd_breaks_a_relay(events, field):
     heard = Heard()
     for each in events:
         take(heard, each, field)
-        hear(heard, b"data: " + json.dumps(each).encode())
+        heard.hear(b"data: " + json.dumps(each).encode())
     for choice in heard.messages:
         assert json.loads(message_of(heard, choice) or b"{}") is not None
 

@@ -30,7 +30,8 @@ from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
-from cuebook.engine.messages import marked
+from cuebook.engine.messages import KEPT, MESSAGES, NotReadError, marked
+from cuebook.engine.messages import PATH as MESSAGES_PATH
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.prompt_logs import PromptLogs
 from cuebook.engine.request import Call
@@ -311,6 +312,24 @@ class Cuebook(Parts):
             async for piece in pieces:
                 yield piece
 
+    async def message(self, call: Call) -> AsyncIterator[Head | bytes]:
+        """Answer a request of Anthropic's wire: the head, then the body's bytes. One nobody can read passes unkept."""
+        check_call(call)
+        await self.desk.catch_up()
+        model = upstream_model(self.desk, self.config, call)
+        wire = MESSAGES if self.config.settings.upstream.messages == "book" else KEPT
+        pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=model, wire=wire)
+        try:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+        except NotReadError:
+            passed = RelayRequest(
+                method="POST", path=MESSAGES_PATH, headers=call.headers, body=call.body, query=call.query
+            )
+            async for piece in self.pass_through(passed):
+                yield piece
+
     async def respond(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a request of OpenAI's Responses wire: the head, then the body's bytes."""
         check_call(call)
@@ -322,13 +341,14 @@ class Cuebook(Parts):
         """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept.
 
         Anthropic's messages get cache breakpoints where the upstream reads them (`upstream.breakpoints`).
-        In shadow mode any request, and `call`, a chat completion, is kept behind its answer. Raises UpstreamError.
+        In shadow mode any request, and `call`, one that asks a model, is kept behind its answer. Raises UpstreamError.
         """
         if self._upstream is None:
             msg = f"{request.path}: there is no upstream; start with `cuebook serve --upstream URL`"
             raise InvalidInput(msg, where="path")
         if self._shadow is not None:
-            async with aclosing(self._shadow.pass_on(self.desk, request, call)) as pieces:
+            wire = MESSAGES if request.path == MESSAGES_PATH else relaying.CHAT
+            async with aclosing(self._shadow.pass_on(self.desk, request, call, wire)) as pieces:
                 async for piece in pieces:
                     yield piece
             return

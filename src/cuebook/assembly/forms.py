@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from cuebook.assembly.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, Counter, cut
 from cuebook.memory.steps import Calls
+from cuebook.records.anthropic_messages import THINKING
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, PathPost, Post
 from cuebook.records.openai_messages import write_message
 from cuebook.records.turn import Cut, Form
@@ -75,6 +76,8 @@ def weigh(message: Mapping[str, Any], count: Counter) -> int:
             total += CALL_TOKENS
         elif key == "audio":
             total += IMAGE_TOKENS
+        elif key == THINKING and isinstance(value, list):  # signatures are not charged
+            total += sum(count(str(each.get("thinking", ""))) for each in value if isinstance(each, dict))
         elif key == "name" and isinstance(value, str):
             total += count(value) + 1
         else:

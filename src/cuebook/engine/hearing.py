@@ -6,49 +6,54 @@ from typing import Any
 from cuebook.engine.answer import Head
 from cuebook.engine.closing import closing
 from cuebook.engine.step import Step
-from cuebook.engine.wire import Heard, hear, message_of, take
+from cuebook.engine.wire import Heard, Hearing
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.ports.model import RelayAnswer
 from cuebook.records.conversation import CALL
 from cuebook.records.openai_messages import Said, read_message
-from cuebook.records.openai_stream import ByteLines, read_event
+from cuebook.records.openai_stream import ByteLines
 
 
-async def relay_answer(reply: RelayAnswer, step: Step) -> AsyncGenerator[Head | bytes, None]:
-    """Give an answer's head and its body's bytes; the last of them come when it is durable."""
+async def relay_answer(
+    reply: RelayAnswer, step: Step, heard: Hearing | None = None
+) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer's head and its body's bytes; the last of them come when it is durable.
+
+    `heard` reads it; without, it is one of OpenAI's wire.
+    """
+    heard = heard or Heard()
     lease = step.lease
     place: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
     head = Head(status=reply.status, headers=reply.headers, **place)
     try:
         if reply.status < 400 and reply.headers.get("content-type", "").lower().startswith("text/event-stream"):
             yield head
-            ear = Ear(step)
+            ear = Ear(step, heard)
             async with closing(ear.relay(reply)) as lines:
                 async for line in lines:
                     yield line
             return
         body = b"".join([chunk async for chunk in reply.chunks()])
-        await _keep_whole(step, reply.status, body)
+        await _keep_whole(step, heard, reply.status, body)
         yield head
         yield body
     finally:
         await reply.aclose()
 
 
-async def _keep_whole(step: Step, status: int, body: bytes) -> None:
+async def _keep_whole(step: Step, heard: Hearing, status: int, body: bytes) -> None:
     """Keep an answer that came in one piece; an error ends the turn as failed, its query stays."""
-    heard = Heard()
     if status < 400:
-        take(heard, read_event(body), "message")
+        heard.take(body)
     await keep(step, heard, nothing=f"the upstream answered {status}" + (" with no message" if status < 400 else ""))
 
 
 class Ear:
     """Relays a stream and hears what it says."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, heard: Hearing) -> None:
         self._step = step
-        self._heard = Heard()
+        self._heard = heard
         self._kept = False
         step.so_far = lambda: partly(self._heard)
 
@@ -88,7 +93,7 @@ class Ear:
             yield b"".join(ready)
 
     def _hear(self, line: bytes) -> None:
-        added = hear(self._heard, line)
+        added = self._heard.hear(line)
         if not self._kept:
             if added:
                 self._step.hear(added)
@@ -102,9 +107,9 @@ class Ear:
             await keep(self._step, self._heard, broken=broken)
 
 
-async def keep(step: Step, heard: Heard, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
+async def keep(step: Step, heard: Hearing, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
     """End a step by what was heard: the whole answer, or what came of it."""
-    wire = message_of(heard)
+    wire = heard.message()
     said = _read(wire)
     if heard.error:
         await step.finish(state="failed", error=f"the upstream: {heard.error}", usage=heard.usage)
@@ -114,21 +119,20 @@ async def keep(step: Step, heard: Heard, *, broken: str = "", nothing: str = "th
         reason = nothing if wire is None else "the answer cannot be read"
         await step.finish(state="failed", error=reason, usage=heard.usage)
     else:
-        others = [message_of(heard, choice) for choice in sorted(heard.messages) if choice]
+        others = [heard.message(choice) for choice in heard.choices if choice]
         calls = any(part.type == CALL for part in said.parts)
-        reasons = [heard.finish.get(choice) for choice in sorted(heard.messages)]
-        step.metadata |= {"answer": {"step": step.lease.step, **heard.frame, "finishReasons": reasons}}
+        step.metadata |= {"answer": {"step": step.lease.step, **heard.frame, "finishReasons": heard.reasons}}
         await step.finish(
             wire=wire,
             usage=heard.usage,
-            waiting=calls and heard.finish.get(0) != "stop",
+            waiting=calls and heard.waits,
             others=tuple(other for other in others if other and _read(other)),
         )
 
 
-def partly(heard: Heard) -> Said | None:
+def partly(heard: Hearing) -> Said | None:
     """Give what came of an answer; None where that says nothing, or cannot be read."""
-    return _read(message_of(heard))
+    return _read(heard.message())
 
 
 def _read(wire: bytes | None) -> Said | None:

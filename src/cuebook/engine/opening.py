@@ -1,7 +1,7 @@
 """How a step opens: it reads once, decides purely, and writes what it decided, anew when another writer was first."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, tzinfo
 from typing import Any
@@ -69,6 +69,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
     asks_model: bool = True  # a model may be asked before it opens
     shadow: bool = False  # what it decides is kept and never said
+    seqs: Mapping[int, int] = {}  # number of a message of the request -> the stored post that says the same
+    first_new: int = 0  # the number of the message that is the first draft
 
 
 class Opened(Struct, frozen=True, kw_only=True):
@@ -83,6 +85,7 @@ class Opened(Struct, frozen=True, kw_only=True):
     side: bool = False  # it continues no path
     role: str = ""  # of the persona who speaks
     asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
+    sent: Mapping[int, int] = {}  # seq of a post -> the number of the request's message that says it
 
 
 async def open_step(
@@ -128,9 +131,16 @@ async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[In
             return Opened(
                 lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone,
                 side=not intent.moves_head, role=_role(desk, intent, scene), asked=front.asked,
+                sent=_sent(intent, scene),
             )  # fmt: skip
     msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
     raise Conflict(msg)
+
+
+def _sent(intent: Intent, scene: Scene) -> dict[int, int]:
+    first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    drafts = {first + n: intent.first_new + n for n in range(len(intent.drafts))}
+    return {seq: number for number, seq in intent.seqs.items()} | drafts
 
 
 async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:

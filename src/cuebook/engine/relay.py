@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import NoReturn
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from cuebook.assembly.anchors import with_breakpoints
 from cuebook.assembly.cache import rule_for
@@ -24,6 +24,7 @@ from cuebook.engine.plan import Wish
 from cuebook.engine.prompt_logs import logging_of
 from cuebook.engine.request import Call, Place, Request, key_of, place_of, read_request
 from cuebook.engine.step import Step
+from cuebook.engine.wire import Heard, Hearing
 from cuebook.engine.zones import zone_of
 from cuebook.errors import Conflict
 from cuebook.memory.profiles import RELAY
@@ -38,15 +39,35 @@ log = logging.getLogger("cuebook.relay")
 _encode = msgspec.json.Encoder().encode
 
 
+class Going(Struct, frozen=True, kw_only=True):
+    """What is to go up: a request as it was read and came, and its opened step. `model` stands for the request's."""
+
+    request: Request
+    call: Call
+    opened: Opened
+    model: str | None = None
+
+
+class Wire(Struct, frozen=True, kw_only=True):
+    """How requests of a wire are read as chat completions, what goes up for one, and how its answer is heard."""
+
+    read: Callable[[Desk, Call], Request]
+    outgoing: Callable[[Desk, Upstream, Going], RelayRequest]
+    hears: Callable[[], Hearing]
+    breaks: Callable[[Desk, Upstream, str], bool]  # whether cache breakpoints go up to a model
+    says: bool = True  # False: what goes up is the client's own, and the window is kept beside it
+
+
 async def relay(
-    desk: Desk, upstream: Upstream | None, scope: Scope, call: Call, *, model: str | None
+    desk: Desk, upstream: Upstream | None, scope: Scope, call: Call, *, model: str | None, wire: Wire | None = None
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer a chat completion: the head first, then the body's bytes. The last of them come when the turn is durable.
 
     `model` replaces the request's model where that names a persona. An Idempotency-Key that came before gives the
-    stored answer. Raises InvalidInput, KeyReused, Conflict.
+    stored answer. Without an upstream the `wire` is OpenAI's. Raises InvalidInput, KeyReused, Conflict.
     """
-    request = read_request(desk, call)
+    wire = wire or CHAT
+    request = wire.read(desk, call)
     if request.user and scope.user is None:
         scope = Scope(scope.tenant, request.user)
     key = key_of(desk, call, request)
@@ -58,20 +79,22 @@ async def relay(
     request = msgspec.structs.replace(request, conversation=conversation)
     async with desk.lines.hold(scope.tenant, conversation):
         quotes = upstream is None and desk.model.name == NO_MODEL
-        opened = await open_step(desk, scope, meaning(desk, scope, request, call, conversation, key=key, quotes=quotes))
+        intend = meaning(desk, scope, request, call, conversation, key=key, quotes=quotes)
+        opened = await open_step(desk, scope, intend if wire.says else unsaid(intend))
         if opened is None:  # the same request was first, elsewhere
             for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
                 yield piece
             return
         if opened.side and desk.first_aside((scope.tenant, conversation)):
             log.info("a request of conversation %s continues nothing there: it is kept beside it", conversation)
-        async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
-            step.on_closed = logging_of(desk, opened)
+        async with Step(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
+            step.on_closed = logging_of(desk, opened) if wire.says else None
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream)
             else:
-                outgoing = _outgoing(desk, upstream, request, call, opened, model=model)
-                answers = relay_answer(await upstream.send(outgoing), step)
+                going = Going(request=request, call=call, opened=opened, model=model)
+                reply = await upstream.send(wire.outgoing(desk, upstream, going))
+                answers = relay_answer(reply, step, wire.hears())
             async with aclosing(answers):
                 async for piece in answers:
                     yield msgspec.structs.replace(piece, side=opened.side) if isinstance(piece, Head) else piece
@@ -138,9 +161,20 @@ def meaning(
             goes_on=turn,
             idempotency=key,
             relayed=True,
+            seqs=place.seqs,
+            first_new=place.first_new,
         )
 
     return intend
+
+
+def unsaid(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:
+    """Give what a step intends whose window is kept and never said."""
+
+    async def intended() -> Intent:
+        return msgspec.structs.replace(await intend(), shadow=True, asks_model=False)
+
+    return intended
 
 
 def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
@@ -200,10 +234,9 @@ def _wish(
 # ---- what goes upstream ---------------------------------------------------------------------------------------------
 
 
-def _outgoing(
-    desk: Desk, upstream: Upstream, request: Request, call: Call, opened: Opened, *, model: str | None
-) -> RelayRequest:
-    body = body_of(request, opened, model=model, breakpoints=breaks(desk, upstream, model or request.model))
+def _outgoing(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+    request, call, model = going.request, going.call, going.model
+    body = body_of(request, going.opened, model=model, breakpoints=breaks(desk, upstream, model or request.model))
     return RelayRequest(method="POST", path="/chat/completions", headers=call.headers, body=body, query=call.query)
 
 
@@ -227,3 +260,7 @@ def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints:
     if model is not None:
         fields["model"] = Raw(_encode(model))
     return _encode(fields)
+
+
+#: OpenAI's chat completions.
+CHAT = Wire(read=read_request, outgoing=_outgoing, hears=Heard, breaks=breaks)

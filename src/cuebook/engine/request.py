@@ -13,6 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
 from cuebook.ports.store import Alignment
 from cuebook.records import openai_messages
+from cuebook.records.anthropic_messages import Turned
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.records.digest import digest_of
 from cuebook.records.key import no_organization
@@ -90,6 +91,7 @@ class Request(Struct, frozen=True, kw_only=True):
     live_tools: str  # where secrets were replaced in `tools`: the same as it came
     organization: str | None = None
     memory_control: dict[str, Any] | None = None
+    turned: tuple[Turned, ...] = ()  # where it came on Anthropic's wire: what each message of its history was there
 
     @property
     def query(self) -> str:

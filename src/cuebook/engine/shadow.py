@@ -8,8 +8,9 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct, field
@@ -18,9 +19,9 @@ from cuebook.engine.answer import Head
 from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
 from cuebook.engine.hearing import relay_answer
-from cuebook.engine.opening import Intent, open_step
-from cuebook.engine.relay import meaning
-from cuebook.engine.request import Call, Place, Request, place_of, read_request
+from cuebook.engine.opening import open_step
+from cuebook.engine.relay import CHAT, Wire, meaning, unsaid
+from cuebook.engine.request import Call, Place, Request, place_of
 from cuebook.engine.shadow_ledger import Ledger, cut_short
 from cuebook.engine.step import Step
 from cuebook.engine.unpacked import unpacked
@@ -48,6 +49,7 @@ class Overheard(Struct, kw_only=True):
 
     desk: Desk
     call: Call
+    wire: Wire
     at: float  # when it came, in Unix seconds
     status: int = 0  # 0: the upstream gave no answer
     headers: Mapping[str, str] = {}
@@ -58,7 +60,7 @@ class Overheard(Struct, kw_only=True):
 
 
 class Shadow:
-    """Passes requests on, and keeps those that are chat completions, in order, behind their answers."""
+    """Passes requests on, and keeps those that ask a model, in order, behind their answers."""
 
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
@@ -104,13 +106,17 @@ class Shadow:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    async def pass_on(self, desk: Desk, request: RelayRequest, call: Call | None) -> AsyncGenerator[Head | bytes, None]:
+    async def pass_on(
+        self, desk: Desk, request: RelayRequest, call: Call | None, wire: Wire = CHAT
+    ) -> AsyncGenerator[Head | bytes, None]:
         """Give an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
 
         Raises UpstreamError.
         """
         began, whole = time.perf_counter(), False
-        heard = self._listen(Overheard(desk=desk, call=call, at=desk.clock.now())) if call is not None else None
+        heard = None
+        if call is not None:
+            heard = self._listen(Overheard(desk=desk, call=call, wire=wire, at=desk.clock.now()))
         try:
             async with closing(self._pass(desk, request, heard, began)) as pieces:
                 async for piece in pieces:
@@ -222,7 +228,7 @@ class Shadow:
         desk = heard.desk
         await desk.catch_up()
         call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
-        request = read_request(desk, call)
+        request = heard.wire.read(desk, call)
         scope = Scope(user=call.user or request.user)
         place = await place_of(desk, scope, request, call)
         named = request.conversation or place.conversation
@@ -230,11 +236,13 @@ class Shadow:
         async with desk.lines.hold(scope.tenant, named):
             place = await place_of(desk, scope, request, call)
             truncated = await _truncated(desk, scope, request, place)
-            opened = await open_step(desk, scope, _in_shadow(meaning(desk, scope, request, call, named)), waits=False)
+            opened = await open_step(desk, scope, unsaid(meaning(desk, scope, request, call, named)), waits=False)
             if opened is None:
                 return
             async with Step(desk, opened.lease, zone=opened.zone) as step:
-                entry = await asyncio.to_thread(self._ledger.entry, desk, request, place, opened, now=heard.at)
+                marks = heard.wire.breaks(desk, self._upstream, request.model)
+                reckoned = partial(self._ledger.entry, desk, request, place, opened, now=heard.at, marks=marks)
+                entry = await asyncio.to_thread(reckoned)
                 added = round(heard.added_s * 1000, 3)
                 entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
                 told = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
@@ -243,7 +251,7 @@ class Shadow:
                     await step.finish(state="failed", error=heard.broken)
                     return
                 with suppress(UpstreamError):  # it was told to the client
-                    async with closing(relay_answer(_Replayed(heard), step)) as pieces:
+                    async with closing(relay_answer(_Replayed(heard), step, heard.wire.hears())) as pieces:
                         async for _ in pieces:
                             pass
 
@@ -259,13 +267,6 @@ async def _truncated(desk: Desk, scope: Scope, request: Request, place: Place) -
         return ()
     before = await desk.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
     return cut_short(before, [(each.role, each.said.message) for each in new])
-
-
-def _in_shadow(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:
-    async def intended() -> Intent:
-        return msgspec.structs.replace(await intend(), shadow=True, asks_model=False)
-
-    return intended
 
 
 def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:

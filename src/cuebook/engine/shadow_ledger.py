@@ -12,7 +12,6 @@ from cuebook.assembly.cache import CacheRule, CacheSimulator, CacheUse, Chunk, r
 from cuebook.assembly.forms import weigh
 from cuebook.engine.desk import Desk, chunks_of
 from cuebook.engine.opening import Opened
-from cuebook.engine.relay import breaks
 from cuebook.engine.request import Place, Request
 from cuebook.errors import InvalidInput
 from cuebook.ports.model import Upstream
@@ -50,8 +49,11 @@ class Ledger:
         self._rows: OrderedDict[tuple[str, str], _Rows] = OrderedDict()
         self._weights: OrderedDict[bytes, int] = OrderedDict()
 
-    def entry(self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float) -> Shadowed:
-        """Say what a call's prompt was and would have been. `now` is when it came. It counts tokens: call it aside."""
+    def entry(self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool) -> Shadowed:
+        """Say what a call's prompt was and would have been. It counts tokens: call it aside.
+
+        `now` is when it came; `marks`: ours would be marked for the provider's cache.
+        """
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
         weights = [self._weigh(desk, raw, message) for raw, message in zip(raws, messages, strict=True)]
@@ -61,13 +63,14 @@ class Ledger:
         client = ours = None
         if rule is not None:
             rows = self._rows_of(desk, opened, rule)
-            chunks = [Chunk(tool_tokens, digest_of(tools.encode()), "tools")] if tools else []
-            for raw, message, weight in zip(raws, messages, weights, strict=True):
-                marked = any(mark in raw for mark in _MARKS)
+            tools_marked = _MARKS[1].decode() in tools
+            chunks = [Chunk(tool_tokens, digest_of(tools.encode()), "tools", tools_marked)] if tools else []
+            own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
+            for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
+                marked = n in own or any(mark in raw for mark in _MARKS)
                 chunks.append(Chunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
             own_marks = rule.name in _MARKED_ALONE
             client = _reckoned(rows.client, chunks, now, explicit=own_marks)
-            marks = breaks(desk, self._upstream, request.model)
             placed = chunks_of(window, tools=request.tools)
             placed = placed if marks else [msgspec.structs.replace(each, marked=False) for each in placed]
             ours = _reckoned(rows.ours, placed, now, explicit=marks or own_marks)

@@ -1,17 +1,77 @@
-"""How an answer of the OpenAI wire is read while it is relayed: bytes go on as they came, a copy becomes a message."""
+"""How an answer is read while it is relayed: bytes go on as they came, a copy becomes a chat message.
 
-from typing import Any
+On OpenAI's wire here; other wires are read beside, to the same end.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.records.openai_stream import Events, mended, read_usage
+from cuebook.records.openai_stream import Events, mended, read_event, read_usage
 from cuebook.records.turn import Usage
 
 #: Fields of a delta that come whole: providers that repeat them must not make "call_1call_1".
 _WHOLE = frozenset({"role", "id", "type", "name", "index"})
 #: Fields of an answer that say which it is and who gave it.
 _FRAME = ("id", "created", "model", "system_fingerprint", "service_tier")
+
+
+class Hearing(Protocol):
+    """What an answer has said so far, on any wire."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that it is done."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """Whether all was said to its end."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls of it are to be answered before it goes on."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider counted."""
+        ...
+
+    @property
+    def error(self) -> str:
+        """Why it is none, as the provider says."""
+        ...
+
+    @property
+    def frame(self) -> Mapping[str, Any]:
+        """Which answer it is and who gave it."""
+        ...
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why each choice ended, as the wire names it."""
+        ...
+
+    @property
+    def choices(self) -> Collection[int]:
+        """The numbers of the choices."""
+        ...
+
+    def hear(self, line: bytes) -> str:
+        """Take in a line of a stream; answers with what it adds to the first choice's text."""
+        ...
+
+    def take(self, body: bytes) -> None:
+        """Take in an answer in one piece."""
+        ...
+
+    def message(self, choice: int = 0) -> bytes | None:
+        """Give a choice as one chat message, None where nothing of it came or nothing can be made of it."""
+        ...
 
 
 class Text:
@@ -49,13 +109,32 @@ class Heard(Struct):
         """Whether every choice was said to its end."""
         return bool(self.messages) and all(self.finish.get(choice) for choice in self.messages)
 
+    @property
+    def waits(self) -> bool:
+        """Whether calls of it are to be answered before it goes on."""
+        return self.finish.get(0) != "stop"
 
-def hear(heard: Heard, line: bytes) -> str:
-    """Take in a line of a server-sent-event stream; answers with what it adds to the first choice's text.
+    @property
+    def choices(self) -> list[int]:
+        """The numbers of the choices."""
+        return sorted(self.messages)
 
-    What is no event of this wire is passed over.
-    """
-    return take(heard, heard.events.read(line), "delta")
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why each choice ended."""
+        return [self.finish.get(choice) for choice in self.choices]
+
+    def hear(self, line: bytes) -> str:
+        """Take in a line of a stream; what is no event of this wire is passed over."""
+        return take(self, self.events.read(line), "delta")
+
+    def take(self, body: bytes) -> None:
+        """Take in an answer in one piece."""
+        take(self, read_event(body), "message")
+
+    def message(self, choice: int = 0) -> bytes | None:
+        """Give a choice as one assistant message."""
+        return message_of(self, choice)
 
 
 def take(heard: Heard, event: object, said: str) -> str:

@@ -144,7 +144,7 @@ def _piece(item: object, n: int, index: int) -> Part:
 
 
 def _reasoning(data: Mapping[str, Any]) -> Iterator[Part]:
-    fields = ("reasoning_content", "reasoning")  # DeepSeek's and OpenRouter's names
+    fields = ("reasoning_content", "reasoning", "thinking_blocks")  # DeepSeek's, OpenRouter's and LiteLLM's names
     if field := next((field for field in fields if data.get(field)), None):
         yield Part("reasoning", _as_text(data[field]), {"field": field})
 

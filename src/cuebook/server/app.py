@@ -36,6 +36,7 @@ from cuebook.server import (
     holds,
     learning,
     memories,
+    messages,
     minds,
     organizations,
     pages,
@@ -73,7 +74,7 @@ KEEP_S = 5
 #: Longer than clients keep an idle connection (httpx: 5 s), so that none sends into one that is just being closed.
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
-_V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES]
+_V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES, *messages.ROUTES]
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Who asks is `userId` in the body, `?userId=`, or header `X-User-Id`.
 Where the book has keys every request brings one, as `Authorization: Bearer cue_…` or in `X-Cuebook-Key`: 401 without;

@@ -24,6 +24,7 @@ _READS = ("GET", "HEAD")
 #: The addresses behind `/v1` that are ours to answer, `*` for a name, and their methods.
 _OURS = {
     "chat/completions": ("POST",),
+    "messages": ("POST",),
     "models": _READS,
     "models/*": _READS,
     "responses": ("POST",),

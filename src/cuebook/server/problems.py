@@ -122,6 +122,20 @@ class OpenAIError(Struct, frozen=True):
     error: OpenAIErrorBody
 
 
+class AnthropicErrorBody(Struct, frozen=True):
+    """What went wrong, in Anthropic's words."""
+
+    type: str
+    message: str
+
+
+class AnthropicError(Struct, frozen=True):
+    """Anthropic's error object."""
+
+    error: AnthropicErrorBody
+    type: str = "error"
+
+
 class Failure(Struct, frozen=True, kw_only=True):
     """An error ready for either form."""
 
@@ -159,7 +173,17 @@ class Failure(Struct, frozen=True, kw_only=True):
             OpenAIErrorBody(message=self.detail, type=kind, param=self.where, code=self.name.replace("-", "_"))
         )
 
+    def anthropic(self) -> AnthropicError:
+        """Give it as Anthropic's error object."""
+        kind = _ANTHROPIC.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+        return AnthropicError(AnthropicErrorBody(kind, self.detail))
 
+
+#: Anthropic's types of errors by status; others are `api_error`, or `invalid_request_error` below 500.
+_ANTHROPIC = {
+    401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
+    429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error",
+}  # fmt: skip
 _STATUSES = frozenset(status.value for status in HTTPStatus)
 
 
@@ -259,6 +283,10 @@ def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[
     failure = failure_of(error)
     wire = request.scope["state"].get("place") is not None
     raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None
+    if wire and request.scope["state"]["place"].rest.startswith("/messages"):
+        anthropic = _encode(failure.anthropic())
+        headers = dict(failure.headers)
+        return Response(anthropic, media_type="application/json", status_code=failure.status, headers=headers)
     if "text/html" in request.headers.get("accept", "") and (shown := request.app.state.error_page(request, failure)):
         return cast("Response[bytes]", shown)
     body, media_type = body_of(failure, wire=wire, instance=raw)

@@ -28,6 +28,8 @@ from cuebook.server.streams import Headers, Start, Streamed, encoded
 MODELS_WAIT_S = 5.0
 #: Told of a request that continues nothing of its conversation, in X-Cuebook-Branch.
 SIDE = "side; send the whole history, or X-History: server"
+#: What is kept of what passes in shadow mode.
+_KEPT = ("/chat/completions", "/messages")
 #: Our own addresses, told with 405 where the method is another and nobody stands behind us.
 _OURS = {"/chat/completions": "POST", "/responses": "POST", "/models": "GET"}
 
@@ -120,7 +122,7 @@ async def _told(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Head | by
     async with aclosing(pieces):  # type: ignore[type-var]
         try:
             async for piece in pieces:
-                begun = begun or (isinstance(piece, Head) and _streams(piece))
+                begun = begun or (isinstance(piece, Head) and streams(piece))
                 yield piece
         except CuebookError as error:
             if not begun or isinstance(error, UpstreamError):
@@ -128,16 +130,17 @@ async def _told(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Head | by
             yield b"\n\ndata: " + _encode(failure_of(error).openai()) + b"\n\n"  # a line may stand unended before it
 
 
-def _streams(head: Head) -> bool:
+def streams(head: Head) -> bool:
+    """Whether an answer comes in events."""
     return head.headers.get("content-type", "").lower().startswith("text/event-stream")
 
 
 def begin(head: Head) -> Start:
     """Give an upstream's head with where the turn is kept, and whether it is beside the conversation."""
-    ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)}
+    ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
     if head.side:
         ours["x-cuebook-branch"] = SIDE
-    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not _streams(head))
+    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not streams(head))
 
 
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
@@ -211,7 +214,7 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     if not book.shadows:
         return Streamed(request.app.state.running, _passed(book.pass_through(passed), encoded))
     call = None
-    if place.rest == "/chat/completions" and scope["method"] == "POST":
+    if place.rest in _KEPT and scope["method"] == "POST":
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
     return Streamed(request.app.state.running, _passed(book.pass_through(passed, call), _as_they_came))

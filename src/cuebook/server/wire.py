@@ -287,9 +287,9 @@ def answers(good: type[Struct] | type[dict[str, Any]], status: int = 200, *other
     return said | dict.fromkeys((*ERRORS, *others), problem)
 
 
-def openai_answers(good: type[Any]) -> dict[int, ResponseSpec]:
-    """Document a route's answers on the OpenAI wire."""
-    error = ResponseSpec(OpenAIError, description="Refused or failed", generate_examples=False)
+def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int, ResponseSpec]:
+    """Document a route's answers on a provider's wire."""
+    error = ResponseSpec(bad, description="Refused or failed", generate_examples=False)
     return {200: ResponseSpec(good, description="Done", generate_examples=False)} | dict.fromkeys(ERRORS, error)
 
 

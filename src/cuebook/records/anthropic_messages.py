@@ -1,0 +1,284 @@
+"""Anthropic's messages: each read as the chat messages that mean the same, and those written as content blocks again.
+
+A user's message with tool results is several: each result is a tool's, the rest is the user's. What an agent's program
+puts beside its user's words in `<system-reminder>` is told apart from them: the user did not say it. Thinking stands in
+`thinking_blocks`, which is not said either. Blocks nobody here knows stay as they are.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+import msgspec
+from msgspec import Raw, Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.conversation import ASSISTANT, TOOL
+
+#: What a block carries whose prefix is to be cached.
+MARK: Final = "cache_control"
+#: A chat message's field that holds what a model thought, as its provider signed it (LiteLLM's name for it).
+THINKING: Final = "thinking_blocks"
+#: Blocks of that.
+THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+
+_ROLES = ("user", ASSISTANT)
+_REMINDER = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re.DOTALL)
+_REMINDED = "system_reminder"
+_DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+#: Signs a name of a tool has at most.
+_LONGEST_NAME = 128
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_raws = msgspec.json.Decoder(list[Raw])
+
+
+class Turned(Struct, frozen=True):
+    """A chat message, and the blocks it was made of: those of the client's message number `at`, as they came."""
+
+    chat: bytes
+    at: int
+    role: str
+    blocks: tuple[Raw, ...]
+
+    @property
+    def marked(self) -> bool:
+        """Whether the client marked one of them for the provider's cache."""
+        return any(MARK.encode() in bytes(block) for block in self.blocks)
+
+
+# ---------------------------------------------------------------- reading
+def read_turned(raws: Sequence[Raw]) -> list[Turned]:
+    """Read a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
+    return [each for at, raw in enumerate(raws) for each in _read(at, raw)]
+
+
+def read_system(raw: Raw) -> list[Raw]:
+    """Give a request's system text as blocks, empty ones left out. Raises InvalidInput."""
+    given = _load(raw, "system")
+    if isinstance(given, str):
+        return [Raw(_encode({"type": "text", "text": given}))] if given.strip() else []
+    if not isinstance(given, list) or not all(isinstance(block, dict) for block in given):
+        _refuse("system", "expected a string or a list of blocks")
+    return [block for block, read in zip(_raws.decode(raw), given, strict=True) if read.get("text", "")]
+
+
+def read_reply(content: object) -> bytes:
+    """Give what an answer's blocks say as a chat message. Raises InvalidInput where that cannot be."""
+    blocks = content if isinstance(content, list) else []
+    return _written(_reply([block for block in blocks if isinstance(block, dict)]))
+
+
+def _read(at: int, raw: Raw) -> Iterator[Turned]:
+    message = _load(raw, f"messages[{at}]")
+    role = message.get("role") if isinstance(message, dict) else None
+    if role not in _ROLES:
+        _refuse(f"messages[{at}].role", f"expected user or assistant, got {role!r}")
+    content = message.get("content")
+    if isinstance(content, str):
+        raws, blocks = [Raw(_encode({"type": "text", "text": content}))], [{"type": "text", "text": content}]
+    elif isinstance(content, list) and all(isinstance(block, dict) for block in content):
+        raws, blocks = _raws.decode(_fields(raw)["content"]), content
+    else:
+        _refuse(f"messages[{at}].content", "expected a string or a list of blocks")
+    if role == ASSISTANT:
+        yield Turned(_written(_reply(blocks)), at, role, tuple(raws))
+        return
+    for first, last in _runs(blocks):
+        own = blocks[first:last]
+        chat = _result(own) if own and _kind(own[0]) == "tool_result" else _user(own)
+        yield Turned(_written(chat), at, role, tuple(raws[first:last]))
+
+
+def _fields(raw: Raw) -> dict[str, Raw]:
+    return msgspec.json.decode(raw, type=dict[str, Raw])
+
+
+def _runs(blocks: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Part a user's blocks: each tool result is a message, with reminders behind it; others go together."""
+    runs: list[tuple[int, int]] = []
+    for n, block in enumerate(blocks):
+        before = _kind(blocks[runs[-1][0]]) if runs else None
+        theirs = before == "tool_result" and not all(map(_is_reminder, _rest(blocks[n:])))
+        if _kind(block) == "tool_result" or not runs or theirs:
+            runs.append((n, n + 1))
+        else:
+            runs[-1] = (runs[-1][0], n + 1)
+    return runs or [(0, 0)]
+
+
+def _rest(blocks: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for block in blocks:
+        if _kind(block) == "tool_result":
+            return
+        yield block
+
+
+def _kind(block: Mapping[str, Any]) -> str:
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+def _is_reminder(block: Mapping[str, Any]) -> bool:
+    text = block.get("text")
+    return _kind(block) == "text" and isinstance(text, str) and _REMINDER.fullmatch(text) is not None
+
+
+def _user(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"role": "user", "content": _content([_part(block) for block in blocks])}
+
+
+def _result(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    result, reminders = blocks[0], blocks[1:]
+    content = result.get("content")
+    said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    given = said if isinstance(said, list) else []
+    parts = [_part(part, reminds=False) for part in given if isinstance(part, dict)]
+    parts += [{"type": "text", "text": block.get("text", "")} for block in reminders]
+    told: dict[str, Any] = {"role": TOOL, "tool_call_id": result.get("tool_use_id"), "content": _joined(parts)}
+    return told | ({"is_error": True} if result.get("is_error") is True else {})
+
+
+def _joined(parts: list[dict[str, Any]]) -> Any:
+    """Give texts alone as one: a result's is cut where it is too long, and several would not be."""
+    if all(part.get("type") == "text" and isinstance(part.get("text"), str) for part in parts):
+        return "\n\n".join(part["text"] for part in parts)
+    return parts
+
+
+def _reply(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    calls = [_call(block) for block in blocks if _kind(block) == "tool_use"]
+    thoughts = [_bare(block) for block in blocks if _kind(block) in THOUGHTS]
+    others = [block for block in blocks if _kind(block) not in {"tool_use", *THOUGHTS}]
+    parts = [part for block in others if (part := _part(block, reminds=False)).get("text") != ""]
+    told: dict[str, Any] = {"role": ASSISTANT, "content": _content(parts) or (None if calls else "")}
+    return told | ({THINKING: thoughts} if thoughts else {}) | ({"tool_calls": calls} if calls else {})
+
+
+def _call(block: Mapping[str, Any]) -> dict[str, Any]:
+    given = block.get("input")
+    arguments = given if isinstance(given, str) else _written({} if given is None else given).decode()
+    return {
+        "id": block.get("id"), "type": "function",
+        "function": {"name": str(block.get("name", "")), "arguments": arguments},
+    }  # fmt: skip
+
+
+def _part(block: Mapping[str, Any], *, reminds: bool = True) -> dict[str, Any]:
+    """Give a block as a part of a chat message; one without a form there stays as it is."""
+    kind, source = _kind(block), block.get("source")
+    if kind == "text" and isinstance(text := block.get("text"), str):
+        return {"type": _REMINDED if reminds and _is_reminder(block) else "text", "text": text}
+    url = _url(source) if isinstance(source, dict) else ""
+    if kind == "image" and url:
+        return {"type": "image_url", "image_url": {"url": url}}
+    if kind == "document" and url.startswith("data:") and not {"context", "citations"} & {*_bare(block)}:
+        title = block.get("title")
+        return {"type": "file", "file": {"file_data": url} | ({"filename": title} if isinstance(title, str) else {})}
+    return _bare(block)
+
+
+def _url(source: Mapping[str, Any]) -> str:
+    data, kind = source.get("data"), source.get("media_type")
+    if source.get("type") == "base64" and isinstance(data, str) and isinstance(kind, str):
+        return f"data:{kind};base64,{data}"
+    url = source.get("url")
+    return url if source.get("type") == "url" and isinstance(url, str) else ""
+
+
+def _bare(block: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a block without what is not said in it: markers, and fields a client's library writes as null."""
+    return {name: value for name, value in block.items() if name != MARK and value is not None}
+
+
+def _content(parts: list[dict[str, Any]]) -> Any:
+    text = parts[0].get("text") if len(parts) == 1 and parts[0].get("type") == "text" else None
+    return text if isinstance(text, str) else parts or ""
+
+
+# ---------------------------------------------------------------- writing
+def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict[str, Any]]]:
+    """Give a chat message's role and blocks; none where it says nothing. `thoughts`: what was thought goes along."""
+    message = _decode(chat)
+    role, blocks = message.get("role"), _blocks(message.get("content"))
+    if role in (TOOL, "function"):
+        return "user", [_tool_result(message, blocks)]
+    if role != ASSISTANT:
+        name = message.get("name")
+        return "user", ([{"type": "text", "text": f"{name}:"}] if isinstance(name, str) and blocks else []) + blocks
+    signed = [each for each in message.get(THINKING) or () if thoughts and isinstance(each, dict)]
+    refusal = message.get("refusal")
+    said = _blocks(refusal) if isinstance(refusal, str) else []
+    calls = [_tool_use(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    return ASSISTANT, signed + blocks + said + calls
+
+
+def _blocks(content: object) -> list[dict[str, Any]]:
+    """Give a content's blocks; empty texts, which the API refuses, are left out."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    found = [_block(part) for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return [block for block in found if _kind(block) != "text" or str(block.get("text", "")).strip()]
+
+
+def _block(part: Mapping[str, Any]) -> dict[str, Any]:
+    kind = _kind(part)
+    body = part.get(kind)
+    if kind == _REMINDED:
+        return {"type": "text", "text": part.get("text", "")}
+    if kind == "image_url" and isinstance(body, dict):
+        return {"type": "image", "source": _source(str(body.get("url", "")))}
+    if kind == "file" and isinstance(body, dict) and "file_data" in body:
+        title = {"title": body["filename"]} if "filename" in body else {}
+        return {"type": "document", "source": _source(str(body["file_data"])), **title}
+    if kind in ("input_audio", "file"):
+        return {"type": "text", "text": f"[{kind}]"}
+    return dict(part)
+
+
+def _source(url: str) -> dict[str, Any]:
+    data = _DATA_URL.fullmatch(url)
+    return {"type": "base64", "media_type": data[1], "data": data[2]} if data else {"type": "url", "url": url}
+
+
+def _tool_result(message: Mapping[str, Any], blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    call = message.get("tool_call_id") or f"function_{message.get('name', '')}"
+    content: Any = blocks[0]["text"] if len(blocks) == 1 and _kind(blocks[0]) == "text" else blocks
+    failed = {"is_error": True} if message.get("is_error") is True else {}
+    return {"type": "tool_result", "tool_use_id": call, "content": content, **failed}
+
+
+def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(call.get("type", "function"))
+    body = call.get(kind)
+    body = body if isinstance(body, dict) else {}
+    given = body.get("arguments", body.get("input", ""))
+    try:
+        read = _decode(given or "{}") if isinstance(given, str) else given
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        read = None
+    name = _NO_NAME.sub("_", str(body.get("name", "")))[:_LONGEST_NAME] or "tool"
+    return {
+        "type": "tool_use", "id": call.get("id") or "tool", "name": name,
+        "input": read if isinstance(read, dict) else {"input": given},
+    }  # fmt: skip
+
+
+def _load(raw: Raw, where: str) -> Any:
+    try:
+        return _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        _refuse(where, f"not readable JSON ({error})")
+
+
+def _written(value: object) -> bytes:
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, RecursionError, TypeError) as error:
+        _refuse("content", f"cannot be written as JSON ({error})")
+
+
+def _refuse(where: str, problem: str) -> NoReturn:
+    raise InvalidInput(f"{where}: {problem}", where=where)

@@ -1,0 +1,191 @@
+"""Anthropic's messages and the chat messages that mean the same; its streams, whatever comes in them."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from cuebook.engine.messages import user_of
+from cuebook.engine.messages_heard import MessageHeard
+from cuebook.errors import InvalidInput
+from cuebook.records.anthropic_messages import read_reply, read_system, read_turned, write_blocks
+from cuebook.records.openai_messages import digest, read_message
+
+IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+PDF = {
+    "type": "document",
+    "title": "a.pdf",
+    "source": {"type": "base64", "media_type": "application/pdf", "data": "AA=="},
+}
+SEARCH = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}}
+RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}
+USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {"b": [1, 2.5], "a": "ü"}}
+REMINDER = {"type": "text", "text": "<system-reminder>\nToday is Friday.\n</system-reminder>"}
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def raw(value: Any) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def turned(*messages: Any) -> list[dict[str, Any]]:
+    return [json.loads(each.chat) for each in read_turned([raw(each) for each in messages])]
+
+
+def user(*blocks: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "roles"),
+    [
+        ([RESULT, {**RESULT, "tool_use_id": "t2"}], ["tool", "tool"]),
+        ([RESULT, REMINDER], ["tool"]),
+        ([RESULT, text("And hurry."), REMINDER], ["tool", "user"]),
+        ([text("Before."), RESULT], ["user", "tool"]),
+        ([RESULT, REMINDER, {**RESULT, "tool_use_id": "t2"}, text("And hurry.")], ["tool", "tool", "user"]),
+        ([], ["user"]),
+        ([REMINDER, text("Hi")], ["user"]),
+    ],
+)
+def test_a_users_message_is_parted_into_results_and_what_the_user_says(
+    blocks: list[dict[str, Any]], roles: list[str]
+) -> None:
+    assert [each["role"] for each in turned(user(*blocks))] == roles
+    whole = read_turned([raw(user(*blocks))])
+    assert [json.loads(bytes(block)) for each in whole for block in each.blocks] == blocks  # none is lost on the way
+
+
+def test_what_an_agents_program_says_is_not_what_its_user_says() -> None:
+    [asked] = turned(user(REMINDER, text("Which day is it?")))
+    said = read_message(asked)
+    assert said.message == "Which day is it?"
+    assert "Friday" in said.parts[0].content
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [text("Hi"), IMAGE, PDF],
+        [REMINDER, text("Hi")],
+        [{**RESULT, "is_error": True}],
+        [{**RESULT, "content": [text("a picture"), IMAGE]}],
+        [{"type": "search_result", "source": "s", "title": "t", "content": [text("x")]}],
+    ],
+)
+def test_a_message_is_written_as_it_was_read(blocks: list[dict[str, Any]]) -> None:
+    [told] = read_turned([raw(user(*blocks))])
+    assert write_blocks(told.chat) == ("user", blocks)
+
+
+def test_a_reply_is_written_as_it_was_read_and_thoughts_where_they_are_wanted() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+    chat = read_reply([thought, text("I look."), SEARCH, USE])
+    assert write_blocks(chat, thoughts=True) == ("assistant", [thought, text("I look."), SEARCH, USE])
+    assert write_blocks(chat) == ("assistant", [text("I look."), SEARCH, USE])
+    said = read_message(chat)
+    assert (said.message, [part.type for part in said.parts]) == ("I look.", ["reasoning", "opaque", "function"])
+
+
+def test_a_reply_resent_is_the_same() -> None:
+    """Its library writes fields that are null, drops what was thought, sorts a call's input, and marks places."""
+    chat = read_reply([{"type": "thinking", "thinking": "hm", "signature": "c2ln"}, text("I look."), USE])
+    again = [
+        {**text("I look."), "citations": None, "cache_control": {"type": "ephemeral"}},
+        {**USE, "input": {"a": "ü", "b": [1, 2.5]}, "caller": None},
+    ]
+    assert digest(read_message(chat)) == digest(read_message(turned({"role": "assistant", "content": again})[0]))
+
+
+def test_chat_messages_of_other_programs_have_a_form_here() -> None:
+    legacy = {"id": "call 1", "type": "function", "function": {"name": "a.b", "arguments": "not json"}}
+    asked = json.dumps({"role": "assistant", "content": None, "tool_calls": [legacy]}).encode()
+    assert write_blocks(asked)[1] == [
+        {"type": "tool_use", "id": "call 1", "name": "a_b", "input": {"input": "not json"}}
+    ]
+    named = b'{"role": "user", "name": "ann", "content": "Hi"}'
+    assert write_blocks(named) == ("user", [text("ann:"), text("Hi")])
+    assert write_blocks(b'{"role": "user", "content": " "}') == ("user", [])
+
+
+@pytest.mark.parametrize("wrong", [7, {"role": "system", "content": ""}, {"role": "user"}, user(7)])
+def test_what_is_no_message_is_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"messages\[1\]"):
+        read_turned([raw(user(text("Hi"))), raw(wrong)])
+    assert read_system(raw([text(""), text("a")])) == [raw(text("a"))]
+
+
+@pytest.mark.parametrize(
+    ("given", "user_"),
+    [
+        ("ann", "ann"),
+        ("user_ab12_account_c_session_d", "user_ab12_account_c"),
+        ('{"device_id": "d", "account_uuid": "", "session_id": "s"}', "d"),
+        ("{odd", "{odd"),
+        (7, ""),
+    ],
+)
+def test_a_session_is_no_user(given: Any, user_: str) -> None:
+    assert user_of({"metadata": raw({"user_id": given})}) == user_
+
+
+KINDS = [
+    "message_start", "message_delta", "message_stop", "content_block_start", "content_block_delta",
+    "content_block_stop", "error", "ping", "of_next_year",
+]  # fmt: skip
+NAMES = [
+    "type", "index", "text", "thinking", "signature", "partial_json", "citation", "id", "name", "input", "content",
+    "stop_reason", "usage", "input_tokens", "tool_use", "message",
+]  # fmt: skip
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(["text", "tool_use", "thinking"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=8,
+)
+events = st.fixed_dictionaries(
+    {"type": st.sampled_from(KINDS)},
+    optional=dict.fromkeys(("index", "message", "content_block", "delta", "usage", "error"), values),
+)  # fmt: skip
+
+
+@settings(max_examples=30)
+@given(st.lists(events, max_size=6))
+def test_whatever_comes_in_a_stream_is_heard_to_its_end(stream: list[dict[str, Any]]) -> None:
+    heard = MessageHeard()
+    for each in stream:
+        assert isinstance(heard.hear(b"data: " + json.dumps(each).encode() + b"\n"), str)
+    message = heard.message()
+    assert heard.done == any(each["type"] == "message_stop" for each in stream)
+    if message is not None:
+        said = read_message(message)
+        assert (said.role, digest(said)) == ("assistant", digest(read_message(message)))
+        msgspec.json.encode(heard.usage)
+
+
+blocks = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "tool_use", "tool_result", "thinking", "image", "document"]) | values},
+    optional=dict.fromkeys(("text", "id", "name", "input", "content", "tool_use_id", "source", "is_error"), values),
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(blocks, max_size=4), st.sampled_from(["user", "assistant"]))
+def test_whatever_is_asked_is_read_or_refused_and_can_be_written(content: list[dict[str, Any]], role: str) -> None:
+    for each in read_turned([raw({"role": role, "content": content})]):
+        read_message(each.chat)
+        json.dumps(write_blocks(each.chat, thoughts=True))
+
+
+@settings(max_examples=30)
+@given(values)
+def test_whatever_comes_in_one_piece_is_heard(body: Any) -> None:
+    heard = MessageHeard()
+    heard.take(json.dumps(body).encode())
+    assert heard.message() is None or read_message(heard.message() or b"")
