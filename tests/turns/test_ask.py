@@ -266,12 +266,13 @@ async def test_a_lease_is_renewed_while_the_model_thinks(tmp_path):
 
 
 async def test_a_turn_taken_over_ends_with_an_error_and_stores_nothing_twice(tmp_path):
-    slow = ScriptedModel(Script(text="first to speak, last to be heard " * 9, size=2, delay=0.03))
+    slow = ScriptedModel(Script(text="first to speak, last to be heard " * 90, size=2, delay=0.03))
     late = FrozenClock()
     late.advance(1000)  # to them this process stood still for longer than its lease
     async with book_on(tmp_path, model=slow, work__checkpoint_s=0.04) as mine:
         asking = asyncio.create_task(mine.ask(Ask("one", NAME)))
-        await asyncio.sleep(0.15)
+        while not slow.requests:
+            await asyncio.sleep(0.01)
         async with book_on(tmp_path, model=ScriptedModel("other"), clock=late, dice=Other()) as theirs:
             assert (await theirs.ask(Ask("two", NAME))).text == "other"
         with pytest.raises(LeaseLost):
