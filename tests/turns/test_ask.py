@@ -271,7 +271,7 @@ async def test_a_turn_taken_over_ends_with_an_error_and_stores_nothing_twice(tmp
     late.advance(1000)  # to them this process stood still for longer than its lease
     async with book_on(tmp_path, model=slow, work__checkpoint_s=0.04) as mine:
         asking = asyncio.create_task(mine.ask(Ask("one", NAME)))
-        while not slow.requests:
+        while not slow.requests:  # noqa: ASYNC110 - the double tells nobody
             await asyncio.sleep(0.01)
         async with book_on(tmp_path, model=ScriptedModel("other"), clock=late, dice=Other()) as theirs:
             assert (await theirs.ask(Ask("two", NAME))).text == "other"
