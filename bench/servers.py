@@ -17,7 +17,7 @@ import msgspec
 import uvicorn
 
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import Config, EmbedderConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.records.memory import Scope
 from cuebook.server.app import serve
 
@@ -105,10 +105,13 @@ def main() -> None:
     """Serve until the input ends."""
     kind, *arguments = sys.argv[1:]
     threading.Thread(target=_tell, daemon=True).start()
-    if kind in ("cuebook", "shadow"):
+    if kind in ("cuebook", "embedding", "shadow"):
         path, url = arguments
-        upstream_config = UpstreamConfig(url=url, shadow=kind == "shadow")
-        settings = Settings(store=StoreConfig(url=path), upstream=upstream_config)
+        settings = Settings(
+            store=StoreConfig(url=path),
+            upstream=UpstreamConfig(url=url, shadow=kind == "shadow"),
+            embedder=EmbedderConfig(provider="minilm" if kind == "embedding" else "none"),
+        )
         serve(Config(settings=settings), port=0, started=lambda address: print(address, flush=True))
         return
     app = upstream if kind == "upstream" else bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments)

@@ -1,7 +1,12 @@
-"""Time to the first token with 32 streams at once: straight to the upstream, and through Cuebook in shadow and live."""
+"""Time to the first token with 32 streams at once: straight to the upstream, and through Cuebook in shadow and live.
+
+A conversation is seen twice: first with a history nobody here knows, all of which is read and kept, then as it goes on.
+"""
 
 import asyncio
 import math
+import os
+import statistics
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -10,73 +15,133 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bench.measure import AsyncRound, Figure, Run, Sample, interleave_async
+from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async
 from bench.relay import Server, serving
 from bench.stores import copy, store
+from cuebook.backends.minilm.embedder import missing
 
 _STREAMS = 32  # at once: each begins so long behind the one before that as many are under way
 _EVENTS, _PACE_US = 50, 20_000
-_IN_ALL = 3 * _STREAMS
+_IN_ALL = 2 * _STREAMS
 _WORDS = 23
 _ROUNDS_OF_TALK = 10  # that each client sends again
 _SAID = "What do you know of the harbour, its ships and what they carried last year? " * 4
 _FIRST = b'"content":" word'
+#: A server is quiet that uses less of a core; so long is waited for it at most, in seconds.
+_QUIET, _QUIET_WITHIN_S = 0.05, 60.0
+_LOOK_S = 0.5
+_NONE, _BARE = "the upstream alone", "a bare relay"
+#: How a conversation comes, and that it does.
+_SEEN = ("first seen", "going on")
+
+
+class Side(msgspec.Struct):
+    """What the rounds of one server gave, by how conversations came: p95 in seconds, CPU seconds of a call."""
+
+    server: Server
+    first: dict[str, list[float]] = msgspec.field(default_factory=lambda: {each: [] for each in _SEEN})
+    cpu: dict[str, list[float]] = msgspec.field(default_factory=lambda: {each: [] for each in _SEEN})
+
+    def sample(self, seen: str) -> Sample:
+        """Give the p95 of each round but the one that warms up."""
+        return Sample(tuple(self.first[seen][1:]))
+
+    def spent(self, seen: str) -> Sample:
+        """Give the CPU of a call, with what is done behind it; likewise."""
+        return Sample(tuple(self.cpu[seen][1:]))
 
 
 def shadow(run: Run) -> Iterator[Figure]:
     """Thirty-two streams at once from a scripted upstream, memory on; the p95 of each round, and the rounds' median."""
-    shadowed, live = (str(copy(store(run, 1_000, _WORDS), name)) for name in ("shadow", "live"))
+    rounds, path = 3 if run.quick else 8, store(run, 1_000, _WORDS)
     with ExitStack() as stack:
         upstream = stack.enter_context(serving("upstream"))
         base = upstream.address + "/v1"
-        sides = {
-            "none": upstream,
-            "bare": stack.enter_context(serving("relay", base)),
-            "shadow": stack.enter_context(serving("shadow", shadowed, base)),
-            "live": stack.enter_context(serving("cuebook", live, base)),
-        }
-        names = count()
-        rounds: Mapping[str, AsyncRound] = {name: _round(server, names) for name, server in sides.items()}
-        found = asyncio.run(interleave_async(3 if run.quick else 8, rounds))
-    yield _added("time to first token added in shadow, p95", found["shadow"], found["none"], "the upstream alone")
-    yield _added("the same, against a bare relay", found["shadow"], found["bare"], "a bare relay", bar=None)
-    yield _added("the same, live", found["live"], found["none"], "the upstream alone")
+        bare = stack.enter_context(serving("relay", base))
+        shadowed = stack.enter_context(serving("shadow", str(copy(path, "shadow")), base))
+        live = stack.enter_context(serving("cuebook", str(copy(path, "live")), base))
+        servers = {_NONE: upstream, _BARE: bare, "shadow": shadowed, "live": live}
+        yield from _figures(rounds, servers)
+        if not missing():  # apart, for it embeds behind each round for a while
+            embedding = stack.enter_context(serving("embedding", str(run.fast / "embedding.db"), base))
+            yield from _figures(2, {_NONE: upstream, _BARE: bare, "live, embeddings": embedding})
 
 
-def _added(what: str, ours: Sample, other: Sample, name: str, *, bar: float | None = 30) -> Figure:
+def _figures(rounds: int, servers: Mapping[str, Server]) -> Iterator[Figure]:
+    names, loads = count(time.time_ns()), [os.getloadavg()[0]]
+    sides = {name: Side(server) for name, server in servers.items()}
+    does: dict[str, AsyncRound] = {name: _round(side, names, loads) for name, side in sides.items()}
+    asyncio.run(interleave_async(rounds, does))
+    load = f"load {min(loads):.1f} to {max(loads):.1f}"
+    none, bare = sides[_NONE], sides[_BARE]
+    for seen in _SEEN:
+        for name, side in list(sides.items())[1:]:
+            yield _added(f"{seen}: {name} adds, p95", side, none, seen, bar=None if side is bare else 30, note=load)
+        for name, side in list(sides.items())[2:]:
+            note = "what is done behind it included"
+            yield compared(f"{seen}: CPU of a call, {name}", side.spent(seen), _BARE, bare.spent(seen), note=note)
+
+
+def _added(what: str, ours: Side, other: Side, seen: str, *, bar: float | None, note: str) -> Figure:
+    one, two = ours.sample(seen), other.sample(seen)
+    added = sorted((mine - theirs) * 1e3 for mine, theirs in zip(one.values, two.values, strict=True))
     return Figure(
         what=what,
-        ours=f"{ours.median * 1e3:.1f} ms",
-        against=f"{name} {other.median * 1e3:.1f} ms",
-        ratio=(ours.median - other.median) * 1e3,
+        ours=f"{one.median * 1e3:.1f} ms",
+        against=f"{_NONE} {two.median * 1e3:.1f} ms",
+        ratio=statistics.median(added),
+        spread=(added[len(added) // 4], added[3 * len(added) // 4]),
         unit=" ms",
         bar=bar,
-        note=f"{_STREAMS} streams at once",
+        note=note,
     )
 
 
-def _round(server: Server, names: Iterator[int]) -> AsyncRound:
+def _round(side: Side, names: Iterator[int], loads: list[float]) -> AsyncRound:
     async def one() -> float:
-        apart = _EVENTS * _PACE_US / 1e6 / _STREAMS
-        streams = (_first(server.address, next(names), after=apart * number) for number in range(_IN_ALL))
-        took = sorted(await asyncio.gather(*streams))
-        await asyncio.sleep(1.0)  # what is done behind the answers is not the next round's
-        return took[math.ceil(0.95 * _IN_ALL) - 1]
+        own = [next(names) for _ in range(_IN_ALL)]
+        for seen in _SEEN:
+            began = side.server.cpu()
+            apart = _EVENTS * _PACE_US / 1e6 / _STREAMS
+            streams = (_first(side.server.address, name, seen, after=apart * number) for number, name in enumerate(own))
+            took = sorted(await asyncio.gather(*streams))
+            loads.append(os.getloadavg()[0])
+            await _quiet(side.server)  # what is done behind the answers is not the next round's
+            side.first[seen].append(took[math.ceil(0.95 * _IN_ALL) - 1])
+            side.cpu[seen].append((side.server.cpu() - began) / _IN_ALL)
+        return side.first[_SEEN[-1]][-1]
 
     return one
 
 
-async def _first(address: str, name: int, *, after: float) -> float:
-    """Begin `after` seconds and read one stream to its end; seconds until its first word."""
-    await asyncio.sleep(after)
+async def _quiet(server: Server) -> None:
+    """Wait until a server has done what it does behind its answers."""
+    until, used = time.monotonic() + _QUIET_WITHIN_S, -math.inf
+    while time.monotonic() < until and (now := server.cpu()) - used > _QUIET * _LOOK_S:
+        used = now
+        await asyncio.sleep(_LOOK_S)
+
+
+def _body(name: int, seen: str) -> bytes:
     said = [
         {"role": role, "content": f"{name}.{n}: {_SAID}"}
         for n in range(_ROUNDS_OF_TALK)
         for role in ("user", "assistant")
     ]
     messages = [{"role": "system", "content": "You help."}, *said, {"role": "user", "content": f"And {name}?"}]
-    asked = {"model": "m", "messages": messages, "stream": True, "max_tokens": _EVENTS, "seed": _PACE_US}
-    body = msgspec.json.encode(asked)
+    if seen != _SEEN[0]:
+        answer = "".join(f" word{number % 97}" for number in range(_EVENTS))  # what the scripted upstream said
+        messages.append({"role": "assistant", "content": answer})
+        messages.append({"role": "user", "content": f"And which of the ships of {name} came back?"})
+    return msgspec.json.encode(
+        {"model": "m", "messages": messages, "stream": True, "max_tokens": _EVENTS, "seed": _PACE_US}
+    )
+
+
+async def _first(address: str, name: int, seen: str, *, after: float) -> float:
+    """Begin `after` seconds and read one stream to its end; seconds until its first word."""
+    await asyncio.sleep(after)
+    body = _body(name, seen)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: {urlsplit(address).netloc}\r\nContent-Type: application/json\r\n"
         f"X-Conversation-Id: first-{name}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -63,8 +63,17 @@ class Ear:
         try:
             async with closing(reply.chunks()) as chunks:
                 async for data in chunks:
-                    async for piece in self._pass(lines, data):
-                        yield piece
+                    ready: list[bytes] = []
+                    for line in lines.feed(data):
+                        self._hear(line)
+                        if self._heard.done and not self._kept:
+                            if ready:
+                                yield b"".join(ready)
+                                ready = []
+                            await self._keep("")
+                        ready.append(line)
+                    if ready:
+                        yield b"".join(ready)
         except UpstreamError as error:
             if self._kept:
                 return  # the connection broke behind the end
@@ -78,19 +87,6 @@ class Ear:
         await self._keep("the upstream's stream ended before its answer did")
         if rest:
             yield rest
-
-    async def _pass(self, lines: ByteLines, data: bytes) -> AsyncGenerator[bytes, None]:
-        ready: list[bytes] = []
-        for line in lines.feed(data):
-            self._hear(line)
-            if self._heard.done and not self._kept:
-                if ready:
-                    yield b"".join(ready)
-                    ready = []
-                await self._keep("")
-            ready.append(line)
-        if ready:
-            yield b"".join(ready)
 
     def _hear(self, line: bytes) -> None:
         added = self._heard.hear(line)
