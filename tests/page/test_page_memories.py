@@ -1,14 +1,17 @@
 """What is remembered, in a browser: found, read with its history, corrected and forgotten by forms."""
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 from looks import look_over
 
-from conftest import Served, Tab
+from conftest import Served, Tab, config
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
+from cuebook.testing import FrozenClock
 from cuebook.testing.doubles import ScriptedModel
 
 
@@ -64,18 +67,35 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     assert served.run(lambda book: book.memories.page(user="ann")).items == ()
 
 
-def test_a_memory_shows_what_it_took_the_place_of(
-    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
+    served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    served.run(lambda book: book.memories.put("domain", "city", "Bergen", user="ann"))
-    served.run(lambda book: book.memories.put("domain", "city", "Oslo", user="ann"))
-    page = tab(served).open("/page/memories?userId=ann&ended=true")
-    assert page.locator("tr.past:has-text('Bergen')").count() == 1
+    clock = FrozenClock()
+    served = served_book(Cuebook.open(config(project(tmp_path)), model=ScriptedModel(default="Noted."), clock=clock))
+    for city in ("Bergen", "Oslo", "Lima"):
+        served.run(lambda book, city=city: book.memories.put("domain", "city", city, user="ann"))
+        clock.advance(86_400)
+    seen = tab(served)
+    page = seen.open("/page/memories?userId=ann&ended=true")
+    assert page.locator("tr.past").count() == 2
+    page.uncheck("[name=ended]")
+    page.fill("[name=asOf]", datetime.fromtimestamp(clock.now() - 1.5 * 86_400, UTC).isoformat())
+    page.click("button:has-text('Show')")
+    page.wait_for_url("**asOf=2**")
+    assert page.locator("main table a").all_inner_texts() == ["city: Oslo"]
     page.click("text=city: Oslo")
-    assert "It took the place of" in page.inner_text("main")
-    page.click("section:has(#history) a")
     assert "held until" in page.inner_text(".facts")
+    steps = page.locator("ol.history li").all_inner_texts()
+    assert [city in step for city, step in zip(("Lima", "Oslo", "Bergen"), steps, strict=True)] == [True] * 3
+    assert page.inner_text("li[aria-current] b") == "Oslo"
+    page.click("ol.history a >> nth=0")
+    assert "held until" not in page.inner_text(".facts")
+    seen.open("/page/memories?userId=ann")
+    with page.expect_download() as told:
+        page.click("text=All of them as a file")
+    assert told.value.suggested_filename == "memories.json"
+    kept = json.loads(Path(told.value.path()).read_text())["items"]
+    assert sorted(each["text"] for each in kept) == ["Bergen", "Lima", "Oslo"]
 
 
 def test_the_items_of_a_conversation_are_listed_with_their_sources(

@@ -49,6 +49,7 @@ class BlockingMemories:
         organization: str | None = None,
         category: str | None = None,
         ended: bool = False,
+        as_of: float | None = None,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Memory]:
@@ -60,6 +61,7 @@ class BlockingMemories:
                 organization=organization,
                 category=category,
                 ended=ended,
+                as_of=as_of,
                 limit=limit,
                 cursor=cursor,
             )

@@ -95,15 +95,9 @@ class Memories:
         limit: int = 10,
     ) -> list[Hit]:
         """Give memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
+        dense = await sense(self._desk, query.text)
         return await self.answer(
-            query,
-            await sense(self._desk, query.text),
-            user=user,
-            persona=persona,
-            organization=organization,
-            scopes=scopes,
-            as_of=as_of,
-            limit=limit,
+            query, dense, user=user, persona=persona, organization=organization, scopes=scopes, as_of=as_of, limit=limit
         )
 
     async def answer(
@@ -135,19 +129,29 @@ class Memories:
         organization: str | None = None,
         category: str | None = None,
         ended: bool = False,
+        as_of: float | None = None,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Memory]:
-        """List memories in the order they came; with `ended` those that no longer hold too."""
+        """List memories in the order they came; with `ended` those that no longer hold too.
+
+        With `as_of` (Unix seconds) those that held then.
+        """
         check_limit(limit)
         if category is not None and category not in KINDS:
             msg = f"category: no category {category!r}; there are {', '.join(KINDS)}"
             raise InvalidInput(msg, where="category")
-        start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
+        after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)
-        found = await self._desk.store.memories.page(
-            Scope(user=user), places, ended=ended, category=category, after=start, limit=limit + 1
-        )
+        found, store = list[Memory](), self._desk.store.memories
+        batch = limit + 1 if as_of is None else max(FOUND, limit + 1)
+        while len(found) <= limit:
+            past, scope = ended or as_of is not None, Scope(user=user)
+            some = await store.page(scope, places, ended=past, category=category, after=after, limit=batch)
+            found += [each for each in some if as_of is None or _holds(each, as_of)]
+            if len(some) < batch:
+                break
+            after = some[-1].no
         more = write_cursor(MemoriesAt(0, found[limit - 1].no)) if len(found) > limit else None
         return Paged(tuple(found[:limit]), more)
 
@@ -301,7 +305,7 @@ class Memories:
         else:
             since = max(now, before.valid_from)  # a clock may be set back, or stand still
             own = memory_id(place, category, f"{key}|{before.text}|{since}|{generation}")
-            past = replace(before, no=0, id=own, valid_to=since)
+            past = replace(before, no=0, id=own, valid_to=since, ended_by=fresh.id)
             fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at, valid_from=since)
             changed = [past, fresh]
         change = PlaceChange(place=place, generation=generation, memories=tuple(changed))

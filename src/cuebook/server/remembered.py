@@ -19,7 +19,7 @@ from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PageCursor, UserQuery, json_of, listed
 from cuebook.server.streams import Start, Streamed, encoded
-from cuebook.server.wire import In, answers
+from cuebook.server.wire import In, answers, seconds_of
 
 ALL = "/api/memories"
 ONE = ALL + "/{memory:str}"
@@ -33,6 +33,7 @@ PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", descriptio
 OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="The organization's")]
 Category = Annotated[str | None, QueryParameter(name="category", description="Only of this category")]
 Ended = Annotated[bool, QueryParameter(name="ended", description="Also what no longer holds")]
+AsOf = Annotated[str | None, QueryParameter(name="asOf", description="What held then: a date or time, ISO 8601")]
 Most = Annotated[int, QueryParameter(name="limit", ge=1, le=1000, description="A page of so many")]
 Query = Annotated[str | None, QueryParameter(name="q", description="What to look for, by words and by meaning")]
 
@@ -83,6 +84,7 @@ async def list_memories(
     organization: OrganizationQuery = None,
     category: Category = None,
     ended: Ended = False,
+    as_of: AsOf = None,
     limit: Most = 50,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
@@ -93,6 +95,7 @@ async def list_memories(
         organization=organization,
         category=category,
         ended=ended,
+        as_of=moment(as_of),
         limit=limit,
         cursor=cursor,
     )
@@ -105,10 +108,10 @@ async def export_memories(
 ) -> ASGIResponse:
     """Give all memories of a user or an organization with their history and sources, as one list however long."""
     found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization)
-    return Streamed(request.app.state.running, _exported(request, found))
+    return Streamed(request.app.state.running, exported(request, found))
 
 
-async def _exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> AsyncGenerator[Start | bytes, None]:
+async def exported(request: AnyRequest, found: AsyncGenerator[Memory, None]) -> AsyncGenerator[Start | bytes, None]:
     """Give the answer's beginning once the store has answered, then pieces of about PIECE bytes."""
     piece, begun = bytearray(b'{"items":['), False
     async with aclosing(found):
@@ -197,6 +200,11 @@ async def correct_one(request: AnyRequest, name: str, text: str, user: str | Non
     elif user is None:
         caller_of(request).need("owner", "correcting what is others'")
     return await book_of(request).memories.correct(name, text, user=user, organization=organization)
+
+
+def moment(as_of: str | None) -> float | None:
+    """Give the time a list is asked for, in Unix seconds; None for now. Raises InvalidInput."""
+    return seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
 
 
 def may_know(request: AnyRequest, memory: Memory) -> bool:

@@ -24,7 +24,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /", "GET /page/live", "GET /page/conversations", "GET /page/conversations/{conversation}",
         "GET /page/conversations/{conversation}/turns/{n}", "GET /page/conversations/{conversation}/turns/{n}/what-if",
         "GET /page/memories", "GET /page/memories/{memory}", "GET /page/receipts/{receipt}",
-        "GET /page/memories/of-use",
+        "GET /page/memories/of-use", "GET /page/memories/export",
         "GET /page/conversations/{conversation}/mind", "GET /page/optimizer", "GET /page/shadow",
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
         "GET /page/prompts/{prompt}/quality",

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from litestar import Response, get, post
 from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
+from litestar.response.base import ASGIResponse
 
 from cuebook.app import memory_shapes, shapes
 from cuebook.app.forgetting import receipt_shape
@@ -19,15 +20,19 @@ from cuebook.server.guard import name_in
 from cuebook.server.lists import PageCursor, UserQuery
 from cuebook.server.page.render import HEADERS, place, show
 from cuebook.server.remembered import (
+    AsOf,
     Category,
     Ended,
     OrganizationQuery,
     PersonaQuery,
     Query,
     correct_one,
+    exported,
     may_know,
+    moment,
     read_memory,
 )
+from cuebook.server.streams import Streamed
 
 ALL = "/page/memories"
 ONE = ALL + "/{memory:str}"
@@ -55,6 +60,7 @@ async def memories(
     conversation: ConversationQuery = None,
     category: Category = None,
     ended: Ended = False,
+    as_of: AsOf = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """List memories across conversations, the items of one conversation, or what answers a question, best first."""
@@ -62,19 +68,23 @@ async def memories(
     asked = {
         "q": q, "userId": user_id, "personaId": persona, "organizationId": organization,
         "conversationId": conversation, "category": category, "ended": "true" if ended else None,
+        "asOf": as_of,
     }  # fmt: skip
     named: Any = {"user": user, "persona": persona or None, "organization": organization or None}
     items: list[dict[str, Any]] = []
     hits: list[dict[str, Any]] | None = None
+    at = moment(as_of)
     more: str | None = None
     if q:
-        found = await book.memory.search(q, conversation=conversation or None, **named, limit=FOUND)
+        found = await book.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
         hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
     elif conversation:
         told = await book.memory.items_page(conversation, user=user, ended=ended, limit=LISTED, cursor=cursor)
         items, more = [_item(shapes.item(each, conversation), conversation) for each in told.items], told.cursor
     else:
-        page = await book.memories.page(**named, category=category or None, ended=ended, limit=LISTED, cursor=cursor)
+        page = await book.memories.page(
+            **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor
+        )
         items, more = [_shown(each) for each in page.items if may_know(request, each)], page.cursor
     return show(
         "memories.html",
@@ -96,24 +106,28 @@ async def memory(
     """Show a memory with the posts it comes from, what it took the place of, and forms to correct and forget it."""
     user = user_of(request, None, user_id)
     found = await read_memory(request, name_in(memory), user, organization or None)
-    before: list[dict[str, Any]] = []
-    seen, earlier = {found.id}, found.supersedes
-    while earlier and earlier not in seen and len(before) < BACK:
-        seen.add(earlier)
-        try:
-            past = await read_memory(request, earlier, user, organization or None)
-        except NotFound:  # it is forgotten
-            break
-        before.append(_shown(past))
-        earlier = past.supersedes
+    after = await _others(request, found, "ended_by", user, organization or None)
+    newest = after[-1] if after else found
+    line = [newest, *await _others(request, newest, "supersedes", user, organization or None)]
+    if found.id not in {each.id for each in line}:
+        line = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
     return show(
         "memory.html",
         view=VIEW,
         memory=_shown(found),
-        before=before,
+        history=[_shown(each) for each in line] if len(line) > 1 else [],
         own=query_of(user_id, organization),
         changes=caller_of(request).may("editor"),
     )
+
+
+@get(ALL + "/export", include_in_schema=False)
+async def export(
+    request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> ASGIResponse:
+    """Give all memories of a user or an organization with their history and sources, as a file."""
+    found = book_of(request).memories.export(user=user_of(request, None, user_id), organization=organization or None)
+    return Streamed(request.app.state.running, exported(request, found))
 
 
 @post(ONE + "/correct", include_in_schema=False, status_code=303)
@@ -141,6 +155,23 @@ async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuer
     """Show what a forget took away, by counts."""
     found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
     return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=query_of(user_id))
+
+
+async def _others(
+    request: AnyRequest, memory: Memory, link: str, user: str | None, organization: str | None
+) -> list[Memory]:
+    """Give the memories that came in the place of one, or those before it, the nearest first."""
+    found: list[Memory] = []
+    seen, other = {memory.id}, getattr(memory, link)
+    while other and other not in seen and len(found) < BACK:
+        seen.add(other)
+        try:
+            next_one = await read_memory(request, other, user, organization)
+        except NotFound:  # it is forgotten
+            break
+        found.append(next_one)
+        other = getattr(next_one, link)
+    return found
 
 
 def _shown(memory: Memory) -> dict[str, Any]:
@@ -176,4 +207,4 @@ def go(address: str) -> Redirect:
     return Redirect(address, status_code=303, headers=dict(HEADERS))
 
 
-ROUTES = [memories, memory, correct, forget, receipt]
+ROUTES = [memories, memory, export, correct, forget, receipt]
