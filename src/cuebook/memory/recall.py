@@ -375,6 +375,8 @@ def _choose(readings: Sequence[_Reading], limit: int, *, akin: float, about: fro
     if max(reading.held for reading in readings) < SILENCE and closest < akin and not known:
         return []
     kept = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]
+    if not kept:
+        return []
     kept.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))
     unit = max(kept[0].held, kept[0].post.cosine or 0.0) / kept[0].score
     return [
