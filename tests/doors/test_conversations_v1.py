@@ -1,6 +1,7 @@
 """OpenAI's conversations with the real client: they are the book's own, begun, filled, read and forgotten."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -166,6 +167,56 @@ def test_the_same_items_under_one_key_are_added_once(client: openai.OpenAI) -> N
         client.conversations.items.create(one.id, items=ITEMS[:1], **key)
 
 
+def test_an_item_is_forgotten_with_what_came_of_it(
+    serve_live: Callable[..., Live], upstream: Upstream, tmp_path: Path
+) -> None:
+    live = serve_live(config(store=str(tmp_path / "book.db"), upstream=upstream.url))
+    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="sk-theirs", max_retries=0)
+    made = client.conversations.create(items=[{"role": "user", "content": "The code is Wolpertinger."}])
+    for said in ("What is the Wolpertinger code?", "And now?"):
+        client.responses.create(model="plain", input=said, conversation=made.id)
+    listed = client.conversations.items.list(made.id, order="asc").data
+    for named in ("The code is", "What is the", "You said 2 messages"):
+        [item] = [each for each in listed if told(each)[1].startswith(named)]
+        assert item.id
+        assert client.conversations.items.delete(item.id, conversation_id=made.id).id == made.id
+        with pytest.raises(openai.NotFoundError):
+            client.conversations.items.retrieve(item.id, conversation_id=made.id)
+        with pytest.raises(openai.NotFoundError):
+            client.conversations.items.delete(item.id, conversation_id=made.id)
+    assert live.ask_book(live.book.receipts.list)[0].state == "done"
+    assert not any(b"Wolpertinger" in each.read_bytes() for each in tmp_path.iterdir())
+    left = client.conversations.items.list(made.id, order="asc").data
+    assert [told(each)[1] for each in left] == ["And now?", told(listed[-1])[1]]
+    client.responses.create(model="plain", input="Go on.", conversation=made.id)
+    sent = [each["content"] for each in upstream.last.fields["messages"] if each["role"] != "system"]
+    assert sent == ["[erased]"] * 3 + ["And now?", told(listed[-1])[1], "Go on."]
+
+
+def test_the_newest_item_leaves_no_gap_and_a_call_goes_with_its_output(client: openai.OpenAI, live: Live) -> None:
+    made = client.conversations.create(items=[*ITEMS[:4], *ITEMS[2:4], {"role": "user", "content": "Thanks."}])
+    listed = client.conversations.items.list(made.id).data
+    for item in listed[:2]:  # the thanks, then an output: its round holds the same call twice
+        client.conversations.items.delete(item.id or "", conversation_id=made.id)
+    left = client.conversations.items.list(made.id, order="asc").data
+    assert [told(each)[0] for each in left] == ["developer", "user"]
+    posts = live.ask_book(lambda: live.book.conversations.posts(made.id))
+    assert [post.message for post in posts] == ["Be kind.", "Look:"]  # the head moved back
+
+
+async def test_an_item_that_is_held_stays() -> None:
+    async with served() as keyed:
+        ann = await keyed.holder("editor", "ann")
+        made = (await ann.post("/v1/conversations", json={"items": ITEMS[:2]})).json()["id"]
+        path = f"/v1/conversations/{made}/items"
+        item = (await ann.get(path)).json()["last_id"]
+        hold = await keyed.book.holds.add(user="ann")
+        assert (await ann.delete(f"{path}/{item}")).status_code == 409
+        assert (await ann.get(f"{path}/{item}")).status_code == 200
+        await keyed.book.holds.release(hold.id)
+        assert (await ann.delete(f"{path}/{item}")).json()["id"] == made
+
+
 async def test_anothers_conversation_is_not_there() -> None:
     async with served() as keyed:
         ann, bob = await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob")
@@ -179,6 +230,7 @@ async def test_anothers_conversation_is_not_there() -> None:
             ("GET", path, None), ("POST", path, {"metadata": {}}), ("DELETE", path, None),
             ("GET", f"{path}/items", None),
             ("POST", f"{path}/items", {"items": ITEMS[:1]}), ("GET", f"{path}/items/{item}", None),
+            ("DELETE", f"{path}/items/{item}", None),
         ):  # fmt: skip
             answer = await bob.request(method, address, json=body)
             assert answer.status_code == 404, (method, address)

@@ -307,3 +307,25 @@ def test_what_nobody_can_answer_is_refused(client: openai.OpenAI, upstream: Upst
     assert len(upstream.received) == 1
     with pytest.raises(openai.NotFoundError, match="nothing here"):
         client.responses.cancel("resp_68a0theirs")
+
+
+def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, upstream: Upstream) -> None:
+    one = client.responses.create(model="plain", input="My name is Ann.")
+    two = client.responses.create(model="plain", input="I live in Oslo.", previous_response_id=one.id)
+    client.responses.delete(two.id)
+    for ask in (
+        lambda: client.responses.retrieve(two.id),
+        lambda: client.responses.delete(two.id),
+        lambda: client.responses.create(model="plain", input="Hi", previous_response_id=two.id),
+    ):
+        with pytest.raises(openai.NotFoundError, match="no response"):
+            ask()
+    client.responses.create(model="plain", input="Who am I?", previous_response_id=one.id)
+    texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "Who am I?")]
+    assert [each for each in said(upstream) if each[0] != "system"] == texts
+    made = client.conversations.create()
+    named = client.responses.create(model="plain", input="Hi", conversation=made.id)
+    with pytest.raises(openai.BadRequestError, match="delete them there"):
+        client.responses.delete(named.id)
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.delete("resp_68a0theirs")

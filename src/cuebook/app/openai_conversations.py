@@ -7,11 +7,13 @@ from typing import Any, Final, Literal
 import msgspec
 
 from cuebook.engine.desk import Desk, Key
+from cuebook.engine.forget import forget
 from cuebook.engine.zones import dated, zone_of
 from cuebook.errors import InvalidInput, KeyReused, NotFound
 from cuebook.memory.scopes import Whose, personal_places
 from cuebook.ports.store import Appended, Batch
 from cuebook.records.conversation import Conversation, Draft, Post
+from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.openai_messages import read_message
 from cuebook.records.responses_asked import read_items
@@ -150,6 +152,18 @@ class OpenAIConversations:
             if each["id"] == item:
                 return each
         raise no_item(item)
+
+    async def erase(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
+        """Forget an item with the message it is a part of, and everything derived of it; answers as `get`.
+
+        A call goes with its outputs, an output with its call. Raises NotFound, Conflict naming a hold.
+        """
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        await self.item(conversation, item, user=user)
+        posts = {conversation: (await self._seq(scope, found, item),)}
+        await forget(self._desk, scope, Target("item", (item,)), posts=posts)
+        return await self.get(conversation, user=user)
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 

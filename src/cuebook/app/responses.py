@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -10,9 +11,11 @@ from cuebook.app.openai_conversations import LIMIT, OpenAIConversations, Order
 from cuebook.assembly.forms import whole
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
+from cuebook.engine.forget import forget
 from cuebook.engine.request import Call
 from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound
-from cuebook.records.erasure import GONE
+from cuebook.records.conversation import ASSISTANT
+from cuebook.records.erasure import GONE, Target
 from cuebook.records.memory import Scope
 from cuebook.records.openai_stream import ByteLines, Events, read_event
 from cuebook.records.responses_asked import Answer, Asked, continued, is_stored, read_asked, read_id, write_id
@@ -20,6 +23,8 @@ from cuebook.records.responses_items import looks_foreign, may_be_ours, read_ite
 from cuebook.records.responses_told import Telling
 from cuebook.records.turn import Step, Turn
 
+#: Posts before an answer that are looked at for what it was asked.
+MOST_ASKED = 200
 _EVENTS = "text/event-stream"
 
 
@@ -97,8 +102,6 @@ class Responses:
         if step.reply_seq:
             span = [(step.reply_seq, step.reply_seq)]
             [post] = await self._desk.store.posts_in(Scope(user=user), named.conversation, span)
-            if post.state == GONE:
-                raise _no_response(id_)
             message = msgspec.json.decode(whole(post, None))
             reasons = about.get("finishReasons") or ["stop"] if about.get("step") == step.n else ["stop"]
             telling.take(
@@ -121,6 +124,27 @@ class Responses:
             head = reply.parent
         talk = OpenAIConversations(self._desk)
         return await talk.page(scope, found, head, order=order, after=after, limit=limit)
+
+    def conversation_of(self, id_: str) -> str:
+        """Give the conversation an answer is in, by its id; "" for one that is not ours."""
+        named = read_id(id_)
+        return named.conversation if named else ""
+
+    async def delete(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
+        """Forget an answer with what it was asked, back to the answer before, and everything derived of both.
+
+        Raises NotFound, Conflict naming a hold, InvalidInput for one whose items are a conversation's its client began.
+        """
+        named, turn, step = await _found(self._desk, id_, user)
+        if may_be_ours(named.conversation):
+            msg = f"response {id_!r}: its items are those of conversation {named.conversation!r}; delete them there"
+            raise InvalidInput(msg, where="response_id")
+        scope, end = Scope(user=user), step.reply_seq or turn.query_seq
+        path = await self._desk.store.posts(scope, named.conversation, last=MOST_ASKED, head=end)
+        asked = takewhile(lambda post: post.role != ASSISTANT or post.seq == step.reply_seq, reversed(path))
+        posts = {named.conversation: [post.seq for post in asked]}
+        await forget(self._desk, scope, Target("item", (id_,)), posts=posts)
+        return {"id": id_, "object": "response", "deleted": True}
 
     async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Refuse to end an answer from outside: none is made in the background. Raises InvalidInput, NotFound."""
@@ -149,7 +173,11 @@ async def _found(desk: Desk, id_: str, user: str | None) -> tuple[Answer, Turn, 
     try:
         if named is not None and is_stored(id_):
             turn = await desk.store.turn(Scope(user=user), named.conversation, named.turn)
-            return named, turn, turn.steps[named.step - 1]
+            step = turn.steps[named.step - 1]
+            said = [(step.reply_seq, step.reply_seq)] if step.reply_seq else []
+            found = await desk.store.posts_in(Scope(user=user), named.conversation, said)
+            if all(post.state != GONE for post in found):
+                return named, turn, step
     except (NotFound, IndexError):
         pass
     raise _no_response(id_)

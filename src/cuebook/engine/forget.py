@@ -8,7 +8,7 @@ behind finishes it.
 import base64
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -43,8 +43,18 @@ _KEPT = ("persona", "organization")
 _AUDIT = "auditTexts"
 
 
-async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "", conversations: bool = True) -> Receipt:
+async def forget(
+    desk: Desk,
+    scope: Scope,
+    target: Target,
+    *,
+    reason: str = "",
+    conversations: bool = True,
+    posts: Mapping[str, Collection[int]] | None = None,
+) -> Receipt:
     """Forget; answers with the receipt, signed, or pending while a byte may still be left.
+
+    `posts` are those of items, by conversation; they stay in their tree as empty places.
 
     A memory goes from the summaries of the conversations it comes from too, unless not `conversations`.
 
@@ -67,7 +77,12 @@ async def forget(desk: Desk, scope: Scope, target: Target, *, reason: str = "", 
     if target.kind == "memory" and conversations:
         target, corrections = await _from_conversations(desk, scope, target)
     erasing = Erasing(
-        target=target, receipt=bare, now=desk.clock.now(), weigh=desk.writer.tokens, corrections=corrections
+        target=target,
+        receipt=bare,
+        now=desk.clock.now(),
+        weigh=desk.writer.tokens,
+        corrections=corrections,
+        posts=posts or {},
     )
     receipt = await desk.store.erasure.forget(scope, erasing)
     desk.see(receipt.epoch)

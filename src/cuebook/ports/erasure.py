@@ -1,6 +1,6 @@
 """What forgetting needs of a store: all of it in one transaction, then files that hold no byte of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ class Erasing(Struct, frozen=True, kw_only=True):
     now: float
     weigh: Callable[[PathPost], int]
     corrections: tuple[Correction, ...] = ()  # what conversations tell no more
+    posts: Mapping[str, Collection[int]] = {}  # of items: by conversation, their posts by seq
 
 
 class ErasureStore(Protocol):

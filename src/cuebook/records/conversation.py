@@ -6,6 +6,7 @@ verbatim as a client or provider sent it, so that what must go back unchanged (s
 does.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
@@ -49,6 +50,12 @@ class Part(Struct, frozen=True, omit_defaults=True):
     content: str
     extra: Any = None
     id: str = ""
+
+
+def calls_in(parts: Iterable[Part]) -> set[str]:
+    """Give the ids of the tool calls that parts make or answer."""
+    extras = (part.extra for part in parts if part.type in (CALL, RESULT, ERROR) and isinstance(part.extra, dict))
+    return {call for extra in extras if isinstance(call := extra.get("callId"), str) and call}
 
 
 class Post(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,8 @@ from msgspec import Struct
 from cuebook.errors import NotFound
 
 #: What can be forgotten.
-Kind = Literal["user", "conversation", "persona", "organization", "memory"]
+Kind = Literal["user", "conversation", "persona", "organization", "memory", "item"]
+#: Those that can be named by hand; an item of a conversation has its own door.
 KINDS: tuple[Kind, ...] = ("user", "conversation", "persona", "organization", "memory")
 #: What stands in the place of words that were erased in a conversation which stays, and of who said them.
 ERASED, NOBODY = "[erased]", "erased"

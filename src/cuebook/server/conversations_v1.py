@@ -147,4 +147,14 @@ async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath
     return await told(book_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
 
 
-ROUTES = [begin_conversation, conversation_, attach, delete_conversation_, add_items, list_items, item_]
+@delete(f"{PATH}/items/{{item:str}}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def delete_item(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
+    """Forget an item with the message it is a part of: a call with its outputs. Who was let in later may not."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    await check_first(request, name, asked_by(request), "forgetting in another's conversation")
+    return await told(book_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
+
+
+ROUTES = [begin_conversation, conversation_, attach, delete_conversation_, add_items, list_items, item_, delete_item]

@@ -28,13 +28,13 @@ _OURS = {
     "models": _READS,
     "models/*": _READS,
     "responses": ("POST",),
-    "responses/*": _READS,
+    "responses/*": (*_READS, "DELETE"),
     "responses/*/input_items": _READS,
     "responses/*/cancel": ("POST",),
     "conversations": ("POST",),
     "conversations/*": (*_READS, "POST", "DELETE"),
     "conversations/*/items": (*_READS, "POST"),
-    "conversations/*/items/*": _READS,
+    "conversations/*/items/*": (*_READS, "DELETE"),
 }
 #: What a server behind us may take for a slash.
 _PARTS = re.compile(r"[\x00\\]")

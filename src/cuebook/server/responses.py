@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from litestar import get, post
+from litestar import delete, get, post
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct
 
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of, idempotency_key
+from cuebook.server.caller import AnyRequest, book_of, check_first, idempotency_key
 from cuebook.server.chat import StreamsToo
 from cuebook.server.conversations_v1 import After, Limit, Sorted, asked_by, told
 from cuebook.server.edge import JsonBody, check_json
@@ -74,6 +74,17 @@ async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIRespons
     return await told(book.responses.get(id_, user=asked_by(request)))
 
 
+@delete("/v1/responses/{response:str}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+    """Forget an answer with what it was asked, and everything derived of both; of the upstream's own ask it."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    conversation = book.responses.conversation_of(id_)
+    await check_first(request, conversation, asked_by(request), "forgetting in another's conversation")
+    return await told(book.responses.delete(id_, user=asked_by(request)))
+
+
 @get("/v1/responses/{response:str}/input_items", responses=wire.openai_answers(dict[str, Any]))
 async def input_items(
     request: AnyRequest,
@@ -100,4 +111,4 @@ async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
     return await told(book.responses.cancel(id_, user=asked_by(request)))
 
 
-ROUTES = [responses, response_, input_items, cancel]
+ROUTES = [responses, response_, delete_response, input_items, cancel]

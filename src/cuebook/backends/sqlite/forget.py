@@ -15,7 +15,7 @@ from cuebook.backends.sqlite import base, epochs, holds
 from cuebook.backends.sqlite.base import Run, one, rows, run
 from cuebook.backends.sqlite.correction_store import conversation_of, forgotten
 from cuebook.backends.sqlite.prompts import nameless
-from cuebook.backends.sqlite.redact import Redacted, redact, stop
+from cuebook.backends.sqlite.redact import Redacted, redact, redact_posts, stop
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.tree import SPEAKERS
 from cuebook.backends.sqlite.unlearn import Taken, take, unlearn
@@ -163,7 +163,10 @@ class _Taking:
 
     def said(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
         """Take what a user said in a conversation of others."""
-        found = redact(self.connection, row, user, weigh=weigh, now=self.now)
+        self.redacted(row, redact(self.connection, row, user, weigh=weigh, now=self.now))
+
+    def redacted(self, row: Row, found: Redacted | None) -> None:
+        """Note what was erased in a conversation that stays, and take what of the audit repeats it."""
         if found is None:
             return
         self.rows.update(found.counts)
@@ -214,7 +217,8 @@ class _Taking:
 def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, failpoints: Failpoints) -> Receipt:
     failpoints("forget.begin")
     tenant, target = scope.tenant, erasing.target
-    found, memories = list(_named_rows(connection, scope, target)), _named_memories(connection, scope, target)
+    named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
+    found, memories = list(_named_rows(connection, scope, named)), _named_memories(connection, scope, target)
     told = [
         (row, each) for each in erasing.corrections if (row := conversation_of(connection, scope, each.conversation))
     ]
@@ -228,6 +232,9 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     taking = _Taking(connection, scope, now=erasing.now)
     for row in found if target.kind == "conversation" else ():
         taking.conversation(row)
+    for row in found if target.kind == "item" else ():
+        posts = erasing.posts[row["id"]]
+        taking.redacted(row, redact_posts(connection, row, posts, weigh=erasing.weigh, now=erasing.now))
     for user in _users(scope, target):
         taking.user(user, erasing.weigh)
     taking.took(take(connection, tenant, memories, anew=False))

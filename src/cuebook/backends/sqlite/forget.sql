@@ -23,7 +23,7 @@ SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND sender = :u
 
 -- name: posts_told
 -- What each post of a conversation says, and who said it, by seq.
-SELECT seq, id, parent, round, role, sender, message, parts, body, tokens FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
+SELECT seq, id, parent, round, role, sender, state, message, parts, body, tokens FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
 
 -- name: post_erase
 -- Put nothing in the place of a post's words; the post stays in its tree.

@@ -81,13 +81,13 @@ def note(connection: sqlite3.Connection, row: Row, outcome: Outcome, *, turn: in
     run(connection, "outcome_note", **values)
 
 
-def forget(connection: sqlite3.Connection, row: Row, user: str, quoted: Quoted) -> int:
+def forget(connection: sqlite3.Connection, row: Row, user: str | None, quoted: Quoted) -> int:
     """Forget what somebody said of a conversation's turns, and what others said that repeats their words."""
     place = {"tenant": row["tenant"], "no": row["no"]}
     gone = [
         each["turn"]
         for each in rows(connection, "outcomes_of", **place)
-        if each["user_id"] == user or quoted.stand_in(_outcome(each["body"]).comment)
+        if (user is not None and each["user_id"] == user) or quoted.stand_in(_outcome(each["body"]).comment)
     ]
     return sum(run(connection, "outcome_delete", **place, turn=turn).rowcount for turn in gone)
 

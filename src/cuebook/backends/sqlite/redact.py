@@ -7,7 +7,7 @@ windows quoted, what its turns said of themselves, and what of the audit repeats
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -22,9 +22,9 @@ from cuebook.backends.sqlite.texts import unuse
 from cuebook.backends.sqlite.tree import SHIFT, tip_at
 from cuebook.backends.sqlite.turns import end_expired
 from cuebook.backends.sqlite.unlearn import deliver_anew, unlearn
-from cuebook.backends.sqlite.writes import company_of, leave_waiting
+from cuebook.backends.sqlite.writes import company_of, leave_waiting, set_head
 from cuebook.memory.quotes import Quoted
-from cuebook.records.conversation import ASSISTANT, PathPost, Role
+from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
@@ -63,35 +63,105 @@ def redact(
         if post["role"] != "user"
         and (post["round"] in rounds or any(quoted.stand_in(text) for text in texts.get(post["seq"], ())))
     ]
-    counts: dict[str, int] = {}
+    going = _Going(posts, gone, rounds, quoted, user)
+    counts: Counter[str] = Counter()
     running: set[int] = set()
     if own:
         stop(connection, row, now=now)
         row = need(connection, Scope(tenant), row["id"])
-        counts = _take_derived(connection, row, quoted)
-        counts["fullText"], words = _empty(connection, row, user, posts, gone, weigh=weigh)
-        row["words"] -= words
-        lose(connection, tenant, no, {post["id"] for post in gone})
-        taken = unlearn(connection, tenant, no, {post["id"] for post in gone})
-        counts = dict(Counter(counts) + taken.counts)
-        running = taken.running
-        deliver_anew(connection, tenant, no)
-    said = outcomes.forget(connection, row, user, quoted)
-    counts = dict(Counter(counts) + Counter(outcomes=said))
-    _settle(connection, row, user, anew=bool(own))
+        counts, running = _take(connection, row, going, weigh=weigh)
+    return _done(connection, row, going, counts, running)
+
+
+def redact_posts(
+    connection: sqlite3.Connection, row: Row, seqs: Collection[int], *, weigh: Callable[[PathPost], int], now: float
+) -> Redacted | None:
+    """Erase posts, with a call what it gave and with that the call; None where nothing is said by them any more.
+
+    What only repeats their words stays said, but nothing derived does. A head that is erased moves back.
+    """
+    tenant, no = row["tenant"], row["no"]
+    posts = rows(connection, "posts_told", tenant=tenant, no=no)
+    gone = [post for post in _paired(connection, tenant, posts, set(seqs)) if post["state"] != GONE]
+    if not gone:
+        return None
+    quoted = Quoted(text for post in gone for text in _texts(connection, tenant, post))
+    stop(connection, row, now=now)
+    row = need(connection, Scope(tenant), row["id"])
+    going = _Going(posts, gone, {post["round"] for post in gone}, quoted)
+    counts, running = _take(connection, row, going, weigh=weigh)
+    empty = {post["seq"] for post in gone} | {post["seq"] for post in posts if post["state"] == GONE}
+    parents, head = {post["seq"]: post["parent"] for post in posts}, row["head"]
+    while head in empty:
+        head = parents[head]
+    if head != row["head"]:
+        set_head(connection, row, head, now=now)
+    return _done(connection, row, going, counts, running)
+
+
+def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs: set[int]) -> list[Row]:
+    """Give posts with those that make calls they answer, or answer calls they make: neither stands alone.
+
+    A call's id is its own in its round alone.
+    """
+    rounds = {post["round"] for post in posts if post["seq"] in seqs}
+    calls = {
+        post["seq"]: {(post["round"], call) for call in calls_in(_said(connection, tenant, post)[1])}
+        for post in posts
+        if post["round"] in rounds
+    }
+    own = {call for seq in seqs for call in calls.get(seq, ())}
+    return [post for post in posts if post["seq"] in seqs or own & calls.get(post["seq"], set())]
+
+
+class _Going(Struct, frozen=True):
+    """What goes: posts among all of a conversation's, in which rounds, what they say, and who it was, if that goes."""
+
+    posts: list[Row]
+    gone: list[Row]
+    rounds: set[int]
+    quoted: Quoted
+    user: str | None = None
+
+
+def _take(
+    connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
+) -> tuple[Counter[str], set[int]]:
+    """Take the words of posts with all that came of them; answers with counts by kind, and where a turn says it."""
+    tenant, no = row["tenant"], row["no"]
+    ids = {post["id"] for post in going.gone}
+    counts = _take_derived(connection, row, going.quoted)
+    counts["fullText"], words = _empty(connection, row, going, weigh=weigh)
+    row["words"] -= words
+    lose(connection, tenant, no, ids)
+    taken = unlearn(connection, tenant, no, ids)
+    deliver_anew(connection, tenant, no)
+    return Counter(counts) + taken.counts, taken.running
+
+
+def _done(connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], running: set[int]) -> Redacted:
+    """Settle a conversation whose words went."""
+    tenant, no = row["tenant"], row["no"]
+    counts += Counter(outcomes=outcomes.forget(connection, row, going.user, going.quoted))
+    _settle(connection, row, going.user, anew=bool(going.gone))
     raised(connection, tenant, "conversation", str(no))
-    answered = run(connection, "turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(rounds)))
+    answered = run(connection, "turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(going.rounds)))
     turns = frozenset(turn for (turn,) in answered)
-    return Redacted(counts | {"posts": len(gone)}, turns, quoted, frozenset(running))
+    return Redacted(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, frozenset(running))
 
 
 def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:
     """Give what a post says: its text and its parts'."""
+    message, parts = _said(connection, tenant, post)
+    return [text for text in (message, *(part.content for part in parts)) if text]
+
+
+def _said(connection: sqlite3.Connection, tenant: str, post: Row) -> tuple[str | None, tuple[Part, ...]]:
     message, parts = post["message"], post["parts"]
     if post["body"] is not None:
         kept = one(connection, "blob_get", tenant=tenant, digest=post["body"])
         message, parts, _ = decode_body(kept["body"]) if kept else ("", None, None)
-    return [text for text in (message, *(part.content for part in decode_parts(parts))) if text]
+    return message, decode_parts(parts)
 
 
 def stop(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
@@ -138,20 +208,14 @@ def _tells(value: object, quoted: Quoted) -> bool:
 
 
 def _empty(
-    connection: sqlite3.Connection,
-    row: Row,
-    user: str,
-    posts: list[Row],
-    gone: list[Row],
-    *,
-    weigh: Callable[[PathPost], int],
+    connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
 ) -> tuple[int, int]:
     """Put nothing in the place of posts' words; answers with how many full text held, and how many words."""
     tenant, no = row["tenant"], row["no"]
     found = words = 0
-    for post in gone:
+    for post in going.gone:
         role: Role = ASSISTANT if post["role"] == "tool" else post["role"]  # a result stands behind no call any more
-        sender = NOBODY if post["sender"] == user else post["sender"]
+        sender = NOBODY if going.user is not None and post["sender"] == going.user else post["sender"]
         empty = PathPost(post["seq"], "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
         post["tokens"] = weigh(empty)
         digest = digest_of(f"{GONE}\x00{no}\x00{post['seq']}".encode())
@@ -167,13 +231,13 @@ def _empty(
             words += held["c1"].count(" ") + 1
             found += run(connection, "post_text_delete", **key).rowcount
     sums = {0: 0}
-    for post in posts:
+    for post in going.posts:
         sums[post["seq"]] = sums[post["parent"]] + post["tokens"]
         run(connection, "post_sum", tenant=tenant, no=no, seq=post["seq"], path_tokens=sums[post["seq"]])
     return found, words
 
 
-def _settle(connection: sqlite3.Connection, row: Row, user: str, *, anew: bool) -> None:
+def _settle(connection: sqlite3.Connection, row: Row, user: str | None, *, anew: bool) -> None:
     """Let a conversation name the user no more; `anew` makes it due for a pass from its first post on."""
     tenant, no = row["tenant"], row["no"]
     run(connection, "post_recipient", tenant=tenant, no=no, user=user, nobody=NOBODY)
