@@ -78,6 +78,7 @@ def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
     seen = tab(served)
     page = seen.open("/page/memories?userId=ann&ended=true")
     assert page.locator("tr.past").count() == 2
+    assert page.locator("tr:has-text('Lima') td.n").all_inner_texts() == ["0.50", "1", "0"], "how sure, uses, sources"
     page.uncheck("[name=ended]")
     page.fill("[name=asOf]", datetime.fromtimestamp(clock.now() - 1.5 * 86_400, UTC).isoformat())
     page.click("button:has-text('Show')")
