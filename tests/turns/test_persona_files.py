@@ -9,6 +9,7 @@ import pytest
 from stage import Client, book_on, config, user
 
 from cuebook import Ask, Cuebook
+from cuebook.app.watch import Watch
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.mind import Sentiment
 from cuebook.signals.profiles import tracking_of
@@ -54,6 +55,34 @@ async def test_the_next_turn_has_what_a_file_says_by_then(place):
         write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
         after = (await book.ask(Ask("Hi again", "c", persona="ada"))).window
         assert [window.blocks[0].text for window in (before, after)] == ["You are Ada.", "You are Eva."]
+
+
+class Counted(Watch):
+    looks = 0
+
+    async def _scan(self, before):
+        self.looks += 1
+        return await super()._scan(before)
+
+
+async def test_turns_that_begin_together_share_a_look_and_none_misses_an_edit(place):
+    async def known():
+        return set()
+
+    async with book_on(place) as book:
+        watch = Counted(book.config, lambda: [book.desk], known)
+        first = asyncio.create_task(watch.look())
+        await asyncio.sleep(0)
+        assert watch.looks == 1  # under way: it may have read the file already
+        write(place, "ada.json", {"id": "ada", "baseSystemPrompt": "You are Eva."})
+        given_up, *others = [asyncio.create_task(watch.look()) for _ in range(20)]
+        await asyncio.sleep(0)
+        given_up.cancel()
+        await asyncio.gather(first, *others)
+        assert book.desk.personas["ada"].base_system_prompt == "You are Eva."
+        assert watch.looks == 2
+        await watch.look()
+        assert watch.looks == 3
 
 
 async def test_an_edit_of_the_same_size_right_after_another_is_seen(place):

@@ -84,6 +84,7 @@ class Watch:
         self._desks = desks
         self._known = known
         self._turn = asyncio.Lock()
+        self._begun = self._done = 0  # the numbers of the looks that began and ended last
         self._presets = Path(config.folder) / config.settings.memory.presets
         self._tried_s = 0.0
         self._seen = _Seen()
@@ -94,8 +95,15 @@ class Watch:
         self._seen = replace(await self._scan(_Seen(found=found)), found=found)
 
     async def look(self) -> None:
-        """Take over what changed since the last look. What a look that is given up had found is found by the next."""
+        """Take over what changed since the last look. What a look that is given up had found is found by the next.
+
+        Turns that begin together share a look: one that began behind a turn has seen what that turn is to have.
+        """
+        begun = self._begun
         async with self._turn:
+            if self._done > begun:
+                return
+            self._begun += 1
             before = self._seen
             seen = await self._scan(before)
             again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
@@ -105,6 +113,7 @@ class Watch:
                 kept = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
                 seen = await self._scan(replace(before, kept=kept, presets_fault=fault))
             self._take(seen)
+            self._done = self._begun
 
     def _take(self, seen: _Seen) -> None:
         """Put what was found in force, in one step."""
