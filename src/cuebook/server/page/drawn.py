@@ -51,10 +51,14 @@ def drawn(window: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def kinds_shown(kinds: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Give tokens by kind as a bar of kinds: each with its share, its place and its width in per cent."""
+def kinds_shown(kinds: Mapping[str, int], *, of: int = 0) -> list[dict[str, Any]]:
+    """Give tokens by kind as a bar of kinds, each with its share, its place and its width in per cent.
+
+    The whole bar is `of` tokens, where that is given.
+    """
     total = sum(kinds.values()) or 1
-    edges = list(accumulate(_widths(list(kinds.values())), initial=0.0))
+    scale = total / of if of else 1.0
+    edges = [scale * edge for edge in accumulate(_widths(list(kinds.values())), initial=0.0)]
     return [
         {"kind": kind, "tokens": tokens, "share": tokens / total, "x": round(start, 3), "width": round(end - start, 3)}
         for (kind, tokens), (start, end) in zip(kinds.items(), pairwise(edges), strict=True)

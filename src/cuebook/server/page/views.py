@@ -20,7 +20,7 @@ from cuebook.server.caller import AnyRequest, book_of, user_of
 from cuebook.server.conversations import HIGHEST
 from cuebook.server.guard import name_in
 from cuebook.server.page.beside import beside
-from cuebook.server.page.drawn import drawn
+from cuebook.server.page.drawn import drawn, kinds_shown
 from cuebook.server.page.named import name_blocks
 from cuebook.server.page.render import asset, show
 from cuebook.server.page.what_if import ask, blank_what_if, what_if
@@ -78,7 +78,7 @@ async def conversation(
         view="Conversations",
         name=name,
         known=known,
-        turns=[_line(each) for each in reversed(turns)],
+        turns=_lines(turns),
         tree=_tree(everything, on_path, summary.upto_seq if summary else 0),
         summary=summary,
         mind=mind_shape(mind),
@@ -143,6 +143,13 @@ def _between(began: str | None, ended: str | None) -> float | None:
     if not (began and ended):
         return None
     return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
+
+
+def _lines(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Give turns as lines of a table, the newest first, their prompts as bars in one scale."""
+    lines = [_line(each) for each in reversed(turns)]
+    most = max((each["tokens"] for each in lines), default=0) or 1
+    return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in lines]
 
 
 def _line(turn: Turn) -> dict[str, Any]:
