@@ -6,7 +6,7 @@ from typing import Any, Final
 from cuebook.app.shapes import iso
 
 #: Units the picture is wide and high, and free at its edges for what is written there.
-WIDTH, HEIGHT, EDGE, TOP = 1000, 240, 60, 12
+WIDTH, HEIGHT, EDGE, TOP = 1000, 240, 84, 12
 #: Points of a line that are drawn; of more every nth is, and the last.
 MOST: Final = 300
 #: Lines that look different from each other.
