@@ -57,7 +57,7 @@ def test_an_answer_in_one_piece(client: openai.OpenAI, upstream: Upstream) -> No
     kept = client.responses.retrieve(made.id)
     assert (kept.id, kept.status, kept.output_text) == (made.id, "completed", made.output_text)
     assert kept.output == made.output
-    assert kept.usage == made.usage
+    assert (kept.usage, kept.metadata) == (made.usage, made.metadata)
 
 
 def test_a_stream_tells_every_event_in_order(client: openai.OpenAI, upstream: Upstream) -> None:
@@ -99,7 +99,7 @@ def test_an_error_comes_down_as_it_is(client: openai.OpenAI, upstream: Upstream)
 def test_an_answer_continues_another_and_may_branch(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="My name is Ann.")
     two = client.responses.create(model="plain", input="And I live in Oslo.", previous_response_id=one.id)
-    assert two.previous_response_id == one.id
+    assert two.previous_response_id == client.responses.retrieve(two.id).previous_response_id == one.id
     assert two.conversation == one.conversation
     texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "And I live in Oslo.")]
     assert [each for each in said(upstream) if each[0] != "system"][-3:] == texts
@@ -311,8 +311,12 @@ def test_what_nobody_can_answer_is_refused(client: openai.OpenAI, upstream: Upst
 
 def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, upstream: Upstream) -> None:
     one = client.responses.create(model="plain", input="My name is Ann.")
-    two = client.responses.create(model="plain", input="I live in Oslo.", previous_response_id=one.id)
+    named: Any = {"previous_response_id": one.id, "metadata": {"who": "Ann of Oslo"}}
+    two = client.responses.create(model="plain", input="I live in Oslo.", **named)
     client.responses.delete(two.id)
+    assert two.conversation is not None
+    turns = httpx.get(str(client.base_url).replace("/v1/", f"/api/conversations/{two.conversation.id}/turns"))
+    assert "Oslo" not in turns.text
     for ask in (
         lambda: client.responses.retrieve(two.id),
         lambda: client.responses.delete(two.id),

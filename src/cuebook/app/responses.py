@@ -21,7 +21,7 @@ from cuebook.records.openai_stream import ByteLines, Events, read_event
 from cuebook.records.responses_asked import Answer, Asked, continued, is_stored, read_asked, read_id, write_id
 from cuebook.records.responses_items import looks_foreign, may_be_ours, read_item_id
 from cuebook.records.responses_told import Telling
-from cuebook.records.turn import Step, Turn
+from cuebook.records.turn import ASKED, Step, Turn
 
 #: Posts before an answer that are looked at for what it was asked.
 MOST_ASKED = 200
@@ -90,12 +90,13 @@ class Responses:
         return read_id(id_) is not None
 
     async def get(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
-        """Give a response as it is kept: what the request said of itself is not. Raises NotFound."""
+        """Give a response as it is kept: of its request its metadata, and what it continues. Raises NotFound."""
         named, turn, step = await _found(self._desk, id_, user)
         about = turn.metadata.get("answer", {})
         telling = Telling(
             id_, conversation=named.conversation, created=int(turn.created_at),
-            model=str(about.get("model", "")) if about.get("step") == step.n else "", echo=_KEPT,
+            model=str(about.get("model", "")) if about.get("step") == step.n else "",
+            echo=_KEPT | turn.metadata.get(ASKED, {}).get(str(step.n), {}),
         )  # fmt: skip
         if step.state == "running":
             return telling.response
@@ -155,7 +156,8 @@ class Responses:
 
 #: What a kept response says of a request nobody kept.
 _KEPT: dict[str, Any] = {
-    "instructions": None, "parallel_tool_calls": True, "previous_response_id": None, "tool_choice": "auto", "tools": [],
+    "instructions": None, "metadata": {}, "parallel_tool_calls": True, "previous_response_id": None,
+    "tool_choice": "auto", "tools": [],
 }  # fmt: skip
 
 
@@ -197,7 +199,8 @@ async def respond(
     Raises InvalidInput, NotFound for an answer it continues that is not there, Conflict for one that said nothing.
     """
     asked = read_asked(call.body)
-    async with aclosing(relay(await _as_chat(desk, call, asked))) as pieces:  # type: ignore[type-var]
+    call = msgspec.structs.replace(await _as_chat(desk, call, asked), told=_kept_of(desk, asked))
+    async with aclosing(relay(call)) as pieces:  # type: ignore[type-var]
         head = await anext(pieces)
         if not isinstance(head, Head) or head.status >= 400:
             yield head
@@ -220,6 +223,15 @@ async def respond(
         telling.end("" if telling.whole else "the answer cannot be read")
         yield msgspec.structs.replace(head, headers={**head.headers, "content-type": "application/json"})
         yield msgspec.json.encode(telling.response)
+
+
+def _kept_of(desk: Desk, asked: Asked) -> dict[str, Any]:
+    """Give what is kept of a request beside what it says: what it was given to tell it by, and what it continues."""
+    given = asked.echo["metadata"]
+    pairs = given.items() if isinstance(given, dict) and asked.echo["store"] else ()
+    metadata = {name: desk.writer.clean(value) for name, value in pairs if isinstance(value, str)}
+    kept = {"metadata": metadata, "previous_response_id": asked.previous}
+    return {name: value for name, value in kept.items() if value}
 
 
 async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:

@@ -46,7 +46,7 @@ from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from cuebook.records.turn import SHADOW, Ask, Turn
+from cuebook.records.turn import ASKED, SHADOW, Ask, Turn
 
 #: How often a decision is made anew when another writer was first, before the caller is told.
 RETRIES = 50
@@ -69,6 +69,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
     asks_model: bool = True  # a model may be asked before it opens
     shadow: bool = False  # what it decides is kept and never said
+    told: Mapping[str, Any] = {}  # of its request, kept with the step
     seqs: Mapping[int, int] = {}  # number of a message of the request -> the stored post that says the same
     first_new: int = 0  # the number of the message that is the first draft
 
@@ -117,7 +118,7 @@ async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[In
         window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
         planned = msgspec.structs.replace(planned, window=window)
         metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
-        metadata |= _terms(scene, intent) | _shadow(intent)
+        metadata |= _terms(scene, intent) | _shadow(intent) | _told(intent)
         zone = zone_of(intent.ask.time_zone, scene.conversation, desk.zone)
         try:
             lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
@@ -330,6 +331,14 @@ def _shadow(intent: Intent) -> dict[str, Any]:
     """Mark a turn whose prompt is never said, with what its earlier steps kept."""
     before = intent.goes_on.metadata.get(SHADOW) if intent.goes_on else None
     return {} if before is None and not intent.shadow else {SHADOW: before or {}}
+
+
+def _told(intent: Intent) -> dict[str, Any]:
+    """Give what the requests of a turn's steps say of themselves, by the step's number."""
+    before = intent.goes_on.metadata.get(ASKED, {}) if intent.goes_on else {}
+    step = str(len(intent.goes_on.steps) + 1 if intent.goes_on else 1)
+    told = {**before, step: dict(intent.told)} if intent.told else before
+    return {ASKED: told} if told else {}
 
 
 def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:

@@ -160,6 +160,7 @@ def meaning(
             moves_head=not place.side,
             goes_on=turn,
             idempotency=key,
+            told=call.told,
             relayed=True,
             seqs=place.seqs,
             first_new=place.first_new,

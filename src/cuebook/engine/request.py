@@ -45,6 +45,7 @@ class Call(Struct, frozen=True, kw_only=True):
     server_history: bool = False  # X-History: server: `messages` are new ones only
     parent: int | None = None  # with it: seq of the post they follow; the head otherwise
     leading: int | None = None  # so many system messages stand in front, further ones are said; all that lead otherwise
+    told: Mapping[str, Any] = {}  # what the answer tells again of its request, kept with its step
     query: str = ""
     idempotency_key: str | None = None
     project: str | None = None  # whose own prompts stand for the others; kept in the conversation

@@ -28,11 +28,11 @@ from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Manifest
+from cuebook.records.turn import ASKED, Manifest
 
 _manifest = msgspec.json.Decoder(Manifest).decode
-#: Of a turn's metadata, what is made of the conversation's words.
-_DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext")
+#: Of a turn's metadata, what is made of the conversation's words, and what a client attached.
+_DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext", ASKED)
 
 
 class Redacted(Struct, frozen=True):
