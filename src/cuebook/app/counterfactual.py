@@ -17,6 +17,8 @@ from cuebook.records.turn import Block
 
 #: Prompts, and memories, that one question may name.
 MOST = 100
+#: Digits of a turn's number.
+_DIGITS = 18
 
 
 async def what_if(
@@ -76,7 +78,7 @@ async def _version(desk: Desk, named: str) -> Version:
 
 async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime | str | int) -> float:
     """Give a time as Unix seconds: a turn's is when it began, one without a zone is UTC's."""
-    if isinstance(given, str) and given.strip().isdigit():
+    if isinstance(given, str) and given.strip().isdecimal() and len(given) <= _DIGITS:
         given = int(given)
     if isinstance(given, int):
         return (await desk.store.turn(scope, conversation, given)).created_at

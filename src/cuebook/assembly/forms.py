@@ -28,8 +28,8 @@ JOIN = "\n\n"
 
 #: Part types that are no text: a post that has one is never cut.
 _NO_TEXT = frozenset({"image_url", "file", "audio", "input_audio", "opaque"})
-#: Parts of a wire message that count as an image, whatever their length in bytes.
-_MEDIA = frozenset({"image_url", "input_audio", "file"})
+#: Parts of a wire message that count as an image, whatever their length in bytes. A tuple: a type may come as a list.
+_MEDIA = ("image_url", "input_audio", "file")
 _ARGUMENTS = {"function": "arguments", "custom": "input"}
 #: Tokens of the note behind a reply that was cut off.
 _NOTE = 8

@@ -7,10 +7,10 @@ name.
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cuebook.errors import InvalidInput
 
@@ -24,16 +24,17 @@ _SAME: Final = (
 )  # fmt: skip
 #: Fields a chat completion has no word for.
 _REFUSED: Final = ("background", "prompt", "max_tool_calls", "moderation")
-_ROLES: Final = frozenset({"user", "assistant", "system", "developer"})
-_TEXTS: Final = frozenset({"input_text", "output_text", "text"})
+#: Tuples: what is looked for in them came as JSON, and may be a list.
+_ROLES: Final = ("user", "assistant", "system", "developer")
+_TEXTS: Final = ("input_text", "output_text", "text")
 
 
 class Answer(Struct, frozen=True, array_like=True):
-    """Which answer an id names: a step of a turn."""
+    """Which answer an id names: a step of a turn, both counted from 1."""
 
     conversation: str
-    turn: int
-    step: int
+    turn: Annotated[int, Meta(ge=1)]
+    step: Annotated[int, Meta(ge=1)]
 
 
 class Asked(Struct, frozen=True, kw_only=True):
