@@ -75,7 +75,11 @@ class Live:
         """Give the newest turns of the recent conversations, the newest first."""
         recent = await self._recent(user)
         share = max(1, LISTED // max(1, len(recent)))
-        found = [turn for each in recent for turn in await self._turns(each, user, last=share)]
+        found = []
+        for known in recent:
+            turns = await self._turns(known, user, last=share)
+            took = await self._took(known.id, turns[0].turn, turns[-1].turn, user) if turns else {}
+            found += [replace(each, spent=took.get(each.turn, Taken())) for each in turns]
         return sorted(found, key=lambda each: each.at or "", reverse=True)
 
     async def changes(self, *, user: str | None = None, pause_s: float = PAUSE_S) -> AsyncIterator[LiveTurn | None]:
@@ -86,7 +90,8 @@ class Live:
             changed = [each for each in await self._looked_at(user) if seen.get(_key(each)) != each]
             for each in changed:
                 seen[_key(each)] = each
-                yield each
+                took = await self._took(each.conversation, each.turn, each.turn, user)
+                yield replace(each, spent=took.get(each.turn, Taken()))
             if not changed:
                 yield None
             if len(seen) > 4 * WATCHED * LOOKED_AT:
@@ -103,12 +108,12 @@ class Live:
             last = min(TURNS, MOST - found.turns)
             whole &= known.turns <= last
             if known.turns and last > 0:
-                found = _plus(found, await self._took(known, known.turns - last + 1, user))
+                found = _plus(found, await self._took(known.id, known.turns - last + 1, known.turns, user))
         return replace(found, conversations=len(page.items), all=whole)
 
-    async def _took(self, known: Conversation, first: int, user: str | None) -> Mapping[int, Taken]:
+    async def _took(self, conversation: str, first: int, last: int, user: str | None) -> Mapping[int, Taken]:
         try:
-            return await self.spent.turns(known.id, first, known.turns, user=user)
+            return await self.spent.turns(conversation, first, last, user=user)
         except NotFound:
             return {}  # it was forgotten meanwhile
 
@@ -117,7 +122,7 @@ class Live:
         return [each for each in page.items if each.turns]
 
     async def _looked_at(self, user: str | None) -> list[LiveTurn]:
-        """Give the turns that may have changed, the oldest first."""
+        """Give the turns that may have changed, the oldest first; what they took is not read."""
         recent = await self._recent(user)
         found = [turn for each in recent for turn in await self._turns(each, user, last=LOOKED_AT)]
         return sorted(found, key=lambda each: each.at or "")
@@ -128,17 +133,13 @@ class Live:
             turns = await self._desk.store.turns(scope, known.id, last=last)
             seqs = sorted({seq for turn in turns for seq in (turn.query_seq, turn.reply_seq) if seq})
             said = await self._desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
-            took = await self._took(known, turns[0].n, user) if turns else {}
         except (NotFound, ValueError):
             return []  # it was forgotten meanwhile
         posts = {each.seq: each.message or "" for each in said}
         return [
-            _line(
-                known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial,
-                took.get(turn.n, Taken()),
-            )
+            _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial)
             for turn in turns
-        ]  # fmt: skip
+        ]
 
 
 def _key(turn: LiveTurn) -> tuple[str, int]:
@@ -152,7 +153,7 @@ def _plus(sums: Sums, took: Mapping[int, Taken]) -> Sums:
     return replace(sums, turns=sums.turns + len(took), taken=taken)
 
 
-def _line(known: Conversation, turn: Turn, query: str, reply: str, spent: Taken) -> LiveTurn:
+def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
     told, step = turn.metadata, turn.steps[-1] if turn.steps else None
     manifest = step.manifest if step else None
     window = told.get("window") or {}
@@ -179,7 +180,6 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str, spent: Taken)
         seconds=round(turn.closed_at - turn.created_at, 3) if turn.closed_at else None,
         first_s=first_ms / 1000 if first_ms is not None else None,
         shadow=SHADOW in told,
-        spent=spent,
     )
 
 

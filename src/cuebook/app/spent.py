@@ -57,6 +57,7 @@ class SpentOn:
     def __init__(self, desk: Desk, config: Config) -> None:
         self._desk = desk
         self._config = config
+        self._prices: Prices | None = None  # read once
 
     async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, Taken]:
         """Give what each of the turns `first`..`last` took, by number, without those that passed in shadow.
@@ -64,7 +65,7 @@ class SpentOn:
         Raises NotFound, and InvalidInput for prices of the project that cannot be read.
         """
         calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=first, last=last)
-        prices = await asyncio.to_thread(load_prices, self._config)
+        prices = await self._known()
         found: dict[int, Taken] = {}
         for call in calls:
             if not call.shadow:
@@ -74,8 +75,13 @@ class SpentOn:
     async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> Taken:
         """Give what one call took, or would have. Raises NotFound, InvalidInput."""
         calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=n, last=n)
-        prices = await asyncio.to_thread(load_prices, self._config)
+        prices = await self._known()
         return next((taken(each, prices) for each in calls if each.step == step), Taken())
+
+    async def _known(self) -> Prices:
+        if self._prices is None:
+            self._prices = await asyncio.to_thread(load_prices, self._config)
+        return self._prices
 
     async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
         """Give where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
