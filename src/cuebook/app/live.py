@@ -167,7 +167,7 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
         state=turn.state,
         at=iso(turn.created_at),
         query=_short(query),
-        reply=_short(reply),
+        reply=_tail(reply) if turn.state == "running" else _short(reply),
         tokens=manifest.tokens if manifest else 0,
         budget=manifest.budget if manifest else 0,
         kinds=kinds_of(manifest) if manifest else {},
@@ -199,3 +199,9 @@ def kinds_of(manifest: Manifest) -> dict[str, int]:
 def _short(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= SAID else f"{text[: SAID - 1]}…"
+
+
+def _tail(text: str) -> str:
+    """Give the end of an answer that still grows."""
+    text = " ".join(text.split())
+    return text if len(text) <= SAID else f"…{text[1 - SAID :]}"
