@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 from litestar import Response, get
 
-from cuebook import Cuebook
 from cuebook.app.live import LiveTurn, Sums
-from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.caller import AnyRequest, admit, book_of, user_of
 from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.render import HEADERS, money, number, percent, place, seconds, show
 from cuebook.server.streams import Start, Streamed, encoded
@@ -39,15 +38,18 @@ async def front(request: AnyRequest) -> Response[bytes]:
 @get("/page/live", include_in_schema=False)
 async def changes(request: AnyRequest) -> Streamed:
     """Give each change of a turn as an event, a JSON object as the view shows it; behind them the sums."""
-    return Streamed(request.app.state.running, _events(book_of(request), user_of(request)))
+    return Streamed(request.app.state.running, _events(request))
 
 
-async def _events(book: Cuebook, user: str | None) -> AsyncGenerator[Start | bytes, None]:
+async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
+    """Give the events for as long as who asks is let in: a key that is revoked or expires sees nothing more."""
+    book, user = book_of(request), user_of(request)
     yield Start(200, encoded(_HEAD))
     yield b": watching\n\n"
     quiet, stale = 0, False
     async with aclosing(book.live.changes(user=user)) as found:  # type: ignore[type-var]
         async for each in found:
+            await admit(request)
             quiet = 0 if each else quiet + 1
             if each is not None:
                 stale = True
