@@ -39,6 +39,10 @@ BATCH = 50
 DAY_S = 86_400.0
 #: What is told by conversations that stay.
 _KEPT = ("persona", "organization")
+#: Whose receipts say what they are about.
+_ONES = ("user", "conversation")
+#: Receipts that are looked at for what was forgotten since a time, and the seconds their times are told in.
+RECEIPTS, _TICK_S = 100, 0.001
 #: Where what a receipt counts lies in the audit.
 _AUDIT = "auditTexts"
 
@@ -207,6 +211,30 @@ async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, s
     before, erasure = desk.clock.now() - days * DAY_S, desk.store.erasure
     find = erasure.idle if kind == "conversation" else erasure.untouched
     return await find(before=before, limit=BATCH)
+
+
+# ---- what came before, and is kept behind ----------------------------------------------------------------------------
+
+
+async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | None, conversation: str | None) -> bool:
+    """Whether what somebody said, in a conversation they may have named, may be among what was forgotten since a time.
+
+    Receipts name nobody: what concerns more than one user or conversation may be about any.
+    """
+    newest: list[Receipt] = []
+    for limit in (1, RECEIPTS):  # most often the newest is older
+        found = await desk.store.erasure.receipts(scope, limit=limit)
+        newest = [each for each in found if datetime.fromisoformat(each.requested_at).timestamp() + _TICK_S > when]
+        if not newest:
+            return False
+    return len(newest) == RECEIPTS or any(_may_name(each, user, conversation) for each in newest)
+
+
+def _may_name(receipt: Receipt, user: str | None, conversation: str | None) -> bool:
+    if receipt.kind not in _ONES or (user is None and receipt.kind == "conversation"):
+        return True
+    named = {salted(each, receipt.salt) for each in (user, conversation) if each is not None}
+    return not named.isdisjoint((*receipt.asked, *receipt.concerns))
 
 
 # ---- receipts -------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -18,14 +18,15 @@ from msgspec import Struct, field
 from cuebook.engine.answer import Head
 from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
+from cuebook.engine.forget import forgotten_since
 from cuebook.engine.hearing import relay_answer
-from cuebook.engine.opening import open_step
+from cuebook.engine.opening import Intent, open_step
 from cuebook.engine.relay import CHAT, Wire, meaning, unsaid
 from cuebook.engine.request import Call, Place, Request, place_of
 from cuebook.engine.shadow_ledger import Ledger, cut_short
 from cuebook.engine.step import Step
 from cuebook.engine.unpacked import unpacked
-from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.ports.model import RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
@@ -41,7 +42,11 @@ PATIENCE_S, DRAIN_S = 60.0, 10.0
 #: Seconds a call that waits lets others get their first byte, and how many may wait before none does.
 STANDS_BACK_S, HURRIES_AT = 0.25, 32
 #: Why calls are lost to the ledger.
-OVERLOAD, UNREAD, FAILED, SLOW = "overload", "unreadable", "failed", "slow"
+OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", "slow", "forgotten"
+
+
+class _Forgotten(CuebookError):
+    """What a call said was forgotten while it waited to be kept."""
 
 
 class Overheard(Struct, kw_only=True):
@@ -216,6 +221,8 @@ class Shadow:
                 self._lost -= lost
             except InvalidInput as error:
                 self._unkept(UNREAD, error)
+            except _Forgotten as error:
+                self._unkept(FORGOTTEN, error)
             except TimeoutError as error:
                 self._unkept(SLOW, error)
             except Exception as error:  # noqa: BLE001  # whatever it is, the next call is kept
@@ -236,7 +243,8 @@ class Shadow:
         async with desk.lines.hold(scope.tenant, named):
             place = await place_of(desk, scope, request, call)
             truncated = await _truncated(desk, scope, request, place)
-            opened = await open_step(desk, scope, unsaid(meaning(desk, scope, request, call, named)), waits=False)
+            meant = _unless_forgotten(heard, scope, named, meaning(desk, scope, request, call, named))
+            opened = await open_step(desk, scope, unsaid(meant), waits=False)
             if opened is None:
                 return
             async with Step(desk, opened.lease, zone=opened.zone) as step:
@@ -258,6 +266,21 @@ class Shadow:
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)
         log.warning("shadow: a call was not kept (%s): %s", reason, type(error).__name__)
+
+
+def _unless_forgotten(
+    heard: Overheard, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
+) -> Callable[[], Awaitable[Intent]]:
+    """Give what a step intends, anew each time as long as what its call says was not forgotten since it came."""
+
+    async def intended() -> Intent:
+        intent = await intend()
+        if await forgotten_since(heard.desk, scope, heard.at, user=scope.user, conversation=conversation):
+            msg = "what it says was forgotten while it waited"
+            raise _Forgotten(msg)
+        return intent
+
+    return intended
 
 
 async def _truncated(desk: Desk, scope: Scope, request: Request, place: Place) -> tuple[int, ...]:
