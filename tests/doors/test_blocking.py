@@ -37,7 +37,7 @@ from cuebook.app.turns import Turns
 from cuebook.testing import Script, ScriptedModel
 
 #: What has no blocking form: the desk is for this package, relay and pass_through are for the server.
-ASYNC_ONLY = {"desk", "relay", "respond", "responses", "openai_conversations", "pass_through", "live"}
+ASYNC_ONLY = {"desk", "relay", "respond", "message", "responses", "openai_conversations", "pass_through", "live"}
 RENAMED = {"aclose": "close"}
 SLOW = Script(text="one two three four five six", size=4, delay=0.05)
 
