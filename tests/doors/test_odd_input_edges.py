@@ -5,6 +5,11 @@ from typing import Any
 
 import httpx
 import pytest
+from lent import app_of
+
+from conftest import config
+from cuebook import Cuebook
+from cuebook.testing.doubles import ScriptedModel
 
 ODD: list[Any] = [["user"], {"a": 1}, 5, None]
 
@@ -45,3 +50,19 @@ async def test_an_answer_has_one_id(client: httpx.AsyncClient) -> None:
         name = base64.urlsafe_b64encode(f'["{conversation}",1,{step}]'.encode()).decode().rstrip("=")
         assert (f"resp_{name}" == kept) == (step == 1)
         assert (await client.get(f"/v1/responses/resp_{name}")).status_code == status
+
+
+async def test_references_say_no_more_than_a_request_may() -> None:
+    """A name is short, what it names is not: a small request would else become one of any size."""
+    async with Cuebook.open(config(max_v1_body=20_000), model=ScriptedModel(default="Hi.")) as book:
+        transport = httpx.ASGITransport(app_of(book))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            long = {"role": "user", "content": "word " * 1_000}
+            made = (await client.post("/v1/conversations", json={"items": [long]})).json()["id"]
+            [item] = (await client.get(f"/v1/conversations/{made}/items")).json()["data"]
+            named = {"type": "item_reference", "id": item["id"]}
+            statuses = [
+                (await client.post("/v1/responses", json={"model": "m", "input": [named] * many})).status_code
+                for many in (3, 5)
+            ]
+            assert statuses == [200, 413]

@@ -52,7 +52,7 @@ class Parts:
     @property
     def responses(self) -> Responses:
         """Answers by their ids on the Responses wire."""
-        return Responses(self.desk)
+        return Responses(self.desk, most=self.config.settings.server.max_v1_body)
 
     @property
     def openai_conversations(self) -> OpenAIConversations:

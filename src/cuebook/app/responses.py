@@ -13,7 +13,7 @@ from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.forget import forget
 from cuebook.engine.request import Call
-from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound
+from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound, TooLarge
 from cuebook.records.conversation import ASSISTANT
 from cuebook.records.erasure import GONE, Target
 from cuebook.records.memory import Scope
@@ -31,8 +31,10 @@ _EVENTS = "text/event-stream"
 class Responses:
     """The answers of a book by their ids on the Responses wire."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, *, most: int) -> None:
+        """`most`: bytes of a request, of the items it refers to too."""
         self._desk = desk
+        self._most = most
 
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
         """Say why a request is not ours to answer, None where it is.
@@ -69,20 +71,28 @@ class Responses:
         return conversation if known else None
 
     async def with_items(self, body: bytes, *, user: str | None = None) -> bytes:
-        """Give a request with the items of the book it refers to by their ids. Raises NotFound for one that is gone."""
+        """Give a request with the items of the book it refers to by their ids.
+
+        Raises NotFound for one that is gone, TooLarge where they say more than a request may.
+        """
         if b"item_reference" not in body:
             return body
         try:
             given = msgspec.json.decode(body, type=dict[str, Any])
         except (ValueError, RecursionError):
             return body  # whoever reads it says what is wrong
-        items, talk = given.get("input"), OpenAIConversations(self._desk)
+        items, talk, size = given.get("input"), OpenAIConversations(self._desk), len(body)
         for number, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, dict) and item.get("type") == "item_reference" and isinstance(item.get("id"), str):
                 named = read_item_id(item["id"])
                 if named is not None:
                     who = user or given.get("user") or given.get("safety_identifier")
-                    given["input"][number] = await talk.item(named.conversation, item["id"], user=who)
+                    told = await talk.item(named.conversation, item["id"], user=who)
+                    size += len(msgspec.json.encode(told))
+                    if size > self._most:
+                        msg = f"input[{number}]: with the items named up to it the request is over {self._most:,} bytes"
+                        raise TooLarge(msg, where=f"input[{number}]")
+                    given["input"][number] = told
         return msgspec.json.encode(given)
 
     def is_ours(self, id_: str) -> bool:

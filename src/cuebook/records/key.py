@@ -119,6 +119,11 @@ def id_of(token: str) -> str | None:
     return found[1] if found else None
 
 
+def holds_token(text: str) -> bool:
+    """Whether a key stands anywhere in a text."""
+    return PREFIX in text and _TOKEN.search(text) is not None
+
+
 def digest_of_token(token: str, book_key: bytes) -> bytes:
     """Give what is kept of a key: HMAC-SHA256 under the book's key. A slow hash adds nothing to 256 random bits."""
     return hmac.new(book_key, _DOMAIN + token.encode(), hashlib.sha256).digest()

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from cuebook import Cuebook
 from cuebook.app.book import Call, Head, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
+from cuebook.records.key import holds_token
 from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of, caller_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.chat import StreamsToo
@@ -236,7 +237,9 @@ def _headers(raw: Any) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1"), value.decode("latin-1")
-        if (key == "authorization" and is_ours(text)) or (key == "x-api-key" and is_ours(f"Bearer {text}")):
+        if holds_token(text) or (key == "authorization" and is_ours(text)):
+            continue
+        if key == "x-api-key" and is_ours(f"Bearer {text}"):
             continue
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
