@@ -158,6 +158,14 @@ def test_a_client_that_marks_keeps_its_marks_and_gets_none(book: Callable[..., L
     assert json.dumps(given["messages"][0]).encode() in sent  # not a byte is other
 
 
+def test_an_empty_message_is_for_the_provider_to_judge(book: Callable[..., Live], upstream: Upstream) -> None:
+    live = book()
+    asked = [user("Hi"), _said("Hello."), user([])]
+    httpx.post(f"{live.url}/v1/messages", json={"model": "m", "max_tokens": 9, "messages": asked})
+    sent = upstream.last.fields["messages"]
+    assert (len(sent), sent[1:]) == (3, asked[1:])
+
+
 def test_its_errors_are_in_the_libraries_words(book: Callable[..., Live]) -> None:
     live = book()
     with pytest.raises(anthropic.BadRequestError, match="X-History") as refused:

@@ -119,7 +119,7 @@ def _add(messages: list[_Message], role: str, blocks: list[Any], *, at: int = -1
         last.pieces += 1
         if at != last.at:
             last.at, last.changed = -1, True
-    elif blocks:
+    elif blocks or at >= 0:  # an empty one of the client's is for the provider to judge
         messages.append(_Message(role, blocks, at=at, pieces=1))
 
 
