@@ -104,8 +104,13 @@ def test_the_items_of_a_conversation_are_listed_with_their_sources(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(lambda book: tell(book, "We decided to use PostgreSQL for the shop.", "a/b c"))
-    page = tab(served).open("/page/conversations/a~b%20c")
+    seen = tab(served)
+    page = seen.open("/page/memories")
+    page.click("main table a:has-text('a/b c')")
+    from_all = page.inner_text("main table")
+    page = seen.open("/page/conversations/a~b%20c")
     page.click("text=What is remembered of it")
+    assert page.inner_text("main table") == from_all
     page.click("main table a")
     assert "PostgreSQL" in page.inner_text(".text")
     assert "a/b c" in page.inner_text("section:has(#from)")

@@ -75,6 +75,7 @@ async def memories(
     hits: list[dict[str, Any]] | None = None
     at = moment(as_of)
     more: str | None = None
+    conversations: list[dict[str, Any]] = []
     if q:
         found = await book.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
         hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
@@ -86,12 +87,16 @@ async def memories(
             **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor
         )
         items, more = [_shown(each) for each in page.items if may_know(request, each)], page.cursor
+        if not items and not any(asked.values()):
+            recent = await book.conversations.list(user=user, limit=LISTED)
+            conversations = [shapes.conversation(each) for each in recent.items]
     return show(
         "memories.html",
         view=VIEW,
         asked=asked,
         items=items,
         hits=hits,
+        conversations=conversations,
         own=query_of(user_id, organization),
         more=query_of(**asked, cursor=more) if more else "",
         categories=KINDS,

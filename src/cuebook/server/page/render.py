@@ -74,8 +74,8 @@ def _environment() -> "Environment":
 
 
 def number(value: float | None) -> str:
-    """Give a number with its thousands apart."""
-    return "" if value is None else f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+    """Give a number with its thousands apart; from a hundred on, whole."""
+    return "" if value is None else f"{value:,.0f}" if float(value).is_integer() or value >= 100 else f"{value:,.2f}"
 
 
 def _figure(value: Any) -> str:
