@@ -67,6 +67,22 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     assert served.run(lambda book: book.memories.page(user="ann")).items == ()
 
 
+def test_what_conversations_told_is_seen_without_asking_for_one(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default="Noted."))
+    for number in range(14):
+        served.run(lambda book, at=number: tell(book, f"My locker number {at} has code {at}-{at * 7}.", "lockers"))
+    page = tab(served).open("/page/memories")
+    card = page.locator("section.card:has-text('lockers')")
+    assert "Across conversations nothing is known yet" in page.inner_text("main")
+    assert card.locator("li").count() == 4
+    card.locator("a:has-text('All')").click()
+    page.wait_for_url("**conversationId=lockers")
+    assert page.locator("main tbody tr, main table tr").count() > 4
+    assert page.locator("details[open] [name=conversationId]").input_value() == "lockers"
+
+
 def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
     served_book: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
@@ -106,7 +122,7 @@ def test_the_items_of_a_conversation_are_listed_with_their_sources(
     served.run(lambda book: tell(book, "We decided to use PostgreSQL for the shop.", "a/b c"))
     seen = tab(served)
     page = seen.open("/page/memories")
-    page.click("main table a:has-text('a/b c')")
+    page.click("section.card:has-text('a/b c') >> text=As a list")
     from_all = page.inner_text("main table")
     page = seen.open("/page/conversations/a~b%20c")
     page.click("text=What is remembered of it")

@@ -10,6 +10,7 @@ from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
 from cuebook.app import memory_shapes, shapes
+from cuebook.app.book import Cuebook
 from cuebook.app.forgetting import receipt_shape
 from cuebook.app.memories import KINDS
 from cuebook.errors import NotFound
@@ -40,6 +41,9 @@ ONE = ALL + "/{memory:str}"
 LISTED = 50
 FOUND = 30
 BACK = 20
+#: Conversations a page tells something of, and items of each.
+TELLING = 8
+NEWEST = 4
 #: Characters of a field of a form.
 _MOST = 100_000
 VIEW = "Memories"
@@ -75,7 +79,6 @@ async def memories(
     hits: list[dict[str, Any]] | None = None
     at = moment(as_of)
     more: str | None = None
-    conversations: list[dict[str, Any]] = []
     if q:
         found = await book.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
         hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
@@ -87,16 +90,15 @@ async def memories(
             **named, category=category or None, ended=ended, as_of=at, limit=LISTED, cursor=cursor
         )
         items, more = [_shown(each) for each in page.items if may_know(request, each)], page.cursor
-        if not items and not any(asked.values()):
-            recent = await book.conversations.list(user=user, limit=LISTED)
-            conversations = [shapes.conversation(each) for each in recent.items]
+    plain = cursor is None and not any(asked[name] for name in asked if name != "userId")
     return show(
         "memories.html",
         view=VIEW,
         asked=asked,
         items=items,
+        told=await _told(book, user) if plain else [],
+        narrowed=any(asked[name] for name in asked if name not in ("q", "userId")),
         hits=hits,
-        conversations=conversations,
         own=query_of(user_id, organization),
         more=query_of(**asked, cursor=more) if more else "",
         categories=KINDS,
@@ -160,6 +162,17 @@ async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuer
     """Show what a forget took away, by counts."""
     found = await read_receipt(request, name_in(receipt), user_of(request, None, user_id))
     return show("receipt.html", view=VIEW, receipt=receipt_shape(found), own=query_of(user_id))
+
+
+async def _told(book: Cuebook, user: str | None) -> list[dict[str, Any]]:
+    """Give the newest of what the conversations spoken in last told, which is known in each of them alone."""
+    told = []
+    for each in (await book.conversations.list(user=user, limit=TELLING)).items:
+        items = await book.memory.items(each.id, user=user)
+        newest = [_item(shapes.item(item, each.id), each.id) for item in reversed(items[-NEWEST:])]
+        if newest:
+            told.append({"conversation": each.id, "count": len(items), "newest": newest})
+    return told
 
 
 async def _others(

@@ -1,5 +1,6 @@
 """A plot: lines of points over time, in the units of its picture; beside each its numbers stand in a table."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,6 +10,10 @@ from cuebook.app.shapes import iso
 WIDTH, HEIGHT, EDGE, TOP = 1000, 240, 84, 12
 #: Points of a line that are drawn; of more every nth is, and the last.
 MOST: Final = 300
+#: Points of a line up to which each is a dot as well.
+DOTTED: Final = 100
+#: What the top of a picture from 0 on is a power of ten of.
+ROUND: Final = (1, 2, 3, 4, 5, 6, 8, 10)
 #: Lines that look different from each other.
 STYLES: Final = 6
 
@@ -20,8 +25,11 @@ def plotted(
 ) -> dict[str, Any] | None:
     """Give lines of (x, y) as a picture's polylines and dots; `events` are said at their x. None without a point.
 
-    `low` and `high` are the least and the most y that the picture holds.
+    `low` and `high` are the least and the most y that the picture holds; from 0 on it reaches up to a round number.
     """
+    if low == 0 and high > 1:
+        power = 10 ** math.floor(math.log10(high))
+        high = next(power * each for each in ROUND if power * each >= high)
     xs = [x for points in lines.values() for x, _ in points]
     if not xs:
         return None
@@ -39,7 +47,12 @@ def plotted(
         shown = [*points[:-1:step], *points[-1:]]
         at = [(*place(x, y), y) for x, y in shown]
         drawn.append(
-            {"name": name, "style": number % STYLES, "path": " ".join(f"{x},{y}" for x, y, _ in at), "dots": at}
+            {
+                "name": name,
+                "style": number % STYLES,
+                "path": " ".join(f"{x},{y}" for x, y, _ in at),
+                "dots": at if len(at) <= DOTTED else [],
+            }
         )
     return {
         "width": WIDTH,
