@@ -133,9 +133,9 @@ class AlignContract:
         await say(store, "c", *said)
         again = draft("other", "two", role="assistant")
         await say(store, "c", again, parent="p3")
-        asked = [post.digest for post in (*said, draft("new", "never said"))]
+        asked = [post.digest for post in (*said, draft("new", "never said"), said[0])]
         (found,) = await store.align(OWNER, asked, conversation="c")
-        assert found.places == ((1,), (2, 4), (3,), ())
+        assert found.places == ((1,), (2, 4), (3,), (), (1,))
         assert found.posts == {1: Spot(0, 1, 1), 2: Spot(1, 2, 1), 3: Spot(2, 3, 1), 4: Spot(3, 4, 1)}
         assert found.runs == {1: (0, 0)}
         assert found.conversation.id == "c"

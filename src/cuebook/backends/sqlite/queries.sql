@@ -118,10 +118,11 @@ WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last O
 -- Running sums at a post.
 SELECT path_tokens, path_count, tokens FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
--- name: posts_by_digest
--- Posts that say the same, in one conversation.
-SELECT seq, parent, path_count, run_start, run_parent FROM post INDEXED BY post_digest
-WHERE tenant = :tenant AND digest = :digest AND conversation = :no ORDER BY seq;
+-- name: posts_by_digests
+-- Posts that say the same as some messages, in one conversation: one row of JSON, each with its message's number in `at`. `digests` are theirs in a row.
+SELECT json_group_array(json_array(j.value, p.seq, p.parent, p.path_count, p.run_start, p.run_parent))
+FROM json_each(:at) j CROSS JOIN post p INDEXED BY post_digest
+WHERE p.tenant = :tenant AND p.digest = substr(:digests, 1 + 16 * j.value, 16) AND p.conversation = :no;
 
 -- name: spot_of
 -- Where a post stands in its tree.

@@ -356,22 +356,23 @@ def _holding(connection: sqlite3.Connection, scope: Scope, anchors: Sequence[byt
 
 def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) -> Alignment:
     tenant, no, head = row["tenant"], row["no"], row["head"]
-    known: dict[bytes, tuple[int, ...]] = {}
+    asked = list(dict.fromkeys(digests))
+    known: dict[bytes, list[int]] = {digest: [] for digest in asked}
     posts: dict[int, Spot] = {}
     follows: dict[int, int] = {}  # run -> the post it follows
-    statement = SQL["posts_by_digest"]
-    for digest in set(digests):
-        here = connection.execute(statement, {"tenant": tenant, "no": no, "digest": digest}).fetchall()
-        known[digest] = tuple(post[0] for post in here)
-        for seq, parent, depth, run, run_parent in here:
-            posts[seq] = Spot(parent, depth, run)
-            follows[run] = run_parent
+    values = {"tenant": tenant, "no": no, "digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
+    # One row of JSON: a read of each row would hand the interpreter to another thread, and wait to get it back.
+    here = json.loads(connection.execute(SQL["posts_by_digests"], values).fetchone()[0])
+    for at, seq, parent, depth, run, run_parent in sorted(here):
+        known[asked[at]].append(seq)
+        posts[seq] = Spot(parent, depth, run)
+        follows[run] = run_parent
     if head and head not in posts:
         seq, parent, depth, run, run_parent = connection.execute(
             SQL["spot_of"], {"tenant": tenant, "no": no, "seq": head}
         ).fetchone()
         posts[seq], follows[run] = Spot(parent, depth, run), run_parent
-    places = tuple(known[digest] for digest in digests)
+    places = tuple(tuple(known[digest]) for digest in digests)
     return Alignment(records.conversation(row), places, posts, _runs_up(connection, tenant, no, follows))
 
 
