@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from cuebook.app.shapes import iso
 from cuebook.app.spent import MOST, TURNS, SpentOn, Taken
+from cuebook.app.talks import Talking
 from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.errors import NotFound
@@ -70,6 +71,8 @@ class Live:
         self._desk = desk
         #: What single turns took.
         self.spent = SpentOn(desk, config)
+        #: Conversations found by words, and read as they were said, with their branches.
+        self.talks = Talking(desk)
 
     async def newest(self, *, user: str | None = None) -> list[LiveTurn]:
         """Give the newest turns of the recent conversations, the newest first."""

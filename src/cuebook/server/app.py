@@ -55,6 +55,7 @@ from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
 from cuebook.server.mcp import route as mcp
 from cuebook.server.page import audit as audit_views
+from cuebook.server.page import conversations as conversation_views
 from cuebook.server.page import keyed, live, of_use, views
 from cuebook.server.page import memories as memory_views
 from cuebook.server.page import minds as mind_views
@@ -115,6 +116,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             *live.ROUTES,
             *mcp.ROUTES,
             *views.ROUTES,
+            *conversation_views.ROUTES,
             *memory_views.ROUTES,
             *of_use.ROUTES,
             *prompt_views.ROUTES,

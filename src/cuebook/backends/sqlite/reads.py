@@ -300,7 +300,7 @@ def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) 
 def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> Page:
     """List conversations who asks takes part in, the most recent first."""
     limit = max(1, limit)
-    before, before_no = _read_cursor(cursor)
+    before, before_no = read_cursor(cursor)
     found = rows(
         connection,
         "conversations_page",
@@ -316,7 +316,8 @@ def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: st
     return Page(tuple(records.conversation(row) for row in shown), more)
 
 
-def _read_cursor(cursor: str | None) -> tuple[float, int]:
+def read_cursor(cursor: str | None) -> tuple[float, int]:
+    """Give the time and the number before which a page of conversations begins. Raises InvalidInput."""
     if cursor is None:
         return float("inf"), 0
     try:

@@ -16,7 +16,7 @@ from cuebook.app.paging import PostsAt, write_cursor
 from cuebook.app.told import told_of
 from cuebook.records.conversation import Post
 from cuebook.records.turn import Turn
-from cuebook.server.caller import AnyRequest, book_of, user_of
+from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.conversations import HIGHEST
 from cuebook.server.guard import name_in
 from cuebook.server.page.beside import beside
@@ -25,8 +25,7 @@ from cuebook.server.page.named import name_blocks
 from cuebook.server.page.render import asset, show
 from cuebook.server.page.what_if import ask, blank_what_if, what_if
 
-#: Conversations a page lists; turns, posts and levels of branches the view of one shows.
-LISTED = 50
+#: Turns, posts and levels of branches the view of a conversation shows.
 TURNS = 200
 POSTS = 200
 DEEPEST = 6
@@ -45,16 +44,6 @@ async def static(name: FromPath[str]) -> Response[bytes]:
     if found is None:
         raise NotFoundException(detail=f"no file {name_in(name)!r}")
     return found
-
-
-@get("/page/conversations", include_in_schema=False)
-async def conversations(request: AnyRequest, cursor: FromQuery[str | None] = None) -> Response[bytes]:
-    """List conversations."""
-    book, user = book_of(request), user_of(request)
-    page = await book.conversations.list(user=user, limit=LISTED, cursor=cursor)
-    items = [shapes.conversation(each) for each in page.items]
-    host = request.headers.get("host", "127.0.0.1:8760")
-    return show("conversations.html", view="Conversations", items=items, next=page.cursor, base=f"http://{host}")
 
 
 @get(ONE, include_in_schema=False)
@@ -84,6 +73,7 @@ async def conversation(
         mind=mind_shape(mind),
         older=max(0, start - POSTS) if start else None,
         newer=start + POSTS if start + POSTS < known["lastSeq"] else None,
+        changes=caller_of(request).may("editor"),
     )
 
 
@@ -191,4 +181,4 @@ def _tree(posts: Sequence[Post], on_path: set[int], reach: int) -> list[dict[str
     return found
 
 
-ROUTES = [static, conversations, conversation, turn, what_if, ask]
+ROUTES = [static, conversation, turn, what_if, ask]

@@ -1,0 +1,100 @@
+"""Conversations as lists and readers see them: found by words, with their branches and what answered their rounds."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from cuebook.backends.sqlite import rows as records
+from cuebook.backends.sqlite.base import SQL, one, rows
+from cuebook.backends.sqlite.reads import read_cursor
+from cuebook.backends.sqlite.rows import Row
+from cuebook.records.memory import Scope
+from cuebook.records.talk import Answering, Run, Talk, Talks
+from cuebook.records.turn import Manifest
+
+#: Conversations looked at in one go where words are looked for.
+_AT_ONCE: Final = 500
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+def listed(
+    connection: sqlite3.Connection, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
+) -> Talks:
+    """List conversations who asks takes part in, the most recent first; with `words` those that have each."""
+    before, before_no = read_cursor(cursor)
+    wanted = [each.casefold() for each in words]
+    found: list[Row] = []
+    for row in _all(connection, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
+        heard = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
+        if all(each in heard for each in wanted):
+            found.append(row)
+        if len(found) > limit:
+            break
+    shown = found[:limit]
+    more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
+    return Talks(tuple(_talk(connection, row) for row in shown), more)
+
+
+def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
+    while True:
+        found = rows(
+            connection,
+            "talks_page",
+            tenant=scope.tenant,
+            user=scope.user,
+            proven=scope.proven,
+            before=before,
+            before_no=before_no,
+            limit=at_once,
+        )
+        yield from found
+        if len(found) < at_once:
+            return
+        before, before_no = found[-1]["updated_at"], found[-1]["no"]
+
+
+def _talk(connection: sqlite3.Connection, row: Row) -> Talk:
+    tenant, no = row["tenant"], row["no"]
+    ways = runs(connection, tenant, no, row["last_seq"])
+    followed = {each.parent for each in ways}
+    last = one(connection, "turn_newest", tenant=tenant, no=no)
+    return Talk(
+        conversation=records.conversation(row),
+        said=row["said"],
+        branches=sum(each.last not in followed for each in ways),
+        tokens=_manifest(last["manifest"]).tokens if last else 0,
+        state=last["state"] if last else None,
+        shadow=bool(last and last["shadow"]),
+    )
+
+
+def runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[Run]:
+    """Give the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
+    found: list[Run] = []
+    while last_seq:
+        row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": last_seq}).fetchone()
+        if row is None:
+            break
+        found.append(Run(row[0], last_seq, row[1]))
+        last_seq = row[0] - 1
+    return found[::-1]
+
+
+def answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
+    """Give the turns of the rounds `first`..`last`, both included, oldest first."""
+    found: dict[int, Answering] = {}
+    for row in rows(connection, "turns_answering", tenant=tenant, no=no, first=first, last=last):
+        before = found.get(row["turn"])
+        found[row["turn"]] = Answering(
+            turn=row["turn"],
+            round=row["round"],
+            state=row["state"],
+            query_seq=row["query_seq"],
+            replies=(*(before.replies if before else ()), *([row["reply_seq"]] if row["reply_seq"] else ())),
+            tokens=_manifest(row["manifest"]).tokens,
+            error=row["error"],
+            shadow=bool(row["shadow"]),
+        )
+    return list(found.values())

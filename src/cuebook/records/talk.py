@@ -1,0 +1,45 @@
+"""A conversation as lists and readers see it: its first words, its branches, and what answered its rounds."""
+
+from msgspec import Struct
+
+from cuebook.records.conversation import Conversation
+from cuebook.records.turn import TurnState
+
+
+class Run(Struct, frozen=True):
+    """Posts `first`..`last`, each but the first after the one before; the first follows `parent`, 0 at a root."""
+
+    first: int
+    last: int
+    parent: int
+
+
+class Talk(Struct, frozen=True, kw_only=True):
+    """A conversation in a list."""
+
+    conversation: Conversation
+    said: str = ""  # how the first post of a user begins
+    branches: int = 0  # ways through its tree from the root to a last post
+    tokens: int = 0  # of its newest prompt, by our counter
+    state: TurnState | None = None  # of its newest turn; None where there is none
+    shadow: bool = False  # its newest turn passed in shadow
+
+
+class Talks(Struct, frozen=True):
+    """A page of conversations and the cursor of the next, if there is more."""
+
+    items: tuple[Talk, ...]
+    cursor: str | None = None
+
+
+class Answering(Struct, frozen=True, kw_only=True):
+    """A turn as it stands in a transcript."""
+
+    turn: int
+    round: int
+    state: TurnState
+    query_seq: int
+    replies: tuple[int, ...] = ()  # seqs of what its steps said
+    tokens: int = 0  # of its newest prompt
+    error: str = ""  # of its newest step
+    shadow: bool = False
