@@ -21,6 +21,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 PASS_THROUGH = "/v1/-"  # noqa: S105 - an address
 _SLASH = "\x00"
 _READS = ("GET", "HEAD")
+#: What a browser says of whose page asks where it is another's, of this machine or not (Fetch Metadata).
+_FOREIGN = (b"cross-site", b"same-site")
 #: The addresses behind `/v1` that are ours to answer, `*` for a name, and their methods.
 _OURS = {
     "chat/completions": ("POST",),
@@ -95,6 +97,7 @@ class Guard:
         scope["state"]["place"] = place
         try:
             self._check(scope["headers"])
+            _check_fetch(scope)
             _check_query(scope["query_string"], place)
         except (Refused, InvalidInput) as error:
             await respond(failure_of(error), wire=place is not None)(scope, receive, send)
@@ -171,6 +174,19 @@ def _segment(raw: bytes) -> str:
 def _check_query(query: bytes, place: Place | None) -> None:
     if place is None and b"%" in query:
         _utf8(unquote_to_bytes(query), "query")
+
+
+def _check_fetch(scope: HTTPScope) -> None:
+    """Refuse what another site's page loads: a picture, a script or a frame names no Origin, and its page would learn
+    from what it comes to, or how long that takes. A link that somebody follows may lead here.
+    """
+    told = {name: value for name, value in scope["headers"] if name.startswith(b"sec-fetch-")}
+    if told.get(b"sec-fetch-site") not in _FOREIGN:
+        return
+    follows = (told.get(b"sec-fetch-mode"), told.get(b"sec-fetch-dest")) == (b"navigate", b"document")
+    if not (follows and scope["method"] in _READS):
+        msg = "another site's page asks for this; only pages of this server may"
+        raise Refused(msg, where="Sec-Fetch-Site")
 
 
 def _utf8(raw: bytes, where: str) -> str:
