@@ -147,6 +147,11 @@ def test_a_projects_prices_go_before_the_shipped_ones(tmp_path: Path) -> None:
     assert shipped is not None
     assert (own.currency, own.of(Reckoned(1_000_000, 1_000_000, 1_000_000), write=1.25)) == ("EUR", 2.75)
     assert shipped.input == 0.15
+    tiered = prices.of("claude-haiku-5-5-20261007")
+    assert tiered is not None
+    assert tiered.of(Reckoned(90_000, 10_000), write=1.0) == pytest.approx(0.0091)
+    assert tiered.of(Reckoned(90_000, 10_001), write=1.0) == pytest.approx(0.0455, rel=1e-3), "the whole request"
+    assert tiered.of_output(1_000_000, Reckoned(200_000)) == 2.5
     assert prices.of("gpt-9") is None
     file.write_text('{"prices": {"a": {"input": "much"}}}')
     with pytest.raises(InvalidInput, match=r"config/prices.json"):

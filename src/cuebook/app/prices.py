@@ -20,21 +20,38 @@ _MILLION = 1_000_000
 _DATE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
-class Price(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Rates(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Money for a million tokens. `cached_input` are those read from the provider's cache."""
 
     input: float
     cached_input: float
     output: float
+
+
+class Long(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The rates of a whole request whose prompt has more tokens than `above`, cached ones among them."""
+
+    above: int
+
+
+class Price(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a model costs."""
+
     currency: str = "USD"
+    long: Long | None = None  # None: a token costs the same in every prompt
 
     def of(self, use: Reckoned, *, write: float) -> float:
         """Give what the input of a request costs; `write` is the rule's factor for tokens written to the cache."""
-        return (use.uncached * self.input + use.read * self.cached_input + use.write * write * self.input) / _MILLION
+        rates = self._at(use)
+        return (use.uncached * rates.input + use.read * rates.cached_input + use.write * write * rates.input) / _MILLION
 
-    def of_output(self, tokens: int) -> float:
-        """Give what an answer costs."""
-        return tokens * self.output / _MILLION
+    def of_output(self, tokens: int, use: Reckoned) -> float:
+        """Give what the answer to a request costs."""
+        return tokens * self._at(use).output / _MILLION
+
+    def _at(self, use: Reckoned) -> Rates:
+        tokens = use.uncached + use.read + use.write
+        return self.long if self.long is not None and tokens > self.long.above else self
 
 
 class _Table(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

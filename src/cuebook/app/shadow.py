@@ -213,7 +213,7 @@ def _cost(model: str, calls: Sequence[ShadowedCall], prices: Prices) -> ModelCos
         if len(reckoned) == len(calls):
             client = sum(price.of(own or Reckoned(), write=write) for own, _, write in reckoned)
             window = sum(price.of(ours or Reckoned(), write=write) for _, ours, write in reckoned)
-        output = sum(price.of_output(_output(call)) for call in calls)
+        output = sum(price.of_output(_output(call), call.entry.client or Reckoned()) for call in calls)
         counted = [usage for call in calls if (usage := call.usage) is not None and usage.input is not None]
         if counted:
             taken = [Reckoned((use.input or 0) - (use.cache_read or 0), use.cache_read or 0) for use in counted]

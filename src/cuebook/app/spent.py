@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from cuebook.app.prices import Prices, load_prices
@@ -101,8 +102,11 @@ def taken(call: Spent, prices: Prices) -> Taken:
         reckoned = Reckoned(max(0, counted - read - written), read, written)
         rule = RULES.get(str(cache.get("rule", "")))
         output = use.output if use is not None and use.output is not None else call.reply
-        costs[price.currency] = price.of(reckoned, write=rule.write if rule else 1.0) + price.of_output(output)
-        saved[price.currency] = price.of(Reckoned(read), write=1.0) - price.of(Reckoned(0, read), write=1.0)
+        costs[price.currency] = price.of(reckoned, write=rule.write if rule else 1.0) + price.of_output(
+            output, reckoned
+        )
+        without = msgspec.structs.replace(reckoned, uncached=reckoned.uncached + read, read=0)
+        saved[price.currency] = price.of(without, write=1.0) - price.of(reckoned, write=1.0)
     return Taken(
         calls=1,
         tokens=call.tokens,

@@ -129,6 +129,7 @@ _MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "gpt-5.5": {"minimum": 2048, "step": 2048, "ttl": 1800},  # a breakpoint every 2,048 tokens; around 30 minutes
     "gpt-5.5-pro": {"minimum": 2048, "step": 2048, "ttl": 1800, "read": 1.0},
     "gpt-6.1-sol": {"read": 0.05},
+    "gpt-6.2-sol": {"read": 0.05},
     "chatgpt-4o": {"read": 0.5},
     "codex-mini": {"read": 0.25},
     "o1": {"read": 0.5},
@@ -149,6 +150,7 @@ _MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
     "claude-opus-4-1": {"minimum": 1024},
     "claude-opus-4-2025": {"minimum": 1024},
     "claude-sonnet-5": {"minimum": 1024},
+    "claude-sonnet-5-5": {"minimum": 1024, "read": 0.05},
     "claude-sonnet-4": {"minimum": 1024},
     "claude-3-5-haiku": {"minimum": 2048},
     "gemini-2.5": {"minimum": 2048},
