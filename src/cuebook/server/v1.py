@@ -202,7 +202,7 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     if not book.upstream_url:
         if place.rest in _OURS:
             raise MethodNotAllowedException(headers={"allow": _OURS[place.rest]})
-        msg = f"/v1{place.rest}: Cuebook has no such address, and no upstream either; `cuebook serve --upstream URL`"
+        msg = f"/v1{place.rest}: an upstream answers this, and none is set; `cuebook serve --upstream URL` sets one"
         raise NotFound(msg)
     passed = RelayRequest(
         method=scope["method"],

@@ -247,7 +247,7 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None) -> Wire:
         asker.caller.need(tool.needs, f"tool {name}")
         said, told = await tool.run(asker, _read(tool.takes, arguments or {}))
     except CuebookError as error:
-        hint = "" if not isinstance(error, Denied) else " Nothing was done."
+        hint = "" if not isinstance(error, Denied) else "; nothing was done"
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
     return {"content": [{"type": "text", "text": said}], "structuredContent": told, "isError": False}
 
