@@ -50,6 +50,15 @@ async def test_the_request_is_the_clients_and_the_turn_is_marked(book: Cuebook, 
     assert "shadow" in (await book.turns.get("talk", 1)).metadata
 
 
+async def test_a_turn_kept_behind_its_answer_tells_no_times(book: Cuebook, upstream: ScriptedUpstream) -> None:
+    upstream.say(streamed("an answer in pieces", size=4))
+    await passes(book, "hi")
+    await book.settle()
+    [seen] = await book.live.newest()
+    assert (seen.shadow, seen.state, seen.reply) == (True, "finished", "an answer in pieces")
+    assert (seen.seconds, seen.first_s) == (None, None)
+
+
 async def test_a_client_that_goes_away_leaves_what_had_come(book: Cuebook, upstream: ScriptedUpstream) -> None:
     upstream.say(streamed("a long answer that nobody hears to its end", size=4))
     request, call = requested("hi")

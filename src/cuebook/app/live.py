@@ -47,7 +47,7 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     events: tuple[str, ...] = ()
     mood: str = ""
     error: str = ""
-    seconds: float | None = None  # until it was answered; None while it is not
+    seconds: float | None = None  # until it was answered; None while it is not, and where it passed in shadow
     first_s: float | None = None  # until its answer's first piece, where it streamed
     shadow: bool = False  # its prompt was not sent
     spent: Taken = Taken()
@@ -180,7 +180,7 @@ def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
         events=tuple((told.get("sentiment") or {}).get("events") or ()),
         mood=(told.get("mind") or {}).get("mood", ""),
         error=step.error if step else "",
-        seconds=round(turn.closed_at - turn.created_at, 3) if turn.closed_at else None,
+        seconds=_seconds(turn),
         first_s=first_ms / 1000 if first_ms is not None else None,
         shadow=SHADOW in told,
     )
@@ -197,6 +197,16 @@ def kinds_of(manifest: Manifest) -> dict[str, int]:
     if manifest.tools_tokens:
         found["tools"] = manifest.tools_tokens
     return {kind: tokens for kind, tokens in found.items() if tokens}
+
+
+def _seconds(turn: Turn) -> float | None:
+    """Give how long a turn took until it was answered.
+
+    None while it is not, and where it passed in shadow: it was opened and closed behind its answer.
+    """
+    if not turn.closed_at or turn.metadata.get(SHADOW):
+        return None
+    return round(turn.closed_at - turn.created_at, 3)
 
 
 def _short(text: str) -> str:

@@ -247,7 +247,7 @@ class Shadow:
             opened = await open_step(desk, scope, unsaid(meant), waits=False)
             if opened is None:
                 return
-            async with Step(desk, opened.lease, zone=opened.zone) as step:
+            async with Step(desk, opened.lease, zone=opened.zone, timed=False) as step:
                 marks = heard.wire.breaks(desk, self._upstream, request.model)
                 reckoned = partial(self._ledger.entry, desk, request, place, opened, now=heard.at, marks=marks)
                 entry = await asyncio.to_thread(reckoned)

@@ -34,8 +34,12 @@ class Step:
     when the caller went away or the answer broke off.
     """
 
-    def __init__(self, desk: Desk, lease: Lease, renders: Sequence[Record] = (), *, zone: tzinfo = UTC) -> None:
+    def __init__(
+        self, desk: Desk, lease: Lease, renders: Sequence[Record] = (), *, zone: tzinfo = UTC, timed: bool = True
+    ) -> None:
+        """Take charge of an opened step. `timed`: its answer is heard as it comes, so its first piece has a time."""
         self.lease = lease
+        self._timed = timed
         self._zone = zone
         self._renders = renders
         self.text: list[str] = []
@@ -69,7 +73,7 @@ class Step:
     def hear(self, text: str) -> None:
         """Take a piece of the answer. Raises LeaseLost once another process has taken the turn over."""
         self.check()
-        if self._first_ms is None:
+        if self._timed and self._first_ms is None:
             self._first_ms = round(1000 * (self._desk.clock.now() - self._began))
         self.text.append(text)
         self._desk.failpoint("stream.piece")

@@ -15,7 +15,7 @@ from cuebook.app.mind import mind_shape
 from cuebook.app.paging import PostsAt, write_cursor
 from cuebook.app.told import told_of
 from cuebook.records.conversation import Post
-from cuebook.records.turn import Turn
+from cuebook.records.turn import SHADOW, Turn
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.conversations import HIGHEST
 from cuebook.server.guard import name_in
@@ -119,7 +119,7 @@ async def turn(
         window=window,
         cache=window["cache"] if window else None,
         spent=await book.live.spent.step(name, n, shown["step"], user=user),
-        took=_between(shown["createdAt"], shown["closedAt"]),
+        took=None if shown["metadata"].get(SHADOW) else _between(shown["createdAt"], shown["closedAt"]),
         first=None if first_ms is None else first_ms / 1000,
         steps=[each["step"] for each in shown["steps"]],
         before=n - 1,
