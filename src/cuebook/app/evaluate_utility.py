@@ -192,13 +192,7 @@ class _Measure:
         items = _without_twins(items)
         items.sort(key=lambda each: (-each.utility, -len(each.uses), each.memory.no))
         by = MODEL if self.asks else WORDS
-        return Utilities(
-            items=tuple(items),
-            by=by,
-            turns=self._turns,
-            calls=self._calls,
-            missed={why: many for why, many in self._missed.items() if many},
-        )
+        return Utilities(items=tuple(items), by=by, turns=self._turns, calls=self._calls, missed=dict(self._missed))
 
     async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
         if not turn.reply_seq:
@@ -214,7 +208,8 @@ class _Measure:
         if len(set(words(answer))) >= LEAST_WORDS:
             return uses
         told = [each for each in uses if each.score]
-        self._missed["its answer says too little"] += bool(uses) and not told
+        if uses and not told:
+            self._missed["its answer says too little"] += 1
         return told
 
     async def _ask(self, conversation: Conversation, turn: Turn, said: Sequence[str]) -> list[Use]:

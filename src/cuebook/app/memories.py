@@ -143,10 +143,9 @@ class Memories:
             raise InvalidInput(msg, where="category")
         after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
         places = await self.places(user=user, persona=persona, organization=organization)
-        found, store = list[Memory](), self._desk.store.memories
-        batch = limit + 1 if as_of is None else max(FOUND, limit + 1)
+        found, store, scope = list[Memory](), self._desk.store.memories, Scope(user=user)
+        past, batch = (ended, limit + 1) if as_of is None else (True, max(FOUND, limit + 1))
         while len(found) <= limit:
-            past, scope = ended or as_of is not None, Scope(user=user)
             some = await store.page(scope, places, ended=past, category=category, after=after, limit=batch)
             found += [each for each in some if as_of is None or _holds(each, as_of)]
             if len(some) < batch:

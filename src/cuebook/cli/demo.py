@@ -1,7 +1,6 @@
 """`cuebook demo`."""
 
 import asyncio
-from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -46,8 +45,7 @@ def demo(
             screen.say("See it in a browser, each prompt block by block: cuebook demo --serve")
         return
     for each in listen(HOST, port):  # before the replay: a port that cannot be had is told at once
-        with closing(each):
-            pass
+        each.close()
     with demo_folder() as folder:
         _tell(_replay(file, folder=folder, model=price_as), state)
         run_server(demo_config(folder), host=HOST, port=port, started=lambda address: _greet(state, address, price_as))

@@ -6,7 +6,7 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app.evaluate_utility import MOST_TURNS, TURNS, VERDICTS, Utility
+from cuebook.app.evaluate_utility import MOST_TURNS, SAID, TURNS, VERDICTS, Utility
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.forgetting import forget_several
 from cuebook.server.lists import UserQuery
@@ -38,6 +38,8 @@ async def of_use(
         view=VIEW,
         asked={"userId": user_id, "conversationId": conversation, "turns": turns},
         found=found,
+        often=SAID,
+        most_turns=MOST_TURNS,
         useless=[shown_use(each) for each in found.items if each.prunes][:LISTED],
         others=[shown_use(each) for each in found.items if not each.prunes][:LISTED],
         own=query_of(user_id),
