@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import UTC, tzinfo
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -21,6 +21,9 @@ from cuebook.records.openai_messages import Said, read_message
 from cuebook.records.turn import TurnState, Usage
 
 T = TypeVar("T")
+
+#: In a turn's metadata once it is over: milliseconds until the first piece of an answer that streamed.
+FIRST_PIECE: Final = "firstTokenMs"
 
 
 class BrokenOffError(BackendError):
@@ -116,7 +119,7 @@ class Step:
             waiting=waiting,
             usage=_counted(usage),
             error=self._desk.writer.clean(error),
-            metadata=self.metadata | ({"firstTokenMs": self._first_ms} if self._first_ms is not None else {}),
+            metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
             audit=answered(self._desk, self._renders, reply.message if reply else ""),
         )

@@ -17,7 +17,7 @@ from cuebook.engine.opening import POLL_S, Intent, Opened, decide, open_step
 from cuebook.engine.plan import Wish, path_of
 from cuebook.engine.prompt_logs import logging_of
 from cuebook.engine.speak import speak
-from cuebook.engine.step import Step
+from cuebook.engine.step import FIRST_PIECE, Step
 from cuebook.engine.zones import zone_of
 from cuebook.errors import BackendError, KeyReused
 from cuebook.memory.recall import read_query
@@ -147,10 +147,11 @@ async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Ch
         raise BackendError(msg)
     reply = await desk.store.posts_in(scope, answered.conversation, [(turn.reply_seq, turn.reply_seq)])
     text = reply[0].message or "" if reply else ""
+    told = {name: value for name, value in turn.metadata.items() if name != FIRST_PIECE}  # the first answer lacked it
     return [
-        Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=turn.metadata),
+        Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=told),
         *([Chunk(type="text_delta", text=text, turn=turn.n)] if text else []),
-        Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=turn.metadata),
+        Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=told),
     ]
 
 
