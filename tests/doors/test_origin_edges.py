@@ -22,6 +22,7 @@ async def test_nothing_is_loaded_by_others(client: httpx.AsyncClient, site: str,
 async def test_a_link_may_lead_here_and_a_form_may_not(client: httpx.AsyncClient, site: str) -> None:
     told = LINK | {"sec-fetch-site": site}
     assert (await client.get("/page/memories", headers=told)).status_code == 200
+    assert (await client.get("/v1/files/f/content", headers=told)).status_code == (403 if "-site" in site else 404)
     sent = await client.post("/page/memories/of-use/forget", data={"memory": "x"}, headers=told)
     assert (sent.status_code == 403) == (site in ("cross-site", "same-site"))
 
@@ -31,3 +32,23 @@ async def test_what_the_pages_of_this_server_load_is_theirs(client: httpx.AsyncC
         answer = await client.get("/page/static/icon.svg", headers=how | {"sec-fetch-site": "same-origin"})
         assert answer.status_code == 200
     assert (await client.get("/api/conversations", headers={"sec-fetch-mode": "cors"})).status_code == 200  # Node's
+
+
+@pytest.mark.parametrize(("origin", "safe"), [("https://127.0.0.1", True), ("http://127.0.0.1", False), (None, False)])
+async def test_behind_tls_the_key_in_a_browser_goes_nowhere_else(
+    client: httpx.AsyncClient, origin: str | None, *, safe: bool
+) -> None:
+    """This server may speak plain HTTP to what ends TLS before it."""
+    kept = await client.post("/page/key", data={"key": "cue_x"}, headers={"origin": origin} if origin else {})
+    told = kept.headers["set-cookie"].lower().split("; ")
+    assert {"httponly", "samesite=strict"} <= set(told)
+    assert ("secure" in told) == safe
+
+
+async def test_a_name_cannot_turn_the_line_it_stands_in(client: httpx.AsyncClient) -> None:
+    said = {"message": "Hi", "conversationId": "trip\u202e", "userId": "\u202eann"}
+    assert (await client.post("/api/chat", json=said)).status_code == 200
+    shown = (await client.get("/")).text
+    assert "trip\u202e ·" not in shown
+    assert "\u202eann" not in shown
+    assert "trip⟨U+202E⟩ · turn 1" in shown

@@ -97,7 +97,7 @@ class Guard:
         scope["state"]["place"] = place
         try:
             self._check(scope["headers"])
-            _check_fetch(scope)
+            _check_fetch(scope, place)
             _check_query(scope["query_string"], place)
         except (Refused, InvalidInput) as error:
             await respond(failure_of(error), wire=place is not None)(scope, receive, send)
@@ -176,15 +176,16 @@ def _check_query(query: bytes, place: Place | None) -> None:
         _utf8(unquote_to_bytes(query), "query")
 
 
-def _check_fetch(scope: HTTPScope) -> None:
+def _check_fetch(scope: HTTPScope, place: Place | None) -> None:
     """Refuse what another site's page loads: a picture, a script or a frame names no Origin, and its page would learn
-    from what it comes to, or how long that takes. A link that somebody follows may lead here.
+    from what it comes to, or how long that takes. A link that somebody follows may lead here, but not under /v1: what
+    an upstream answers is no page of ours.
     """
     told = {name: value for name, value in scope["headers"] if name.startswith(b"sec-fetch-")}
     if told.get(b"sec-fetch-site") not in _FOREIGN:
         return
     follows = (told.get(b"sec-fetch-mode"), told.get(b"sec-fetch-dest")) == (b"navigate", b"document")
-    if not (follows and scope["method"] in _READS):
+    if not (follows and place is None and scope["method"] in _READS):
         msg = "another site's page asks for this; only pages of this server may"
         raise Refused(msg, where="Sec-Fetch-Site")
 

@@ -38,7 +38,7 @@ async def keep_key(request: AnyRequest) -> Response[Any]:
             return show("key.html", 401, view="", to=to, refused=str(error))
     kept = Cookie(
         COOKIE, value=key or "gone", path="/", httponly=True, samesite="strict",
-        secure=request.url.scheme == "https", max_age=None if key else 0,
+        secure=_is_safe(request), max_age=None if key else 0,
     )  # fmt: skip
     return Redirect(to, status_code=303, cookies=[kept], headers=dict(HEADERS))
 
@@ -52,6 +52,11 @@ def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
         asked = quote(request.url.path, safe="/~") + (f"?{query}" if query else "")
         return show("key.html", 401, view="", to=_own(asked), refused="")
     return show("fault.html", failure.status, view="", code=failure.status, detail=failure.detail)
+
+
+def _is_safe(request: AnyRequest) -> bool:
+    """Whether the browser speaks TLS, with this server or with what stands before it: it says of which origin it is."""
+    return "https" in (request.url.scheme, request.headers.get("origin", "").lower().partition("://")[0])
 
 
 def _own(address: str) -> str:

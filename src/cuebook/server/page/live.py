@@ -10,6 +10,7 @@ from litestar import Response, get
 from cuebook.app.live import LiveTurn, Sums
 from cuebook.server.caller import AnyRequest, admit, book_of, user_of
 from cuebook.server.page.drawn import kinds_shown
+from cuebook.server.page.markup import plain
 from cuebook.server.page.render import HEADERS, money, number, percent, place, seconds, show
 from cuebook.server.streams import Start, Streamed, encoded
 
@@ -65,10 +66,10 @@ def shown(turn: LiveTurn) -> dict[str, Any]:
     """Give a turn as the view and its script show it: texts, and a bar in per cent."""
     return {
         "key": f"{turn.conversation}#{turn.turn}",
-        "name": f"{turn.conversation} · turn {turn.turn}",
+        "name": f"{plain(turn.conversation)} · turn {turn.turn}",
         "href": f"/page/conversations/{place(turn.conversation)}/turns/{turn.turn}",
         "state": turn.state,
-        "when": " ".join(filter(None, [turn.user, (turn.at or "")[:19].replace("T", " ")])),
+        "when": " ".join(filter(None, [plain(turn.user), (turn.at or "")[:19].replace("T", " ")])),
         "query": turn.query,
         "reply": turn.reply,
         "bar": kinds_shown(turn.kinds),
