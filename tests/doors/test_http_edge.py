@@ -366,6 +366,8 @@ async def test_cursors_nobody_gave_are_refused(client: httpx.AsyncClient) -> Non
         ("GET", "/c/x/v1/nothing", 404),
         ("GET", "/v1/chat/completions", 405),
         ("POST", "/u/ann/v1/models", 405),
+        ("GET", "/v1/conversations", 405),
+        ("PUT", "/v1/responses/r", 405),
         ("GET", "/v1/%2e%2e/admin", 400),
         ("GET", "/v1/..%2f..%2fadmin", 400),
         ("GET", "/v1/a%2F%2e%2e", 400),

@@ -43,11 +43,15 @@ _PARTS = re.compile(r"[\x00\\]")
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """An address on the OpenAI wire: the names in its base URL, and what stands behind `/v1`, as it came."""
+    """An address on the OpenAI wire: the names in its base URL, and what stands behind `/v1`, as it came.
+
+    `methods` are those that are ours to answer there, none where the address is no address of ours.
+    """
 
     conversation: str | None
     user: str | None
     rest: str
+    methods: tuple[str, ...]
 
 
 def name_in(segment: str) -> str:
@@ -147,21 +151,22 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
         conversation=name_in(found["c"]) if "c" in found else None,
         user=name_in(found["u"]) if "u" in found else None,
         rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
+        methods=_methods(rest),
     )
     if any(
         part in (".", "..") for name in rest for part in _PARTS.split(name)
     ):  # whoever decodes it next must not climb
         msg = f"{place.rest}: a path under /v1 may not climb"
         raise InvalidInput(msg, where="path")
-    return "/v1/" + "/".join(rest) if _is_ours(scope["method"], rest) else PASS_THROUGH, place
+    return "/v1/" + "/".join(rest) if scope["method"] in place.methods else PASS_THROUGH, place
 
 
-def _is_ours(method: str, rest: list[str]) -> bool:
-    """Whether an address behind `/v1` is ours to answer; names stand at odd places, words between them."""
+def _methods(rest: list[str]) -> tuple[str, ...]:
+    """Give the methods of an address behind `/v1` that are ours to answer; names stand at odd places in it."""
     shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
     if rest == ["chat", "completions"]:
         shape = "chat/completions"
-    return method in _OURS.get(shape, ())
+    return _OURS.get(shape, ())
 
 
 def _segment(raw: bytes) -> str:

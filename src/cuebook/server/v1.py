@@ -31,8 +31,6 @@ MODELS_WAIT_S = 5.0
 SIDE = "side; send the whole history, or X-History: server"
 #: What is kept of what passes in shadow mode.
 _KEPT = ("/chat/completions", "/messages")
-#: Our own addresses, told with 405 where the method is another and nobody stands behind us.
-_OURS = {"/chat/completions": "POST", "/responses": "POST", "/models": "GET"}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -200,8 +198,8 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     book, scope = book_of(request), request.scope
     place: Place = scope["state"]["place"]
     if not book.upstream_url:
-        if place.rest in _OURS:
-            raise MethodNotAllowedException(headers={"allow": _OURS[place.rest]})
+        if place.methods and scope["method"] not in place.methods:
+            raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})
         msg = f"/v1{place.rest}: an upstream answers this, and none is set; `cuebook serve --upstream URL` sets one"
         raise NotFound(msg)
     passed = RelayRequest(
