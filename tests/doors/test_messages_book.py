@@ -158,6 +158,37 @@ def test_a_client_that_marks_keeps_its_marks_and_gets_none(book: Callable[..., L
     assert json.dumps(given["messages"][0]).encode() in sent  # not a byte is other
 
 
+def test_a_system_message_in_the_middle_is_not_the_users_and_stands_where_the_provider_takes_it(
+    book: Callable[..., Live], upstream: Upstream
+) -> None:
+    """Claude Code tells its agents and skills so, behind its user's words and behind a tool's results."""
+    live = book(upstream__breakpoints="off")
+    client = client_of(live, "/c/trip")
+    agents: Any = {"role": "system", "content": "Agent types: Explore, Plan."}
+    skills: Any = {"role": "system", "content": [{"type": "text", "text": "Skills: none."}]}
+    history: list[Any] = [user("Weather in Oslo?"), agents]
+    asked: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
+    calls = client.messages.create(messages=history, tools=TOOLS, **asked)
+    history.append({"role": "assistant", "content": [block.to_dict() for block in calls.content]})
+    results: Any = [{"type": "tool_result", "tool_use_id": call["id"], "content": "Rain."} for call in CALLS]
+    history += [user(results), skills]
+    last = client.messages.create(messages=history, tools=TOOLS, **asked)
+    assert upstream.last.fields["messages"] == history
+    [turn] = [show(live, found.id, found.turns) for found in conversations(live)]
+    assert (turn["turn"], turn["query"], len(turn["steps"])) == (1, "Weather in Oslo?", 2)
+    history += [{"role": "assistant", "content": last.content[0].text}]
+    client.messages.create(messages=[*history, user("And now?"), agents], **asked)
+    assert upstream.last.fields["messages"] == [*history, user("And now?"), agents]
+    client.messages.create(messages=[history[-1], user("Thanks.")], **asked)  # no longer sent, they are kept
+    sent = upstream.last.fields["messages"]
+    assert "system" not in roles(upstream.last.fields)
+    assert sent[0]["content"] == [
+        {"type": "text", "text": "Weather in Oslo?"},
+        {"type": "text", "text": f"<system-reminder>\n{agents['content']}\n</system-reminder>"},
+    ]
+    assert "Skills: none." in sent[2]["content"][-1]["content"]
+
+
 def test_an_empty_message_is_for_the_provider_to_judge(book: Callable[..., Live], upstream: Upstream) -> None:
     live = book()
     asked = [user("Hi"), _said("Hello."), user([])]

@@ -2,7 +2,8 @@
 
 The system text is the persona's, then the client's, then the summary. What is recalled is a block behind the query's
 own. Cache markers stand at the window's anchors, unless the client placed its own. A conversation begins with the user:
-where its beginning is left out, that is said.
+where its beginning is left out, that is said. A system message in the middle goes up as it came while the answer behind
+it does too; where that is left out, the provider would refuse it, and what it says stands in the user's next message.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,8 +18,8 @@ from cuebook.engine.opening import Opened
 from cuebook.engine.plan import Planned
 from cuebook.engine.relay import Going
 from cuebook.engine.request import Request
-from cuebook.records.anthropic_messages import MARK, THOUGHTS, Turned, read_system, write_blocks
-from cuebook.records.conversation import ASSISTANT
+from cuebook.records.anthropic_messages import MARK, THOUGHTS, Turned, read_reminders, read_system, write_blocks
+from cuebook.records.conversation import ASSISTANT, SYSTEM
 
 #: Said in front where the path begins with an answer.
 LEFT_OUT = "[What was said before is left out.]"
@@ -94,17 +95,20 @@ def _messages(request: Request, opened: Opened, front: int) -> tuple[list[_Messa
         if seq == sheet.query and sheet.volatile:
             chat, recalled = _parted(chat, sheet.fence)
         sent = opened.sent.get(seq)
-        if sent is not None and placed.form == "full":
-            turned = request.turned[sent]
+        turned = request.turned[sent] if sent is not None and placed.form == "full" else None
+        if turned is not None:
             _add(messages, turned.role, list(turned.blocks), at=turned.at)
         else:
             role, blocks = write_blocks(chat, thoughts=seq > sheet.query)
             _add(messages, role, blocks)
-        if messages:
-            places[number] = (len(messages) - 1, len(messages[-1].blocks) - 1)
-        if recalled and messages:
-            messages[-1].blocks.append({"type": "text", "text": recalled})
-            messages[-1].changed = True
+        last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].role != SYSTEM), None)
+        if last is not None:
+            places[number] = (last, len(messages[last].blocks) - 1)
+        if recalled and last is not None:
+            messages[last].blocks.append({"type": "text", "text": recalled})
+            messages[last].changed = True
+        for at, raw in enumerate(turned.behind, turned.at + 1) if turned is not None else ():
+            messages.append(_Message(SYSTEM, read_reminders(raw), at=at, pieces=1))
     if messages and messages[0].role == ASSISTANT:
         messages.insert(0, _Message("user", [{"type": "text", "text": LEFT_OUT}], changed=True))
         places = {number: (at + 1, block) for number, (at, block) in places.items()}
@@ -113,6 +117,11 @@ def _messages(request: Request, opened: Opened, front: int) -> tuple[list[_Messa
 
 def _add(messages: list[_Message], role: str, blocks: list[Any], *, at: int = -1) -> None:
     """Add what a post says: to the message before it where one of both is ours, or both are of the same."""
+    if role == "user" and messages and messages[-1].role == SYSTEM and at != messages[-1].at + 1:
+        said: list[Any] = []
+        while messages[-1].role == SYSTEM:
+            said = messages.pop().blocks + said
+        blocks, at = said + blocks, -1
     last = messages[-1] if messages else None
     if last is not None and last.role == role and (at < 0 or last.at < 0 or at == last.at):
         last.blocks += blocks
@@ -149,6 +158,7 @@ def _pieces(turned: Sequence[Turned]) -> dict[int, int]:
     counted: dict[int, int] = {}
     for each in turned:
         counted[each.at] = counted.get(each.at, 0) + 1
+        counted |= dict.fromkeys(range(each.at + 1, each.at + 1 + len(each.behind)), 1)
     return counted
 
 

@@ -1,19 +1,21 @@
 """Anthropic's messages: each read as the chat messages that mean the same, and those written as content blocks again.
 
 A user's message with tool results is several: each result is a tool's, the rest is the user's. What an agent's program
-puts beside its user's words in `<system-reminder>` is told apart from them: the user did not say it. Thinking stands in
-`thinking_blocks`, which is not said either. Blocks nobody here knows stay as they are.
+puts beside its user's words in `<system-reminder>` is told apart from them: the user did not say it. A system message
+in the middle is read as one more of those, of the message before it. Thinking stands in `thinking_blocks`, which is not
+said either. Blocks nobody here knows stay as they are.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NoReturn
 
 import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.records.conversation import ASSISTANT, TOOL
+from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
 
 #: What a block carries whose prefix is to be cached.
 MARK: Final = "cache_control"
@@ -36,23 +38,42 @@ _raws = msgspec.json.Decoder(list[Raw])
 
 
 class Turned(Struct, frozen=True):
-    """A chat message, and the blocks it was made of: those of the client's message number `at`, as they came."""
+    """A chat message, and the blocks it was made of: those of the client's message number `at`, as they came.
+
+    `behind` are the system messages that follow it, whole: numbers `at` + 1 and on.
+    """
 
     chat: bytes
     at: int
     role: str
     blocks: tuple[Raw, ...]
+    behind: tuple[Raw, ...] = ()
 
     @property
     def marked(self) -> bool:
         """Whether the client marked one of them for the provider's cache."""
-        return any(MARK.encode() in bytes(block) for block in self.blocks)
+        return any(MARK.encode() in bytes(block) for block in (*self.blocks, *self.behind))
 
 
 # ---------------------------------------------------------------- reading
 def read_turned(raws: Sequence[Raw]) -> list[Turned]:
     """Read a request's messages. Raises InvalidInput naming the field as `messages[n].…`."""
-    return [each for at, raw in enumerate(raws) for each in _read(at, raw)]
+    messages = [_load(raw, f"messages[{at}]") for at, raw in enumerate(raws)]
+    starts = [at for at, message in enumerate(messages) if at == 0 or _role(message) != SYSTEM]
+    return [
+        each
+        for at, end in pairwise([*starts, len(raws)])
+        for each in _read(at, raws[at], messages[at], raws[at + 1 : end])
+    ]
+
+
+def read_reminders(raw: Raw) -> list[dict[str, Any]]:
+    """Give a system message's texts as blocks of the user's message before it. Raises InvalidInput."""
+    blocks = [_load(block, "system") for block in read_system(_fields(raw).get("content", Raw(b"null")))]
+    texts = [block.get("text") for block in blocks]
+    if not all(isinstance(text, str) for text in texts):
+        _refuse("messages", "expected text in a system message")
+    return [{"type": "text", "text": f"<system-reminder>\n{text}\n</system-reminder>"} for text in texts]
 
 
 def read_system(raw: Raw) -> list[Raw]:
@@ -71,9 +92,12 @@ def read_reply(content: object) -> bytes:
     return _written(_reply([block for block in blocks if isinstance(block, dict)]))
 
 
-def _read(at: int, raw: Raw) -> Iterator[Turned]:
-    message = _load(raw, f"messages[{at}]")
-    role = message.get("role") if isinstance(message, dict) else None
+def _role(message: object) -> object:
+    return message.get("role") if isinstance(message, dict) else None
+
+
+def _read(at: int, raw: Raw, message: Any, behind: Sequence[Raw]) -> Iterator[Turned]:
+    role = _role(message)
     if role not in _ROLES:
         _refuse(f"messages[{at}].role", f"expected user or assistant, got {role!r}")
     content = message.get("content")
@@ -83,13 +107,15 @@ def _read(at: int, raw: Raw) -> Iterator[Turned]:
         raws, blocks = _raws.decode(_fields(raw)["content"]), content
     else:
         _refuse(f"messages[{at}].content", "expected a string or a list of blocks")
+    reminders = [block for each in behind for block in read_reminders(each)]
     if role == ASSISTANT:
-        yield Turned(_written(_reply(blocks)), at, role, tuple(raws))
+        yield Turned(_written(_reply(blocks)), at, role, tuple(raws), tuple(behind))
         return
+    blocks = [*blocks, *reminders]
     for first, last in _runs(blocks):
         own = blocks[first:last]
         chat = _result(own) if own and _kind(own[0]) == "tool_result" else _user(own)
-        yield Turned(_written(chat), at, role, tuple(raws[first:last]))
+        yield Turned(_written(chat), at, role, tuple(raws[first:last]), tuple(behind) if last >= len(blocks) else ())
 
 
 def _fields(raw: Raw) -> dict[str, Raw]:
