@@ -1,6 +1,7 @@
 """Conversations in a browser: found, read as they were said with their branches, and forgotten."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from looks import look_over
@@ -8,7 +9,23 @@ from looks import look_over
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
-from cuebook.testing.doubles import ScriptedModel
+from cuebook.errors import CuebookError, UpstreamError
+from cuebook.testing.doubles import Script, ScriptedModel
+
+PIXEL = "data:image/png;base64," + "A" * 4000
+CALL = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"port": "Vlieland", "day": 5}'}}
+TALK = (
+    {"role": "user", "content": "When does the ferry leave?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "tool_call_id": "c1", "content": '{"leaves": "9:45"}' + " " * 90_000 + "end"},
+    {"role": "assistant", "content": "It leaves at **9:45**."},
+    {"role": "user", "content": [
+        {"type": "text", "text": "Is it this one?"}, {"type": "image_url", "image_url": {"url": PIXEL}},
+        {"type": "image_url", "image_url": {"url": "http://203.0.113.9/ship.png"}},
+        {"type": "file", "file": {"filename": "plan.pdf", "file_data": "x" * 2500}},
+    ]},
+    {"role": "assistant", "content": "Yes."},
+)  # fmt: skip
 
 
 def project(tmp_path: Path) -> Path:
@@ -21,13 +38,16 @@ async def asked(book: Cuebook, *texts: str, conversation: str, **ask: str) -> No
         await book.ask(Ask(text, conversation, **ask))
 
 
+async def older(book: Cuebook) -> None:
+    for number in range(52):
+        await book.append(f"old-{number}", [{"role": "user", "content": f"Older talk {number}"}])
+
+
 def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
     serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
-    for number in range(52):
-        said = {"role": "user", "content": f"Older talk {number}"}
-        served.run(lambda book, said=said, number=number: book.append(f"old-{number}", [said]))
+    served.run(older)
     served.run(lambda book: asked(book, "Wann fährt die Fähre nach Ærø?", "Danke", conversation="trip", user="mara"))
     first = served.run(lambda book: book.conversations.posts("trip"))[0]
     served.run(lambda book: book.append("trip", [{"role": "user", "content": "Other"}], user="mara", parent=first.id))
@@ -45,7 +65,7 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
         page.click("text=Find")
         assert page.locator("tr:has(td)").count() == found, words
     assert "No conversation has" in page.inner_text("[role=status]")
-    look_over(served, tab, "/page/conversations?q=trip", "/page/conversations/trip")
+    look_over(served, tab, "/page/conversations?q=trip")
     page = seen.open("/page/conversations/trip")
     page.click("summary:has-text('Forget')")
     page.click("button:has-text('Forget')")
@@ -55,3 +75,42 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
     page.wait_for_url("**/page/receipts/**")
     assert "posts" in page.inner_text("table")
     assert "trip" not in seen.open("/page/conversations").inner_text("main")
+
+
+def test_a_transcript_reads_as_a_talk_with_its_tools_branches_turns_and_the_reach_of_its_summary(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    model = ScriptedModel(
+        Script(text="Half of an ans", half=True), UpstreamError("the model is away"), default="Noted."
+    )
+    served = serve(project(tmp_path), model)
+    served.run(lambda book: book.append("trip", TALK))
+    posts = served.run(lambda book: book.conversations.posts("trip"))
+    other = [{"role": "user", "content": "And the way back?"}, {"role": "assistant", "content": "At 18:30."}]
+    served.run(lambda book: book.append("trip", other, parent=posts[3].id))
+    served.run(lambda book: book.conversations.move_head("trip", posts[5].id))
+    for text in ("Go on", "Again", "Once more"):
+        with suppress(CuebookError):
+            served.run(lambda book, text=text: book.ask(Ask(text, "trip")))
+    served.run(lambda book: book.conversations.compress("trip", older_than=posts[4].id, summary="It leaves at 9:45."))
+    seen = tab(served)
+    page = seen.open("/page/conversations/trip")
+    tree = page.locator(".tree")
+    assert "calls look_up" in tree.inner_text()
+    assert '"port": "Vlieland"' in tree.locator(".call pre").first.inner_text()
+    assert page.locator("summary:has-text('result of look_up')").inner_text().endswith("90,021 characters")
+    assert tree.locator(".image").all_inner_texts() == [
+        "image · image/png · 3.0 kB", "image · http://203.0.113.9/ship.png · not loaded", "file · plan.pdf · 2.5 kB",
+    ]  # fmt: skip
+    assert "condensed up to here: version 1" in page.inner_text("li:has-text('It leaves at 9:45') + .reach")
+    assert page.locator(".state-interrupted, .state-failed").count() >= 2
+    seen.shoot("transcript")
+    look_over(served, tab, "/page/conversations/trip")
+    page.click(".tree a:has-text('And the way back?')")
+    assert "At 18:30." in page.inner_text(".tree")
+    assert "Is it this one?" not in page.locator(".tree .by-user").all_inner_texts()
+    assert "Another branch" in page.inner_text(".notice")
+    page.click(".tree a:has-text('Is it this one?')")
+    assert page.locator(".notice").count() == 0
+    page.click(".tree a:has-text('turn 3')")
+    assert page.inner_text("h1") == "Turn 3 of trip"

@@ -41,6 +41,8 @@ class Transcript(Struct, frozen=True, kw_only=True):
     older: int | None  # seq behind which the page before begins; None where there is none
     newer: int | None
     last: int  # the way's last post
+    current: bool  # the conversation goes on from here: it is the head's path
+    shared: int  # the last post that the head's path has too, 0 for none
     branches: int  # ways through the tree in all
 
 
@@ -110,6 +112,8 @@ class Talking:
             older=way.seq_at(max(0, start - POSTS)) if start else None,
             newer=way.seq_at(start + POSTS) if start + POSTS < way.count else None,
             last=way.last,
+            current=way.last == known.head,
+            shared=tree.shared(way),
             branches=tree.leaves,
         )
 
@@ -206,6 +210,15 @@ class _Tree:
         if run.first == seq:
             return self._newest[seq]
         return max([run.last, *(last for post, last in self._deep.get(run.first, ()) if post >= seq)])
+
+    def shared(self, way: _Path) -> int:
+        """Give the last post of a way that the head's path has too; 0 for none."""
+        low, high = 0, min(way.count, self._head.count)
+        while low < high:  # two ways have the same posts up to where they part
+            middle = (low + high + 1) // 2
+            same = way.seq_at(middle) == self._head.seq_at(middle)
+            low, high = (middle, high) if same else (low, middle - 1)
+        return way.seq_at(low)
 
     def way_through(self, seq: int | None) -> _Path:
         """Give the way through a post, the head's for None. Raises NotFound."""

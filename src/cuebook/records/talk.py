@@ -39,7 +39,7 @@ class Answering(Struct, frozen=True, kw_only=True):
     round: int
     state: TurnState
     query_seq: int
-    replies: tuple[int, ...] = ()  # seqs of what its steps said
+    replies: dict[int, int] = {}  # the step by the seq of what it said
     tokens: int = 0  # of its newest prompt
     error: str = ""  # of its newest step
     shadow: bool = False

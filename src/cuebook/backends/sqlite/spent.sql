@@ -32,6 +32,6 @@ WHERE t.tenant = :tenant AND t.conversation = :no ORDER BY t.n DESC, s.n DESC LI
 
 -- name: turns_answering
 -- The steps of the turns of some rounds, oldest first.
-SELECT t.n AS turn, t.round, t.state, t.query_seq, s.reply_seq, s.error, s.manifest, json_type(t.metadata, '$.shadow') IS NOT NULL AS shadow
+SELECT t.n AS turn, s.n AS step, t.round, t.state, t.query_seq, s.reply_seq, s.error, s.manifest, json_type(t.metadata, '$.shadow') IS NOT NULL AS shadow
 FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
 WHERE t.tenant = :tenant AND t.conversation = :no AND t.round BETWEEN :first AND :last ORDER BY t.n, s.n;

@@ -1,5 +1,6 @@
 """The views of conversations: a list that is searched, one as it was said with its branches, and forgetting it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -8,11 +9,17 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from cuebook.app import shapes
+from cuebook.app.live import kinds_of
+from cuebook.app.mind import mind_shape
 from cuebook.records.talk import Talk
-from cuebook.server.caller import AnyRequest, book_of, check_first, user_of
+from cuebook.records.turn import Turn
+from cuebook.server.caller import AnyRequest, book_of, caller_of, check_first, user_of
+from cuebook.server.conversations import HIGHEST
 from cuebook.server.guard import name_in
+from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.memories import go
 from cuebook.server.page.render import place, show
+from cuebook.server.page.transcript import entries_of
 
 ALL = "/page/conversations"
 ONE = ALL + "/{conversation:str}"
@@ -21,6 +28,10 @@ VIEW = "Conversations"
 LISTED = 50
 SAID = 100
 
+#: Turns in the table of one.
+TURNS = 200
+Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts behind this number")]
+Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The way through this post")]
 Words = Annotated[str | None, QueryParameter(name="q", description="Words of an id, a user, or a first post")]
 
 
@@ -42,6 +53,37 @@ async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[
     )
 
 
+@get(ONE, include_in_schema=False)
+async def conversation(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    at: FromQuery[str | None] = None,
+    behind: Behind = None,
+    branch: Branch = None,
+) -> Response[bytes]:
+    """Show a conversation: as it was said on one of its branches, its turns with what each took, and its summary.
+
+    Of its posts the newest, those around the one that `at` names, or those behind a number.
+    """
+    book, user, name = book_of(request), user_of(request), name_in(conversation)
+    known = await book.conversations.describe(name, user=user)
+    told = await book.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
+    summary = await book.memory.summary(name, user=user)
+    return show(
+        "conversation.html",
+        view=VIEW,
+        name=name,
+        known=known,
+        turns=_lines(await book.turns.last(name, user=user, last=TURNS)),
+        told=told,
+        entries=entries_of(told, summary),
+        summary=summary,
+        mind=mind_shape(await book.mind.show(name, user=user)),
+        own="" if told.current else f"branch={told.last}&",
+        changes=caller_of(request).may("editor"),
+    )
+
+
 def _listed(talk: Talk) -> dict[str, Any]:
     known, said = talk.conversation, " ".join(talk.said.split())
     return {
@@ -58,6 +100,33 @@ def _listed(talk: Talk) -> dict[str, Any]:
     }
 
 
+def _lines(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Give turns as lines of a table, the newest first, their prompts as bars in one scale."""
+    lines = [_line(each) for each in reversed(turns)]
+    most = max((each["tokens"] for each in lines), default=0) or 1
+    return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in lines]
+
+
+def _line(turn: Turn) -> dict[str, Any]:
+    """Give a turn in a line of a table."""
+    told, manifest = turn.metadata, turn.steps[-1].manifest if turn.steps else None
+    sentiment = told.get("sentiment") or {}
+    cache = (told.get("window") or {}).get("cache") or {}
+    return {
+        "n": turn.n,
+        "state": turn.state,
+        "steps": len(turn.steps),
+        "tokens": manifest.tokens if manifest else 0,
+        "kinds": kinds_of(manifest) if manifest else {},
+        "cached": cache.get("readTokens") or 0,
+        "dropped": sum(each.count for each in manifest.dropped) if manifest else 0,
+        "score": sentiment.get("score"),
+        "events": sentiment.get("events") or [],
+        "mood": (told.get("mind") or {}).get("mood", ""),
+        "at": shapes.iso(turn.created_at),
+    }
+
+
 @post(ONE + "/forget", include_in_schema=False, status_code=303)
 async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     """Forget a conversation and everything derived from it, then show the receipt. Who was let in later may not."""
@@ -68,4 +137,4 @@ async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     return go(f"/page/receipts/{place(gone.id)}")
 
 
-ROUTES = [conversations, forget]
+ROUTES = [conversations, conversation, forget]
