@@ -736,6 +736,20 @@ def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:
         assert "TypeError: two" in done.stderr
 
 
+def test_a_mistake_that_is_logged_names_its_kind_and_its_place_and_no_words_of_it() -> None:
+    code = """import logging
+from cuebook.cli import screen
+screen.prepare(debug=False)
+try:
+    {}["what somebody said"]
+except KeyError:
+    logging.getLogger("cuebook.server").exception("a request failed")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=False)
+    assert done.stderr.startswith("cuebook: a request failed: KeyError in <string> line 5 ")
+    assert "somebody" not in done.stderr
+
+
 # ---- terminals, pipes, signals --------------------------------------------------------------------------------------
 
 

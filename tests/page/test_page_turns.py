@@ -1,5 +1,6 @@
 """The live view, conversations and turns, in a browser."""
 
+import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,18 @@ def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
     seen.shoot("live")
     page.click("li.turn a")
     assert page.inner_text("h1") == "Turn 1 of sorting"
+
+
+def test_a_turn_that_is_opened_while_it_is_answered_goes_on_to_its_answer(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(default=Script(text="One two three four.", size=8, delay=0.5)))
+    page = tab(served).open("/")
+    asked = asyncio.run_coroutine_threadsafe(talk(served.book, SAID[0]), served.loop)
+    page.click("li.turn a")
+    page.wait_for_selector(".assistant:has-text('One two three four.')")
+    assert page.inner_text(".facts .state") == "finished"
+    asked.result(30)
 
 
 def test_a_turn_accounts_for_every_token_and_says_why(

@@ -4,8 +4,10 @@ import json
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -195,10 +197,17 @@ def _nowhere(_done: int, _of: int | None = None, /) -> None:
 
 
 class _OneLine(logging.Formatter):
-    """A log record as one line, its traceback left out."""
+    """A log record as one line: of its traceback the error's kind and its place, for its words may be anybody's."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"cuebook: {line_of(record.getMessage())}"
+        kind, error, trace = record.exc_info or (None, None, None)
+        frames = traceback.extract_tb(trace)
+        if kind is None or error is None or not frames:
+            return f"cuebook: {line_of(record.getMessage())}"
+        where = f"{Path(frames[-1].filename).name} line {frames[-1].lineno}"
+        return (
+            f"cuebook: {line_of(record.getMessage())}: {kind.__name__} in {where} (cuebook --debug … shows all of it)"
+        )
 
 
 def prepare(*, debug: bool) -> None:

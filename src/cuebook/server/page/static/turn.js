@@ -41,3 +41,14 @@ document.addEventListener("keydown", (event) => {
   if (!rel || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
   document.querySelector(`a[rel="${rel}"]`)?.click();
 });
+
+// A turn that is being answered is looked at again until it is not, and shown as it is then unless somebody fills in a form.
+if (document.querySelector(".facts .state-running")) {
+  setInterval(async () => {
+    if (document.activeElement.closest("form")) return;
+    const answer = await fetch(location.href).catch(() => null);
+    if (!answer?.ok) return;
+    const now = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!now.querySelector(".facts .state-running")) location.reload();
+  }, 1000);
+}
