@@ -15,6 +15,7 @@ from cuebook.engine.recorded import read_recorded
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.inherit import text_of
 from cuebook.records.conversation import Conversation
+from cuebook.records.counted import counted
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Turn
@@ -268,8 +269,7 @@ def _parts(moved: Sequence[Moved], turns: int) -> str:
 
 
 def _many(count: float, kind: str) -> str:
-    number = f"{count:,.1f}".removesuffix(".0")
-    return f"{number} {kind if number == '1' else _PLURALS.get(kind, f'{kind}s')}"
+    return counted(count, kind, _PLURALS.get(kind, ""))
 
 
 def _percent(part: int, whole: int) -> str:

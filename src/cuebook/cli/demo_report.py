@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from cuebook.app.demo import HITS, ReplayReport
 from cuebook.app.gold import Asked, Told
+from cuebook.records.counted import counted
 
 #: Questions shown with what memory gives.
 SHOWN = 8
@@ -17,7 +18,7 @@ FIGURE = 14
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
     """Give a report line by line."""
-    yield f"{report.title}: {_many(report.posts, 'post')}{_span(report.days)}, turn by turn, no model, no network"
+    yield f"{report.title}: {counted(report.posts, 'post')}{_span(report.days)}, turn by turn, no model, no network"
     yield ""
     yield from _cost_lines(report)
     yield ""
@@ -32,13 +33,13 @@ def report_lines(report: ReplayReport) -> Iterator[str]:
 def _span(days: float | None) -> str:
     if days is None:
         return ""
-    return f" over {_many(round(days), 'day')}" if days >= 1 else " within a day"
+    return f" over {counted(round(days), 'day')}" if days >= 1 else " within a day"
 
 
 def _cost_lines(report: ReplayReport) -> Iterator[str]:
     ours, whole, rule = report.ours, report.everything, report.rule
     rows = [
-        (f"  tokens in {_many(ours.calls, 'prompt')}", ours.tokens, whole.tokens),
+        (f"  tokens in {counted(ours.calls, 'prompt')}", ours.tokens, whole.tokens),
         ("  tokens in the last one", ours.last_tokens, whole.last_tokens),
         ("  simulated cost, by the cache rule below", round(ours.cost), round(whole.cost)),
     ]
@@ -61,10 +62,10 @@ def _memory_lines(report: ReplayReport) -> Iterator[str]:
     if summary is not None:
         day = datetime.fromtimestamp(summary.upto_at, UTC).date().isoformat()
         upto = f", up to {day}" if report.days is not None else ""
-        yield f"  summary, version {summary.version}: {_many(summary.tokens, 'token')}{upto}"
+        yield f"  summary, version {summary.version}: {counted(summary.tokens, 'token')}{upto}"
     else:
         yield "  no summary: all that was said still stands in the prompt"
-    hold = f"{_many(len(report.items), 'item')} that hold" + "s" * (len(report.items) == 1)
+    hold = f"{counted(len(report.items), 'item')} that hold" + "s" * (len(report.items) == 1)
     yield f"  {hold}, each with its source posts; {report.ended} ended by what came later"
     kept = report.survival
     if kept is not None:
@@ -121,10 +122,6 @@ def _place(told: Told) -> str:
 def _quote(text: str) -> str:
     flat = " ".join(text.split())
     return f"“{flat if len(flat) <= QUOTE else flat[: QUOTE - 1] + '…'}”"
-
-
-def _many(count: int, name: str) -> str:
-    return f"{count:,} {name}" + "s" * (count != 1)
 
 
 def _percent(share: float) -> str:

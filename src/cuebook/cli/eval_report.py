@@ -6,6 +6,7 @@ from cuebook.app.evaluate import CurrentFacts, Evaluation
 from cuebook.app.evaluate_items import Cleanness
 from cuebook.app.evaluate_recall import Recall
 from cuebook.app.evaluate_survival import Survival
+from cuebook.records.counted import counted
 
 #: Columns of a name and of a figure.
 NAME, FIGURE = 46, 10
@@ -26,7 +27,8 @@ _WHOSE = {
 def report_lines(report: Evaluation) -> Iterator[str]:
     """Give a report line by line."""
     talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
-    yield f"{report.title}: {talks}{_many(report.posts, 'post')}, {_many(report.compactions, 'compaction')}, no model"
+    posts, compactions = counted(report.posts, "post"), counted(report.compactions, "compaction")
+    yield f"{report.title}: {talks}{posts}, {compactions}, no model"
     yield ""
     yield from _recall_lines(report.recall)
     yield ""
@@ -52,7 +54,7 @@ def _recall_lines(recall: Recall) -> Iterator[str]:
 
 
 def _item_lines(items: Cleanness) -> Iterator[str]:
-    head = f"of {_many(items.items, 'item')} shown as current"
+    head = f"of {counted(items.items, 'item')} shown as current"
     yield f"{head:{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
     rows: list[tuple[str, Sequence[str]]] = [
         ("junk: no value, no name, no gold fact", items.junk),
@@ -94,10 +96,6 @@ def _current_lines(facts: CurrentFacts) -> Iterator[str]:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f} %"
-
-
-def _many(count: int, name: str) -> str:
-    return f"{count:,} {name}" + "s" * (count != 1)
 
 
 def _quote(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from cuebook.app.evaluate_utility import SAID, VERDICTS, Utilities, Utility
 from cuebook.cli import screen
+from cuebook.records.counted import counted
 
 #: Characters of a memory, and turns named as evidence.
 WORDS, EVIDENCE = 60, 3
@@ -17,7 +18,7 @@ _HOW: Final = {
 def utility_lines(found: Utilities) -> Iterator[str]:
     """Give a measure line by line, the most useful first."""
     calls = f", {found.calls:,} calls" if found.calls else ""
-    memories, turns = _many(len(found.items), "memory", "memories"), _many(found.turns, "turn", "turns")
+    memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
     yield f"{memories} said in {turns}, {_HOW[found.by]}{calls}"
     if found.items:
         yield ""
@@ -26,7 +27,7 @@ def utility_lines(found: Utilities) -> Iterator[str]:
         yield f"{each.utility:>7.2f}  {each.said:>5}  {each.memory.uses:>5}  {_memory(each)}"
         yield f"{'':>21}  {_evidence(each)}"
     for reason, many in found.missed.items():
-        yield f"not measured: {_many(many, 'turn', 'turns')}, {reason}"
+        yield f"not measured: {counted(many, 'turn')}, {reason}"
     useless = [each for each in found.items if each.prunes]
     if useless:
         yield ""
@@ -43,7 +44,3 @@ def _evidence(each: Utility) -> str:
     more = f", {len(each.uses) - len(best)} more" if len(each.uses) > len(best) else ""
     kept = "" if each.verdict in ("useful", "useless") else f"; kept: {VERDICTS[each.verdict]}"
     return ", ".join(f"{use.conversation} turn {use.turn}: {use.score:.2f}" for use in best) + more + kept
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{count:,} {one if count == 1 else more}"

@@ -9,6 +9,7 @@ from cuebook.app import personas
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
+from cuebook.records.counted import counted
 
 app = new_app(
     "List, show, check and make personas.",
@@ -59,7 +60,7 @@ def _sentiment(shown: personas.PersonaShown) -> str:
 def _asked(shown: personas.PersonaShown) -> str:
     own = [each.id for each in shown.meta_prompts if each.own]
     presets = len(shown.meta_prompts) - len(own)
-    return ", ".join([f"{presets} preset{'' if presets == 1 else 's'}"] * bool(presets) + own) or "none"
+    return ", ".join([counted(presets, "preset")] * bool(presets) + own) or "none"
 
 
 @command(app, "cuebook persona show helper", "cuebook persona show tutor --mode coding --json")
@@ -139,7 +140,7 @@ def check(
             if file.whole and not file.odd:
                 screen.verdict("ok", file.name, f"{file.whole.id} {file.whole.version}")
         counts = ((len(looked.files), "file"), (wrong, "fault"), (odd, "warning"))
-        screen.say(", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts))
+        screen.say(", ".join(counted(count, name) for count, name in counts))
     if wrong or (strict and odd):
         raise typer.Exit(1)
 

@@ -8,6 +8,7 @@ from cuebook.app.blocking import BlockingCuebook
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
+from cuebook.records.counted import counted
 
 app = new_app()
 
@@ -47,7 +48,7 @@ def settle(
         if len(done) > SHOWN:
             screen.say(f"and {len(done) - SHOWN:,} conversations more")
         for kind, count in worked.items():
-            screen.say(SAID[kind].format(f"{count:,} turn{'' if count == 1 else 's'}"))
+            screen.say(SAID[kind].format(counted(count, "turn")))
         if due:
             screen.say("still due: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
         elif not (done or worked):

@@ -8,6 +8,7 @@ from cuebook.app.shadow import ModelCost, ShadowReport
 from cuebook.cli import screen
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.state import State
+from cuebook.records.counted import counted
 
 app = new_app(
     "Show what would have been sent of what passed in shadow mode.",
@@ -43,7 +44,7 @@ def report(
 
 
 def _tokens(found: ShadowReport) -> None:
-    screen.heading(f"{_of(found.calls, 'call')} of {_of(found.conversations, 'conversation')}")
+    screen.heading(f"{counted(found.calls, 'call')} of {counted(found.conversations, 'conversation')}")
     share = f" ({found.window_tokens / found.client_tokens:.0%})" if found.client_tokens else ""
     screen.say(
         f"input tokens, by our counter: sent {found.client_tokens:,} · would have sent {found.window_tokens:,}{share}"
@@ -60,10 +61,6 @@ def _tokens(found: ShadowReport) -> None:
         )
     if found.added_ms_p50 is not None:
         screen.say(f"time added to a call: {found.added_ms_p50:.1f} ms (p50), {found.added_ms_p95:.1f} ms (p95)")
-
-
-def _of(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _costs(found: ShadowReport) -> None:

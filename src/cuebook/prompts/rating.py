@@ -17,6 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.prompts.lint import Finding, Severity
+from cuebook.records.counted import counted
 from cuebook.records.prompt import MAIN, Version
 
 #: Observations that 0.5, a branch's first weight, counts for (notes on the original: a baseline needs 10).
@@ -90,6 +91,6 @@ def _tested(version: Version, tests: tuple[int, int] | None) -> Part:
 def _observed(scores: Sequence[float]) -> Part:
     count = len(scores)
     mean = (sum(scores) + 0.5 * PRIOR) / (count + PRIOR)
-    called = f"{count} observation{'' if count == 1 else 's'}"
+    called = counted(count, "observation")
     reason = f"{called}, mean {sum(scores) / count:.2f}" if count else "not observed yet"
     return Part("observed", round(_OBSERVED * mean, 1), _OBSERVED, reason)

@@ -8,6 +8,7 @@ import msgspec
 from cuebook.app import memory_shapes, shapes
 from cuebook.app.shapes import Wire
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.counted import counted
 from cuebook.records.memory import Memory
 from cuebook.server.mcp.asker import Asker
 
@@ -50,7 +51,7 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
             {
                 "uri": f"{CONVERSATIONS}{quote(each.id, safe='')}",
                 "name": each.id,
-                "description": f"{_many(each.last_seq, 'post')}, {_many(each.turns, 'turn')}",
+                "description": f"{counted(each.last_seq, 'post')}, {counted(each.turns, 'turn')}",
                 "mimeType": "text/markdown",
                 "annotations": {"lastModified": shapes.iso(each.updated_at)},
             }
@@ -61,10 +62,6 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
     memories = await book.memories.page(user=user, limit=PAGE, cursor=rest or None)
     known = [_memory(each) for each in memories.items if asker.may_know(each)]
     return {"resources": known} | ({"nextCursor": f"{_OF_MEMORIES}{memories.cursor}"} if memories.cursor else {})
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _memory(memory: Memory) -> Wire:

@@ -8,6 +8,7 @@ import msgspec
 from litestar import Response, get
 
 from cuebook.app.live import LiveTurn, Sums
+from cuebook.records.counted import counted
 from cuebook.server.caller import AnyRequest, admit, book_of, user_of
 from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.markup import plain
@@ -110,7 +111,7 @@ def summed(sums: Sums) -> Mapping[str, Any]:
     saved = {name: value for name, value in taken.cache_saved.items() if value}
     return {
         "turns": number(sums.turns),
-        "turns_of": f"{_many(sums.conversations, 'conversation')}, {_many(sums.posts, 'post')}"
+        "turns_of": f"{counted(sums.conversations, 'conversation')}, {counted(sums.posts, 'post')}"
         + ("" if sums.all else "; these figures are of the newest turns"),
         "tokens": number(taken.tokens),
         "tokens_of": f"{percent(share)} of the {number(taken.whole)} that whole histories would be",
@@ -125,11 +126,7 @@ def summed(sums: Sums) -> Mapping[str, Any]:
 
 
 def _named(models: Sequence[str]) -> str:
-    return models[0] if len(models) == 1 else _many(len(models), "model")
-
-
-def _many(count: int, name: str) -> str:
-    return f"{number(count)} {name}{'' if count == 1 else 's'}"
+    return models[0] if len(models) == 1 else counted(len(models), "model")
 
 
 ROUTES = [front, changes]

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from cuebook import Cuebook
 from cuebook.app.shapes import iso
+from cuebook.records.counted import counted
 from cuebook.records.spent import PostPlace
 from cuebook.server.page.render import place
 
@@ -79,5 +80,5 @@ def _before(seconds: float) -> str:
     for unit, size in _UNITS:
         if seconds >= size:
             count = round(seconds / size)
-            return f" · {count} {unit}{'' if count == 1 else 's'} before"
+            return f" · {counted(count, unit)} before"
     return ""

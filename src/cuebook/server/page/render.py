@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from litestar import Response
 
+from cuebook.records.counted import counted
 from cuebook.server.page.markup import markup, plain
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _environment() -> "Environment":
         loader=PackageLoader(_ROOM), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters |= {"markup": markup, "plain": plain, "place": place, "number": number, "figure": _figure}
-    made.filters |= {"percent": percent, "when": _when, "money": money, "seconds": seconds}
+    made.filters |= {"percent": percent, "when": _when, "money": money, "seconds": seconds, "counted": counted}
     return made
 
 
