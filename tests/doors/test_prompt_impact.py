@@ -49,6 +49,9 @@ def test_a_file_that_was_edited_is_compared_before_it_is_stored(used: Here) -> N
     impact = found["impact"]
     assert (impact["turns"], impact["reproduced"]) == (12, 12)
     assert impact["leftOut"][0]["kind"] == "post"
+    named = impact["leftOut"][0]["at"]
+    assert named[0] == {"conversationId": "c", "turn": 12}
+    assert len(named) == impact["leftOut"][0]["turns"]
     assert line.startswith(f"in use: +{impact['tokens']['change']} tokens; leaves out ")
     assert used.json("prompt", "show", ID)["version"] == 2, "the next command pushes it"
     assert used.json("prompt", "diff", ID, "1", "2")["impact"] == impact
@@ -84,6 +87,8 @@ def test_http_and_a_blocking_book_tell_the_same(used: Here, serve_live: Callable
         assert (found.turns, found.summary) == (12, told["impact"]["summary"])
         assert book.prompt_files.edited(ID, "main") is None
         assert found.share == pytest.approx(told["impact"]["share"], abs=1e-4)
+        assert book.prompts.impact(ID, 1, user="ann").left_out == found.left_out
+        assert not any(each.at for each in book.prompts.impact(ID, 1, user="bob").left_out), "they are another's"
     live = serve_live(config)
     with httpx.Client(base_url=live.url) as client:
         route = f"/api/prompts/{ID.replace('/', '~')}/diff?a=1"

@@ -174,13 +174,20 @@ def test_a_change_is_measured_on_turns_that_had_the_prompt(
 
     async def talk(book: Cuebook) -> None:
         await book.prompts.save("persona/ferry", {"role": "You are kind."})
-        for text in ("How do I sort dates?", "And backwards?"):
-            await book.ask(Ask(text, "sorting", persona="ferry"))
-        await book.prompts.save("persona/ferry", {"role": "You are kind, and tell what you know of harbours."})
+        for number in range(6):
+            text = (
+                f"Ferry {number} leaves at {number} o'clock. " + "The sea is calm and the crew is in a good mood. " * 4
+            )
+            await book.ask(Ask(text, "harbour", persona="ferry", token_budget=500))
+        await book.prompts.save("persona/ferry", {"role": "You are kind, and tell what you know of harbours. " * 12})
 
     served.run(talk)
-    page = tab(served).open("/page/prompts/persona~ferry/diff?a=1&b=2")
-    assert "of 2 turns that had it" in page.inner_text("section:has(#use)")
+    seen = tab(served)
+    page = seen.open("/page/prompts/persona~ferry/diff?a=1&b=2")
+    assert "of 6 turns that had it" in page.inner_text("section:has(#use)")
+    seen.shoot("impact")
+    page.click("section:has(#use) a:has-text('harbour turn 6')")  # in which a post more is left out
+    assert page.inner_text("h1") == "Turn 6 of harbour"
 
 
 def test_prompt_views_look_well_everywhere(

@@ -118,10 +118,17 @@ class BlockingPrompts:
         return self._host.run(lambda book: book.prompts.diff(slug, a, b, branch=branch))
 
     def impact(
-        self, slug: str, a: int, b: int | None = None, *, branch: str | None = None, turns: int = TURNS
+        self,
+        slug: str,
+        a: int,
+        b: int | None = None,
+        *,
+        branch: str | None = None,
+        turns: int = TURNS,
+        user: str | None = None,
     ) -> Impact:
         """Tell what version `b` would have done to the last turns' windows in the place of `a`. Raises NotFound."""
-        return self._host.run(lambda book: book.prompts.impact(slug, a, b, branch=branch, turns=turns))
+        return self._host.run(lambda book: book.prompts.impact(slug, a, b, branch=branch, turns=turns, user=user))
 
     # writing
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from statistics import fmean
 
 from msgspec import Struct
@@ -24,9 +25,13 @@ from cuebook.records.turn import Turn
 TURNS, MOST_TURNS = 50, 200
 #: Newest turns of the book among which those with the prompt are looked for.
 LOOKED_AT = 1_000
+#: Turns that are named for each thing that is other: the newest.
+NAMED = 20
 #: Conversations read at a time.
 _PAGE = 50
 
+#: What is other in a turn's window, and which turn it is, where that may be said.
+Placed = tuple[Shift, "TurnAt | None"]
 _PLURALS = {"memory": "memories", "summary": "summaries"}
 _ORDER = ("memory", "post", "summary")
 
@@ -43,6 +48,13 @@ class Tokens(Struct, frozen=True):
         return self.after - self.before
 
 
+class TurnAt(Struct, frozen=True):
+    """A turn of a conversation."""
+
+    conversation: str
+    turn: int
+
+
 class Moved(Struct, frozen=True, kw_only=True):
     """Blocks of a kind that left the windows or came in: in so many turns, so many and so many tokens in all."""
 
@@ -50,6 +62,7 @@ class Moved(Struct, frozen=True, kw_only=True):
     turns: int
     total: int
     tokens: int
+    at: tuple[TurnAt, ...] = ()  # the newest of these turns, NAMED at most
 
     @property
     def mean(self) -> float:
@@ -79,8 +92,10 @@ class Impact(Struct, frozen=True, kw_only=True):
     let_in: tuple[Moved, ...] = ()
     let_in_turns: int = 0
     shortened: int = 0  # posts that would be compressed or cut, and were whole
+    shortened_at: tuple[TurnAt, ...] = ()  # in these turns, the newest, NAMED at most
     prefix_kept: float = 1.0  # bytes from the front that stay as they were, 0..1: what a provider's cache still holds
     refused: int = 0  # turns that would be errors: what must stand in their window does not fit
+    refused_at: tuple[TurnAt, ...] = ()  # these, the newest, NAMED at most
     reproduced: int = 0  # turns whose window came out byte for byte as it was sent
     unsaid: tuple[Reason, ...] = ()  # where the version after could not be said, and was left out itself
     missed: tuple[Reason, ...] = ()  # turns that could not be assembled again
@@ -100,20 +115,30 @@ class Measuring(Reading):
     """Changes measured."""
 
     async def impact(
-        self, slug: str, a: int, b: int | None = None, *, branch: str | None = None, turns: int = TURNS
+        self,
+        slug: str,
+        a: int,
+        b: int | None = None,
+        *,
+        branch: str | None = None,
+        turns: int = TURNS,
+        user: str | None = None,
     ) -> Impact:
         """Say what version `b` (the active one unless named) would have done to past windows in the place of `a`.
 
-        Measured on the last `turns` (1 to 200) that had the prompt in front. Raises NotFound, InvalidInput.
+        Measured on the last `turns` (1 to 200) that had the prompt in front; with `user` those of their conversations
+        alone are named. Raises NotFound, InvalidInput.
         """
         before, after = await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
-        return await measure(self._desk, before, after, turns=turns)
+        return await measure(self._desk, before, after, turns=turns, user=user)
 
 
-async def measure(desk: Desk, before: Version, after: Version, *, turns: int = TURNS) -> Impact:
+async def measure(
+    desk: Desk, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
+) -> Impact:
     """Measure a change on the last `turns` that had the prompt in front. Raises InvalidInput.
 
-    Costs two or three assemblies a turn; nothing is stored.
+    Costs two or three assemblies a turn; nothing is stored. With `user` turns of their conversations alone are named.
     """
     if not 1 <= turns <= MOST_TURNS:
         msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
@@ -121,7 +146,7 @@ async def measure(desk: Desk, before: Version, after: Version, *, turns: int = T
     versions = Versions(desk, before, after)
     written = [desk.count(text_of(await resolved_of(desk, each))) for each in (before, after)]
     found, looked_at = await _turns_with(desk, versions, turns)
-    shifts: list[Shift] = []
+    shifts: list[Placed] = []
     missed: Counter[str] = Counter()
     for conversation, turn in found:
         try:
@@ -130,9 +155,12 @@ async def measure(desk: Desk, before: Version, after: Version, *, turns: int = T
             missed["erased"] += 1
             continue
         try:
-            shifts.append(await shift(desk, recorded, versions))
+            shifted = await shift(desk, recorded, versions)
         except InvalidInput:
             missed["its window does not hold the version before either"] += 1
+            continue
+        named = user is None or user in (conversation.user, *conversation.participants)
+        shifts.append((shifted, TurnAt(conversation.id, turn.n) if named else None))
     return _sum(shifts, Tokens(*written), missed, looked_at)
 
 
@@ -148,8 +176,10 @@ def to_wire(impact: Impact) -> Wire:
         "leftOut": [_moved(each, impact.turns) for each in impact.left_out],
         "letIn": [_moved(each, impact.turns) for each in impact.let_in],
         "shortened": impact.shortened,
+        "shortenedAt": _at(impact.shortened_at),
         "prefixKept": round(impact.prefix_kept, 4),
         "refused": impact.refused,
+        "refusedAt": _at(impact.refused_at),
         "reproduced": impact.reproduced,
         "unsaid": [{"reason": each.reason, "turns": each.turns} for each in impact.unsaid],
         "missed": [{"reason": each.reason, "turns": each.turns} for each in impact.missed],
@@ -195,20 +225,24 @@ async def _last(desk: Desk, conversation: Conversation, most: int) -> list[Turn]
 # ---- sums -----------------------------------------------------------------------------------------------------------
 
 
-def _sum(shifts: Sequence[Shift], written: Tokens, missed: Counter[str], looked_at: int) -> Impact:
-    held = [each for each in shifts if not each.refused]
+def _sum(placed: Sequence[Placed], written: Tokens, missed: Counter[str], looked_at: int) -> Impact:
+    shifts = [each for each, _ in placed]
+    kept = [(each, at) for each, at in placed if not each.refused]
+    held = [each for each, _ in kept]
     return Impact(
         turns=len(shifts),
         looked_at=looked_at,
         prompt=_mean([each.prompt for each in shifts]) if shifts else written,
         window=_mean([each.window for each in held]),
-        left_out=_by_kind(each.left_out for each in held),
+        left_out=_by_kind((each.left_out, at) for each, at in kept),
         left_out_turns=sum(bool(each.left_out) for each in held),
-        let_in=_by_kind(each.let_in for each in held),
+        let_in=_by_kind((each.let_in, at) for each, at in kept),
         let_in_turns=sum(bool(each.let_in) for each in held),
         shortened=sum(each.shortened for each in held),
+        shortened_at=_newest(at for each, at in kept if each.shortened),
         prefix_kept=fmean(each.prefix for each in held) if held else 1.0,
         refused=len(shifts) - len(held),
+        refused_at=_newest(at for each, at in placed if each.refused),
         reproduced=sum(each.reproduced for each in shifts),
         unsaid=_reasons(Counter(each.unsaid for each in shifts if each.unsaid)),
         missed=_reasons(missed),
@@ -219,18 +253,29 @@ def _mean(pairs: Sequence[tuple[int, int]]) -> Tokens:
     return Tokens(*(round(fmean(side)) for side in zip(*pairs, strict=True))) if pairs else Tokens(0, 0)
 
 
-def _by_kind(turns: Iterable[Sequence[Gone]]) -> tuple[Moved, ...]:
+def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
+    """Give those that may be named; the newest come first."""
+    return tuple(islice((each for each in turns if each is not None), NAMED))
+
+
+def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[Moved, ...]:
     """Count by kind; memories first, then posts."""
+    where: dict[str, list[TurnAt | None]] = {}
     held: Counter[str] = Counter()
     total: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
-    for gone in turns:
-        held.update({kind for kind, _ in gone})
+    for gone, at in turns:
+        for kind in {kind for kind, _ in gone}:
+            held[kind] += 1
+            where.setdefault(kind, []).append(at)
         total.update(kind for kind, _ in gone)
         for kind, many in gone:
             tokens[kind] += many
     kinds = sorted(held, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind))
-    return tuple(Moved(kind=kind, turns=held[kind], total=total[kind], tokens=tokens[kind]) for kind in kinds)
+    return tuple(
+        Moved(kind=kind, turns=held[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
+        for kind in kinds
+    )
 
 
 def _reasons(counted: Counter[str]) -> tuple[Reason, ...]:
@@ -289,4 +334,9 @@ def _moved(moved: Moved, turns: int) -> Wire:
         "total": moved.total,
         "mean": round(moved.mean, 2),
         "tokens": moved.tokens,
+        "at": _at(moved.at),
     }
+
+
+def _at(turns: Sequence[TurnAt]) -> list[Wire]:
+    return [{"conversationId": each.conversation, "turn": each.turn} for each in turns]

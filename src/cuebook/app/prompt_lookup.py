@@ -61,13 +61,15 @@ async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
     return await find(prompts, f"{other.slug}@{text}")
 
 
-async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0) -> Wire:
+async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0, user: str | None = None) -> Wire:
     """Give what is other in a version than in one before it, and what that costs: the tokens of their whole texts.
 
-    And what it would have done to the last `turns` that had the prompt in front; 0 measures none.
+    And what it would have done to the last `turns` that had the prompt in front; 0 measures none. With
+    `user` turns of their conversations alone are named.
     """
     tokens = [desk.count(await whole_text(desk, each)) for each in (before, after)]
     change = shapes.difference(await differ(before, after))
+    measured = await impact.measure(desk, before, after, turns=turns, user=user) if turns else None
     return {
         "slug": after.slug,
         "branch": after.branch,
@@ -76,7 +78,7 @@ async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0
         **({"branchA": before.branch} if before.branch != after.branch else {}),
         **change,
         "tokens": {"before": tokens[0], "after": tokens[1], "change": tokens[1] - tokens[0]},
-        **({"impact": impact.to_wire(await impact.measure(desk, before, after, turns=turns))} if turns else {}),
+        **({"impact": impact.to_wire(measured)} if measured else {}),
     }
 
 

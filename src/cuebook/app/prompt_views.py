@@ -125,13 +125,20 @@ async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None,
 
 
 async def compare(
-    desk: Desk, slug: str, a: int, b: int | None = None, *, branch: str | None = None, turns: int = 0
+    desk: Desk,
+    slug: str,
+    a: int,
+    b: int | None = None,
+    *,
+    branch: str | None = None,
+    turns: int = 0,
+    user: str | None = None,
 ) -> Wire:
     """Give what is other in version `b`, the active one unless named, than in `a`, and what that costs."""
     prompts = Prompts(desk)
     after = await prompts.get(slug, branch=branch, version=b)
     before = await prompts.get(after.slug, branch=after.branch, version=a)
-    return await lookup.compare(desk, before, after, turns=turns)
+    return await lookup.compare(desk, before, after, turns=turns, user=user)
 
 
 async def rating(

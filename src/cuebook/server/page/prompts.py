@@ -13,7 +13,7 @@ from cuebook.app import prompt_shapes as shapes
 from cuebook.app import prompt_views
 from cuebook.app.prompt_impact import MOST_TURNS
 from cuebook.errors import CuebookError
-from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.caller import AnyRequest, book_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.graph import graph_of
 from cuebook.server.page.plots import plotted_over_time
@@ -108,7 +108,7 @@ async def diff(
     active = family.version() or family.active[0]
     before = await lookup.find_beside(book.prompts, active, a)
     after = await lookup.find_beside(book.prompts, active, b)
-    found = await lookup.compare(book.desk, before, after, turns=turns)
+    found = await lookup.compare(book.desk, before, after, turns=turns, user=user_of(request))
     versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
     return show(
         "prompt_diff.html",
