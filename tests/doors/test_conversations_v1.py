@@ -173,10 +173,10 @@ def test_an_item_is_forgotten_with_what_came_of_it(
     live = serve_live(config(store=str(tmp_path / "book.db"), upstream=upstream.url))
     client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="sk-theirs", max_retries=0)
     made = client.conversations.create(items=[{"role": "user", "content": "The code is Wolpertinger."}])
-    for said in ("What is the Wolpertinger code?", "And now?"):
-        client.responses.create(model="plain", input=said, conversation=made.id)
+    for said, told_before in (("What is the Wolpertinger code?", "Hunt the Tatzelwurm."), ("And now?", "Be brief.")):
+        client.responses.create(model="plain", input=said, instructions=told_before, conversation=made.id)
     listed = client.conversations.items.list(made.id, order="asc").data
-    for named in ("The code is", "What is the", "You said 2 messages"):
+    for named in ("The code is", "What is the", "You said 3 messages"):
         [item] = [each for each in listed if told(each)[1].startswith(named)]
         assert item.id
         assert client.conversations.items.delete(item.id, conversation_id=made.id).id == made.id
@@ -185,7 +185,9 @@ def test_an_item_is_forgotten_with_what_came_of_it(
         with pytest.raises(openai.NotFoundError):
             client.conversations.items.delete(item.id, conversation_id=made.id)
     assert live.ask_book(live.book.receipts.list)[0].state == "done"
-    assert not any(b"Wolpertinger" in each.read_bytes() for each in tmp_path.iterdir())
+    files = b"".join(each.read_bytes() for each in tmp_path.iterdir())
+    assert not any(word in files for word in (b"Wolpertinger", b"Tatzelwurm"))
+    assert b"Be brief." in files
     left = client.conversations.items.list(made.id, order="asc").data
     assert [told(each)[1] for each in left] == ["And now?", told(listed[-1])[1]]
     client.responses.create(model="plain", input="Go on.", conversation=made.id)

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from cuebook.assembly.forms import Placed, cut_again
 from cuebook.assembly.partition import Partition
-from cuebook.assembly.window import CLIENT, RENDERER, ClientSystem, Sheet, Text, client_system
+from cuebook.assembly.window import RENDERER, ClientSystem, Sheet, Text, client_system
 from cuebook.errors import NotFound
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import messages_digest, text_digest
 from cuebook.records.erasure import GONE
-from cuebook.records.turn import Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
+from cuebook.records.turn import CLIENT, Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
 
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 

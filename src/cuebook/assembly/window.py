@@ -18,11 +18,9 @@ from cuebook.assembly.partition import Partition
 from cuebook.assembly.readable import text_of
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.records.openai_messages import read_message
-from cuebook.records.turn import Anchor, Block, BlockKind, Dropped, Window
+from cuebook.records.turn import CLIENT, Anchor, Block, BlockKind, Dropped, Window
 
 RENDERER = 1
-#: The source of what the client's own system messages say.
-CLIENT = "client:system"
 
 
 class Text(Struct, frozen=True, kw_only=True):

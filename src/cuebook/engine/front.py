@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.assembly.window import CLIENT, Text
+from cuebook.assembly.window import Text
 from cuebook.engine.desk import Desk
 from cuebook.engine.prompting import resolved_of, select_from
 from cuebook.engine.receipts import receipt
@@ -35,7 +35,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import Heard
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, Resolved, Version
-from cuebook.records.turn import Ask, BlockKind, Dropped, Manifest
+from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
 
 #: The mode of a conversation that has none, for rules and defaults that name one (A).
 GENERAL = "general"

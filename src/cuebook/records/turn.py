@@ -15,6 +15,8 @@ BlockKind = Literal["persona", "addon", "section", "summary", "post", "mind", "m
 Form = Literal["full", "compressed", "cut"]
 #: The key of a turn's metadata that says its window was never said: the client's own request went upstream.
 SHADOW = "shadow"
+#: The source of what the client's own system messages say.
+CLIENT = "client:system"
 #: The key of a turn's metadata under which each step keeps what its request said of itself and its answer tells again.
 ASKED = "asked"
 

@@ -162,7 +162,7 @@ def _from_windows(connection: sqlite3.Connection, row: Row) -> int:
     tenant, no = row["tenant"], row["no"]
     digests = {
         bytes.fromhex(text.digest)
-        for (raw,) in run(connection, "manifests_of", tenant=tenant, no=no).fetchall()
+        for raw, _ in run(connection, "manifests_of", tenant=tenant, no=no).fetchall()
         for manifest in (_manifest(raw),)
         for text in (*manifest.front, *manifest.volatile)
         if text.source.startswith(_SUMMARY)

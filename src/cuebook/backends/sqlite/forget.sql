@@ -69,8 +69,10 @@ SELECT n FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (S
 UPDATE step SET partial = NULL, error = '' WHERE tenant = :tenant AND conversation = :no;
 
 -- name: manifests_of
--- The manifests of a conversation's steps.
-SELECT manifest FROM step WHERE tenant = :tenant AND conversation = :no;
+-- The manifests of a conversation's steps, each with the round its turn answered.
+SELECT step.manifest, turn.round FROM step JOIN turn ON turn.tenant = step.tenant
+ AND turn.conversation = step.conversation AND turn.n = step.turn
+WHERE step.tenant = :tenant AND step.conversation = :no;
 
 -- name: text_used
 -- Whether a conversation's post has its body in a text.

@@ -28,7 +28,7 @@ from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
-from cuebook.records.turn import ASKED, Manifest
+from cuebook.records.turn import ASKED, CLIENT, Manifest
 
 _manifest = msgspec.json.Decoder(Manifest).decode
 #: Of a turn's metadata, what is made of the conversation's words, and what a client attached.
@@ -130,7 +130,7 @@ def _take(
     """Take the words of posts with all that came of them; answers with counts by kind, and where a turn says it."""
     tenant, no = row["tenant"], row["no"]
     ids = {post["id"] for post in going.gone}
-    counts = _take_derived(connection, row, going.quoted)
+    counts = _take_derived(connection, row, going)
     counts["fullText"], words = _empty(connection, row, going, weigh=weigh)
     row["words"] -= words
     lose(connection, tenant, no, ids)
@@ -172,23 +172,28 @@ def stop(connection: sqlite3.Connection, row: Row, *, now: float) -> None:
     leave_waiting(connection, row, now=now)
 
 
-def _take_derived(connection: sqlite3.Connection, row: Row, quoted: Quoted) -> dict[str, int]:
-    """Take summaries, items, what windows quoted, and what turns told of it."""
-    tenant, no = row["tenant"], row["no"]
+def _take_derived(connection: sqlite3.Connection, row: Row, going: _Going) -> dict[str, int]:
+    """Take summaries, items, what windows quoted, what a client said in front of them alone, and what turns told."""
+    tenant, no, quoted = row["tenant"], row["no"], going.quoted
     place = {"tenant": tenant, "no": no}
     counts = {table: run(connection, f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
     counts["vectors"] = run(connection, "delete_vectors", **place).rowcount
     for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
         run(connection, f"delete_{table}", **place)
     digests: set[bytes] = set()
-    for (raw,) in run(connection, "manifests_of", **place).fetchall():
+    fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # what clients said, in front of what goes or stays
+    for raw, round_ in run(connection, "manifests_of", **place).fetchall():
         manifest = _manifest(raw)
+        fronts[round_ in going.rounds].update(
+            bytes.fromhex(text.digest) for text in manifest.front if text.source == CLIENT
+        )
         for text in (*manifest.front, *manifest.volatile):
             digest = bytes.fromhex(text.digest)
             if digest not in digests and (
                 text in manifest.volatile or text.kind == "summary" or _quotes(connection, tenant, digest, quoted)
             ):
                 digests.add(digest)
+    digests |= fronts[True] - fronts[False]
     counts["blobs"] = sum(unuse(connection, tenant, no, digest) for digest in digests)
     for turn in rows(connection, "turns_told", **place):
         told = json.loads(turn["metadata"])
