@@ -1,6 +1,7 @@
 """Anthropic's wire on its way through: what goes up, which markers it gets, and whose keys go where."""
 
 import json
+import os
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,13 @@ def test_it_passes_byte_for_byte(relayed: Live, upstream: Upstream) -> None:
     counted = httpx.post(f"{relayed.url}/v1/messages/count_tokens", content=BODY, headers=HEADERS)
     assert counted.content == b'{"input_tokens":  14}'
     assert upstream.last.body == BODY
+
+
+def test_without_an_upstream_it_says_how_to_have_one(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(config())
+    answer = httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
+    assert "cuebook serve --upstream https://api.anthropic.com/v1" in answer.json()["error"]["message"]
 
 
 def test_markers_stand_behind_what_stays(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
@@ -124,14 +132,15 @@ def test_markers_go_to_the_provider_itself_unless_the_settings_say_otherwise() -
 # ---- keys
 
 
-def test_a_key_of_ours_goes_up_as_anthropic_reads_it(
-    monkeypatch: pytest.MonkeyPatch, upstream: Upstream, serve_live: Callable[..., Live]
-) -> None:
-    monkeypatch.setenv("OWN_KEY", "sk-ant-own")
-    arguments = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.api_key_env": "OWN_KEY"}
+#: A variable that is set while a test runs.
+SET = "PYTEST_CURRENT_TEST"
+
+
+def test_a_key_of_ours_goes_up_as_anthropic_reads_it(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
+    arguments = {"store.url": ":memory:", "upstream.url": upstream.url, "upstream.api_key_env": SET}
     live = serve_live(build(arguments=arguments))
     httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS)
-    assert upstream.last.headers["x-api-key"] == "sk-ant-own"
+    assert upstream.last.headers["x-api-key"] == os.environ[SET]
     assert "authorization" not in upstream.last.headers
 
 

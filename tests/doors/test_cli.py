@@ -470,8 +470,11 @@ def test_pictures_sounds_and_files_are_told_not_printed(here: Here, tmp_path: Pa
         "[audio wav, 2 MB]",
         "[file plan.pdf, 16 kB]",
         "[image_url] https://example.com/a.png",
-        '[opaque] {"film":{"url":"[video mp4, 16 kB]"},"type":"film"}',
+        '[film] {"film":{"url":"[video mp4, 16 kB]"},"type":"film"}',
     ]
+    (tmp_path / "c2.json").write_text(json.dumps([{"role": "user", "content": [content[1], content[0]]}]))
+    here("conversation", "import", str(tmp_path / "c2.json"))
+    assert here("conversation", "show", "c2").strip().splitlines()[-2:] == ["[image png, 16 kB]", "first"]
 
 
 # ---- settings and health --------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def test_what_a_client_dropped_goes_up_behind_the_persona(book: Callable[..., Li
         model="pilot", max_tokens=9, system="Be brief.", messages=[history[-1], user([{"type": "text", "text": "Ta."}])]
     )
     sent = upstream.last.fields
-    assert [block["text"] for block in sent["system"]] == ["You are Pilot.", "Be brief."]
+    assert [block["text"] for block in sent["system"]] == ["Be brief.", "You are Pilot."]
     assert roles(sent) == ["user", "assistant", "user", "assistant", "user"]
     first, calls, results, said, asked = (message["content"] for message in sent["messages"])
     assert first == [{"type": "text", "text": "What is the weather in Oslo?"}, IMAGE]
@@ -70,7 +70,7 @@ def test_what_a_client_dropped_goes_up_behind_the_persona(book: Callable[..., Li
     assert results[0]["content"] == "Rain."
     assert results[1]["is_error"]
     assert (said, asked[0]["text"]) == (history[-1]["content"], "Ta.")
-    assert marked(sent) == ["Be brief.", "tool_result", "Ta."]  # behind what the request before ended with, too
+    assert marked(sent) == ["You are Pilot.", "tool_result", "Ta."]  # behind what the request before ended with, too
 
 
 def test_a_client_that_sends_new_messages_only_has_its_thoughts_back(

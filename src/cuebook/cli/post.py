@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from msgspec import DecodeError, json
+
 from cuebook.records.conversation import Part, Post
 
 #: Data inside a text: its kind and form, then the bytes as base64.
@@ -17,7 +19,7 @@ def lines_of(post: Post) -> Iterator[str]:
     if post.message and not any(part.type == "text" for part in post.parts):
         yield without_data(post.message)
     for part in post.parts:
-        if part.content not in ("", post.message):
+        if part.content and (part.type == "text" or part.content != post.message):
             yield _shown(part)
 
 
@@ -36,7 +38,21 @@ def _shown(part: Part) -> str:
         return _named("file" if part.type == "file" else whole[1], name or whole[2], whole[3])
     if part.type in ("audio", "file") and _BASE64.fullmatch(part.content):
         return _named(part.type, name or form, part.content)
-    return f"[{part.type}] {without_data(part.content)}"
+    kind, text = _opaque(part.content) if part.type == "opaque" else (part.type, part.content)
+    return f"[{kind}] {without_data(text)}"
+
+
+def _opaque(content: str) -> tuple[str, str]:
+    """Give a part nobody here knows by the type it names itself, and its text where it holds nothing else."""
+    try:
+        told = json.decode(content)
+    except (DecodeError, RecursionError):
+        told = None
+    kind = told.get("type") if isinstance(told, dict) else None
+    if not isinstance(told, dict) or not isinstance(kind, str):
+        return "opaque", content
+    text = told.get("text")
+    return kind, text if isinstance(text, str) and len(told) == 2 else content
 
 
 def _named(kind: str, form: str, base64: str) -> str:

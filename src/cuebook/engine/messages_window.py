@@ -1,6 +1,7 @@
 """A window on Anthropic's wire: the client's own blocks wherever a post stands as it came, ours where one does not.
 
-The system text is the persona's, then the client's, then the summary. What is recalled is a block behind the query's
+The system text is the client's, then the persona's, then the summary: what an agent's program puts in front (Claude
+Code's billing line, and who it is) is looked for there by the provider. What is recalled is a block behind the query's
 own. Cache markers stand at the window's anchors, unless the client placed its own. A conversation begins with the user:
 where its beginning is left out, that is said. A system message in the middle goes up as it came while the answer behind
 it does too; where that is left out, the provider would refuse it, and what it says stands in the user's next message.
@@ -78,7 +79,7 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
         return [{"type": "text", "text": content}] if content else [], False
     before = [_decode(front[0])["content"][0]] if sheet.front else []
     behind = [_decode(front[-1])["content"][-1]] if sheet.summary else []
-    return [*before, *own, *behind], not (before or behind)
+    return [*own, *before, *behind], not (before or behind)
 
 
 # ---- the path -------------------------------------------------------------------------------------------------------

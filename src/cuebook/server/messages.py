@@ -10,7 +10,7 @@ from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
 
 from cuebook.app.book import Head
-from cuebook.errors import CuebookError, InvalidInput, UpstreamError
+from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
 from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of
 from cuebook.server.chat import StreamsToo
@@ -48,12 +48,15 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     """Answer a request of Anthropic's wire by the upstream, and keep both.
 
     `messages = "pass"` under [upstream] keeps nothing, "keep" sends the request as it came, "book" the window in the
-    place of its messages. What cannot be read goes to the upstream as it came, unkept. The headers are those of
+    place of its messages; without an upstream it is 404. What cannot be read goes to the upstream as it came, unkept. The headers are those of
     /v1/chat/completions but for Idempotency-Key, which means nothing here; those of the answer are the same.
     """
     body: Any = data
     book = book_of(request)
-    if not book.upstream_url or book.config.settings.upstream.messages == "pass" or not _is_clean(body):
+    if not book.upstream_url:
+        msg = "/v1/messages: a model of Anthropic's wire answers it; `cuebook serve --upstream https://api.anthropic.com/v1`"
+        raise NotFound(msg)
+    if book.config.settings.upstream.messages == "pass" or not _is_clean(body):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=None)
     return Streamed(request.app.state.running, _told(book.message(call)), begin)
