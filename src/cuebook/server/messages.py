@@ -48,8 +48,9 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     """Answer a request of Anthropic's wire by the upstream, and keep both.
 
     `messages = "pass"` under [upstream] keeps nothing, "keep" sends the request as it came, "book" the window in the
-    place of its messages; without an upstream it is 404. What cannot be read goes to the upstream as it came, unkept. The headers are those of
-    /v1/chat/completions but for Idempotency-Key, which means nothing here; those of the answer are the same.
+    place of its messages; without an upstream it is 404. What cannot be read goes to the upstream as it came, unkept.
+    The headers are those of /v1/chat/completions but for Idempotency-Key, which means nothing here; those of the
+    answer are the same.
     """
     body: Any = data
     book = book_of(request)
