@@ -1,5 +1,6 @@
 """Embedders as their users meet them: the shipped English model, a server of the OpenAI wire, doctor and readiness."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from lent import app_of
 
 from cuebook import Cuebook, Posted
 from cuebook.backends.minilm.embedder import MODEL_SHA256, MiniLM, verified
+from cuebook.backends.minilm.line import Line
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.testing.embedder import HashingEmbedder
@@ -252,3 +254,44 @@ def test_import_loads_nothing_of_an_embedder() -> None:
     program = f"import sys, cuebook; cuebook.Cuebook; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+async def test_a_query_passes_a_long_list_which_goes_on_and_what_is_given_up_is_not_computed() -> None:
+    line, done = Line("pieces", passed_s=60.0), list[str]()
+    held = threading.Event()
+
+    async def run(name: str, *, urgent: bool) -> None:
+        await line.run(lambda: done.append(name), urgent=urgent)
+
+    async with asyncio.timeout(60):
+        first = asyncio.create_task(line.run(held.wait, urgent=False))  # under way when the others come
+        listed = [asyncio.create_task(run(f"piece {n}", urgent=False)) for n in (1, 2)]
+        asked, gone = (asyncio.create_task(run(name, urgent=True)) for name in ("query", "given up"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+        held.set()
+        await asyncio.gather(first, asked, *listed)
+    assert done == ["query", "piece 1", "piece 2"]
+    line.close()
+    with pytest.raises(BackendError, match="the embedder is closed"):
+        await run("too late", urgent=True)
+
+
+async def test_a_server_loads_the_embedder_when_it_starts_and_readiness_says_why_it_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with embedding_server(HashingEmbedder(dimension=256)) as server:
+        server.refuses, server.refused_with = ".", 503
+        async with Cuebook.open(arguments=served(server), worker=False) as book:
+            app = app_of(book)
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+                assert (await client.get("/readyz")).json()["embedderError"] is None, "nobody asked it yet"
+                async with app.lifespan(), asyncio.timeout(60):
+                    while not (told := (await client.get("/readyz")).json())["embedderError"]:  # noqa: ASYNC110  # a task of the server's
+                        await asyncio.sleep(0.01)
+                assert (told["status"], "answered 503" in told["embedderError"]) == ("ready", True)
+                assert "full text alone answers until the embedder does" in caplog.text
+                server.refuses = ""
+                await book.memory.search("a dog", user="ann")
+                assert (await client.get("/readyz")).json()["embedderError"] is None

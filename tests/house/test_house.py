@@ -28,6 +28,7 @@ CATCHES_EVERYTHING = {
     "src/cuebook/engine/shadow.py",  # its outermost loop records and goes on
     "src/cuebook/engine/worker.py",  # its outermost loop records and goes on
     "src/cuebook/backends/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
+    "src/cuebook/backends/minilm/line.py",  # whatever a piece fails with goes to who waits for it
 }
 PURE_ROOMS = {"assembly", "config", "errors", "memory", "prompts", "records", "signals"}
 SEEN_BY_DOORS = {"app", "config", "errors", "records"}

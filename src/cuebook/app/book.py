@@ -30,6 +30,7 @@ from cuebook.engine import turn as turning
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.embed import load
 from cuebook.engine.messages import KEPT, MESSAGES, NotReadError, marked
 from cuebook.engine.messages import PATH as MESSAGES_PATH
 from cuebook.engine.mirror import Mirror
@@ -375,6 +376,10 @@ class Cuebook(Parts):
         """Ids of the personas."""
         return sorted(self.desk.personas)
 
+    async def warm_up(self) -> None:
+        """Have an embedder answer once, so that no query waits for its loading; `check` says if it fails."""
+        await load(self.desk)
+
     async def check(self) -> dict[str, Any]:
         """Whether store and model are ready, and what they are."""
         store = await self.desk.store.check()
@@ -382,6 +387,7 @@ class Cuebook(Parts):
             "store": store,
             "model": self.desk.model.name,
             "embedder": self.desk.embedder.name if self.desk.embedder else None,
+            "embedderError": self.desk.failing.why or None,
             "hasModel": self.desk.model.name != NO_MODEL or self._upstream is not None,
             "upstream": self.upstream_url,
             "personas": self.personas,

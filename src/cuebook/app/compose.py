@@ -15,7 +15,7 @@ from cuebook.assembly.tokens import Counter, counter
 from cuebook.backends.box import Box, box_from_file, box_from_text, new_key
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.llama import LlamaModel
-from cuebook.backends.minilm.embedder import MiniLM
+from cuebook.backends.minilm.embedder import AT_ONCE, MiniLM
 from cuebook.backends.openai import HttpUpstream, OpenAIModel
 from cuebook.backends.openai_embedder import OpenAIEmbedder
 from cuebook.backends.recalled import RecalledModel
@@ -75,6 +75,7 @@ def compose(
         embedder=embedder,
         analyzers=methods,
         embed_s=settings.embedder.timeout_s,
+        embed_at_once=AT_ONCE if isinstance(embedder, MiniLM) else 64,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
         writer=_writer(config, count, key),

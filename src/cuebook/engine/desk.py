@@ -88,6 +88,12 @@ class Kinds(Struct, kw_only=True):
     wanted: bool = False
 
 
+class Failing(Struct, kw_only=True):
+    """Why something failed when it was asked last, "" if it did not."""
+
+    why: str = ""
+
+
 class Chore(Struct, frozen=True, kw_only=True):
     """A part of the work behind: what does it, and what says how much of it is due."""
 
@@ -160,6 +166,8 @@ class Desk(Struct, kw_only=True):
     analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)  # by name: methods of sentiment but `llm`
     embedder: Embedder | None = None
     embed_s: float = 2.0  # for a query's vector; then full text alone answers
+    embed_at_once: int = 64  # texts of one call behind replies: between two of them turns go first
+    failing: Failing = field(default_factory=Failing)  # of the embedder
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # as their files say now; None = off
     experience_model: Model | None = None  # chooses among them; None = words and meaning do
     experience_s: float = 4.0  # for its choice

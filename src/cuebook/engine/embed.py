@@ -22,8 +22,6 @@ K = TypeVar("K")
 
 #: Posts or memories read and embedded at once.
 POSTS = 32
-#: Texts given to the embedder at once.
-TEXTS = 64
 #: Conversations, and places, found at once.
 FOUND = 100
 #: How long one run goes on before the other work behind has its turn, in seconds.
@@ -44,6 +42,19 @@ def embedding_chores(desk: Desk) -> list[Chore]:
         return []
     embedding = Embedding(desk.embedder)
     return [Chore(name="embedding", run=lambda: embedding.keep_up(desk), due=lambda: embedding.due(desk))]
+
+
+async def load(desk: Desk) -> None:
+    """Have the embedder answer once, so that no query waits for what it loads or connects to; `Desk.failing` says
+    if it fails. Never raises BackendError.
+    """
+    if desk.embedder is None:
+        return
+    try:
+        check_size(desk.embedder, await desk.embedder.embed([PROBE]))
+    except BackendError as error:
+        desk.failing.why = desk.writer.clean(str(error))
+        log.warning("full text alone answers until the embedder does: %s", desk.failing.why)
 
 
 class Embedding:
@@ -148,7 +159,8 @@ class Embedding:
         parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
         rows: list[tuple[K, int, bytes]] = []
         refused: list[tuple[K, BackendError]] = []
-        waiting = [parts[first : first + TEXTS] for first in range(0, len(parts), TEXTS)]
+        size = desk.embed_at_once
+        waiting = [parts[first : first + size] for first in range(0, len(parts), size)]
         while waiting:
             batch = waiting.pop(0)
             await desk.urgent.stand_back(STANDS_BACK_S)
@@ -165,6 +177,7 @@ class Embedding:
                     waiting[:0] = [batch[:half], batch[half:]]
                 continue
             check_size(self._embedder, vectors)
+            desk.failing.why = ""
             rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
         return rows, refused
 

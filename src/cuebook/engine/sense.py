@@ -58,8 +58,10 @@ async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequ
         log.warning("%s took longer than %g s for a query; full text alone answers", embedder.name, desk.embed_s)
         return None
     except BackendError as error:
-        log.warning("full text alone answers: %s", desk.writer.clean(str(error)))
+        desk.failing.why = desk.writer.clean(str(error))
+        log.warning("full text alone answers: %s", desk.failing.why)
         return None
+    desk.failing.why = ""
     return vectors
 
 

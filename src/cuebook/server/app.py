@@ -181,10 +181,22 @@ async def _opened(app: Litestar) -> AsyncIterator[None]:
     try:
         _ = book.desk
     except CuebookError:
-        async with book:
+        async with book, _warmed(book):
             yield
     else:
+        async with _warmed(book):
+            yield
+
+
+@asynccontextmanager
+async def _warmed(book: Cuebook) -> AsyncIterator[None]:
+    """Load beside the first calls what a first query would wait for."""
+    loading = asyncio.create_task(book.warm_up())
+    try:
         yield
+    finally:
+        loading.cancel()
+        await asyncio.wait((loading,))
 
 
 async def _enter(request: AnyRequest) -> None:

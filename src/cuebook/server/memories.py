@@ -52,13 +52,14 @@ def healthz() -> dict[str, str]:
 
 @get("/readyz", responses=wire.answers(wire.Ready))
 async def readyz(request: AnyRequest) -> Response[bytes]:
-    """Say whether the store answers, and which model does, if any: without one it is ready too."""
+    """Say whether the store answers, and which model does, if any: without one, or an embedder, it is ready too."""
     try:
         found = await book_of(request).check()
     except BackendError as error:
         raise BackendError(f"the store does not answer: {error}", retryable=True) from error
     if await book_of(request).keys.configured():
         found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # anybody may ask
+        found["embedderError"] = found["embedderError"] and "it fails; the server's log says why"
     return Response(_encode({"status": "ready", **found}), media_type="application/json")
 
 

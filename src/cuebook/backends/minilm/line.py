@@ -1,0 +1,65 @@
+"""One thread that computes for all, a piece at a time: what somebody waits for goes first."""
+
+import asyncio
+import heapq
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from cuebook.errors import BackendError
+
+T = TypeVar("T")
+
+#: Seconds a piece nobody waits for lets those pass that come after it: under a load that never ends it goes on, slower.
+PASSED_S: Final = 0.25
+
+
+class Line:
+    """Work stands in line for one thread. It takes one core of the machine, and no more."""
+
+    def __init__(self, name: str, *, passed_s: float = PASSED_S) -> None:
+        self._passed_s = passed_s
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._waiting: list[tuple[float, int, Future[Any], Callable[[], Any]]] = []
+        self._numbers = count()
+        self._closed = False
+
+    async def run(self, piece: Callable[[], T], *, urgent: bool) -> T:
+        """Compute a piece when it is its turn; one that is cancelled before is not computed. Raises BackendError."""
+        future: Future[T] = Future()
+        turn = time.monotonic() + (0.0 if urgent else self._passed_s)
+        with self._lock:
+            if self._closed:
+                raise _gone()
+            heapq.heappush(self._waiting, (turn, next(self._numbers), future, piece))
+            self._thread.submit(self._first)
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Give up what waits, and wait for what is computed."""
+        with self._lock:
+            self._closed = True
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        for *_, future, _ in self._waiting:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(_gone())
+        self._waiting.clear()
+
+    def _first(self) -> None:
+        """Compute what is first in line now, whatever came with it."""
+        with self._lock:
+            *_, future, piece = heapq.heappop(self._waiting)
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(piece())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the piece is waited for
+            future.set_exception(error)
+
+
+def _gone() -> BackendError:
+    return BackendError("the embedder is closed", retryable=True)
