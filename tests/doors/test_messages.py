@@ -90,7 +90,10 @@ def test_a_round_with_tools_is_one_turn(
     assert [step["usage"] for step in turn["steps"]] == [
         {"input": 123, "output": 12, "cache_read": 100, "cache_write": 3}
     ] * 2
-    assert ("shadow" in turn["metadata"]) == (messages == "keep")
+    kept = turn["metadata"].get("shadow", {})  # with what would have been sent, call by call
+    assert [*kept] == (["1", "2"] if messages == "keep" else [])
+    assert live.ask_book(lambda: live.book.shadow.report(user="ann")).calls == len(kept)
+    assert all(entry["clientTokens"] and entry["windowTokens"] for entry in kept.values())
     posts = live.ask_book(lambda: live.book.conversations.posts("trip", user="ann"))
     assert [post.role for post in posts] == ["user", "assistant", "tool", "tool", "assistant"]
     assert posts[1].message == "Let me look."  # what it thought, it did not say

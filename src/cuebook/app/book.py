@@ -37,6 +37,7 @@ from cuebook.engine.mirror import Mirror
 from cuebook.engine.prompt_logs import PromptLogs
 from cuebook.engine.request import Call
 from cuebook.engine.shadow import Shadow
+from cuebook.engine.shadow_ledger import Ledger
 from cuebook.engine.turn import Chunk
 from cuebook.engine.worker import Worker
 from cuebook.errors import CuebookError, InvalidInput
@@ -97,6 +98,7 @@ class Cuebook(Parts):
         self._mirror: Mirror | None = None
         self._logs: PromptLogs | None = None
         self._shadow: Shadow | None = None
+        self._ledger: Ledger | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Desk] = {}
 
@@ -135,6 +137,7 @@ class Cuebook(Parts):
             msg = "the book is open already; open another with Cuebook.open(...)"
             raise CuebookError(msg)
         desk, self._upstream = await asyncio.to_thread(compose, self.config, **self._given)
+        self._ledger = Ledger(self._upstream) if self._upstream is not None else None
         self._desk = desk
         self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
         known = partial(known_prompts, self.prompts, self.config)
@@ -319,7 +322,8 @@ class Cuebook(Parts):
         await self.desk.catch_up()
         model = upstream_model(self.desk, self.config, call)
         wire = MESSAGES if self.config.settings.upstream.messages == "book" else KEPT
-        pieces = relaying.relay(self.desk, self._upstream, Scope(user=call.user), call, model=model, wire=wire)
+        scope, ledger = Scope(user=call.user), self._ledger
+        pieces = relaying.relay(self.desk, self._upstream, scope, call, model=model, wire=wire, ledger=ledger)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:

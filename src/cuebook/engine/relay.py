@@ -4,6 +4,7 @@ Both are kept.
 """
 
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import NoReturn
@@ -23,6 +24,7 @@ from cuebook.engine.opening import Intent, Opened, open_step
 from cuebook.engine.plan import Wish
 from cuebook.engine.prompt_logs import logging_of
 from cuebook.engine.request import Call, Place, Request, key_of, place_of, read_request
+from cuebook.engine.shadow_ledger import Ledger, reckoned
 from cuebook.engine.step import Step
 from cuebook.engine.wire import Heard, Hearing
 from cuebook.engine.zones import zone_of
@@ -59,14 +61,22 @@ class Wire(Struct, frozen=True, kw_only=True):
 
 
 async def relay(
-    desk: Desk, upstream: Upstream | None, scope: Scope, call: Call, *, model: str | None, wire: Wire | None = None
+    desk: Desk,
+    upstream: Upstream | None,
+    scope: Scope,
+    call: Call,
+    *,
+    model: str | None,
+    wire: Wire | None = None,
+    ledger: Ledger | None = None,
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer a chat completion: the head first, then the body's bytes. The last of them come when the turn is durable.
 
     `model` replaces the request's model where that names a persona. An Idempotency-Key that came before gives the
-    stored answer. Without an upstream the `wire` is OpenAI's. Raises InvalidInput, KeyReused, Conflict.
+    stored answer. Without an upstream the `wire` is OpenAI's. `ledger` reckons what a wire that does not say its window
+    would have sent. Raises InvalidInput, KeyReused, Conflict.
     """
-    wire = wire or CHAT
+    wire, began = wire or CHAT, time.perf_counter()
     request = wire.read(desk, call)
     if request.user and scope.user is None:
         scope = Scope(scope.tenant, request.user)
@@ -80,6 +90,7 @@ async def relay(
     async with desk.lines.hold(scope.tenant, conversation):
         quotes = upstream is None and desk.model.name == NO_MODEL
         intend = meaning(desk, scope, request, call, conversation, key=key, quotes=quotes)
+        place = None if wire.says else await _place(desk, scope, request, call)
         opened = await open_step(desk, scope, intend if wire.says else unsaid(intend))
         if opened is None:  # the same request was first, elsewhere
             for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
@@ -93,6 +104,9 @@ async def relay(
                 answers = answer(desk, opened, step, stream=request.stream)
             else:
                 going = Going(request=request, call=call, opened=opened, model=model)
+                if ledger is not None and place is not None:
+                    marks = wire.breaks(desk, upstream, model or request.model)
+                    step.metadata |= await reckoned(ledger, desk, request, place, opened, began=began, marks=marks)
                 reply = await upstream.send(wire.outgoing(desk, upstream, going))
                 answers = relay_answer(reply, step, wire.hears())
             async with aclosing(answers):

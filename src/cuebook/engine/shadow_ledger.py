@@ -1,7 +1,11 @@
 """What the ledger of shadow mode says of a call: the client's prompt held against the one it would have got."""
 
+import asyncio
+import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,6 +22,7 @@ from cuebook.ports.model import Upstream
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import digest_of
 from cuebook.records.shadow import Reckoned, Shadowed
+from cuebook.records.turn import SHADOW
 
 #: Conversations whose caches go on being simulated; of others both rows begin anew, cold.
 CONVERSATIONS = 64
@@ -42,18 +47,25 @@ class _Rows(Struct):
 
 
 class Ledger:
-    """Reckons calls one after another, in the order they came."""
+    """Reckons calls one after another, in the order they come."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
         self._rows: OrderedDict[tuple[str, str], _Rows] = OrderedDict()
         self._weights: OrderedDict[bytes, int] = OrderedDict()
+        self._alone = threading.Lock()
 
     def entry(self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool) -> Shadowed:
         """Say what a call's prompt was and would have been. It counts tokens: call it aside.
 
         `now` is when it came; `marks`: ours would be marked for the provider's cache.
         """
+        with self._alone:
+            return self._entry(desk, request, place, opened, now=now, marks=marks)
+
+    def _entry(
+        self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool
+    ) -> Shadowed:
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
         weights = [self._weigh(desk, raw, message) for raw, message in zip(raws, messages, strict=True)]
@@ -104,6 +116,16 @@ class Ledger:
             self._rows.popitem(last=False)
         _ = desk
         return rows
+
+
+async def reckoned(
+    ledger: Ledger, desk: Desk, request: Request, place: Place, opened: Opened, *, began: float, marks: bool
+) -> dict[str, Any]:
+    """Give what a turn's metadata say of a call that is about to go up; `began`: its `perf_counter` when it came."""
+    entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
+    found = await asyncio.to_thread(entry)
+    found = msgspec.structs.replace(found, added_ms=round((time.perf_counter() - began) * 1000, 3))
+    return {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(found)}}
 
 
 def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
