@@ -145,6 +145,9 @@ def test_help_and_version_have_their_usual_options(here: Here, capsys: pytest.Ca
         assert shown[0] == shown[1]
         assert f"    cuebook {' '.join(arguments)}".rstrip() in shown[0][1].partition("Examples:")[2]
     assert here("--version") == here("version")
+    wrong = [sys.executable, "-m", "cuebook", "turm"]
+    done = subprocess.run(wrong, capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr.partition(".")[0]) == (2, "cuebook: No such command 'turm'")
 
 
 def test_every_command_has_an_example_of_itself_and_says_what_it_does() -> None:

@@ -460,6 +460,12 @@ async def test_what_is_of_another_type_is_told_in_words(client: httpx.AsyncClien
         (await client.post(search, json=[]), "body", "expected an object, got a list"),
         (await client.get("/api/memories?limit=many"), "limit", f"{whole} text"),
         (await client.get("/api/memories?ended=maybe"), "ended", "expected true or false, got text"),
+        (
+            await client.get("/api/conversations/c/rounds?includeFailed=1.5"),
+            "includeFailed",
+            "expected true or false, got text",
+        ),
+        (await client.get("/page/conversations/c/turns/1?with=0"), "with", "expected a whole number >= 1"),
     ):
         problem = answer.json()
         assert (answer.status_code, problem["where"], problem["detail"]) == (400, where, f"{where}: {said}")

@@ -229,6 +229,7 @@ def test_contracts_know_every_room() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     layers, _, pure, doors = contracts
     rooms = {room.strip(" ()") for layer in layers["layers"] for room in layer.split("|")}
+    rooms.remove("__main__")  # no room: `python -m cuebook`, above them all
     assert {room.removeprefix("*.") for room in pure["source_modules"]} == PURE_ROOMS
     assert {room.removeprefix("*.") for room in doors["source_modules"]} == DOORS
     assert {room.removeprefix("*.") for room in doors["forbidden_modules"]} == rooms - SEEN_BY_DOORS - DOORS

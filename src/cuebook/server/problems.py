@@ -254,6 +254,9 @@ def _field_error(given: Mapping[str, Any]) -> FieldError:
     where, text = str(given.get("key", "")), str(given.get("message", ""))
     if where == "data":
         return FieldError("body", "empty; send a JSON object")
+    if given.get("source") == "query":  # named as a function's parameter, in the place of what the address says
+        first, *more = where.rstrip("_").split("_")
+        where = first + "".join(each.capitalize() for each in more)
     return FieldError(where, in_words(text))
 
 

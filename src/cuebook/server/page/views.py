@@ -36,12 +36,12 @@ async def static(name: FromPath[str]) -> Response[bytes]:
 
 @get(f"{ONE}/turns/{{n:int}}", include_in_schema=False)
 async def turn(
-    request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, other: Beside = None
+    request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, with_: Beside = None
 ) -> Response[bytes]:
     """Show a turn: its prompt as a bar of blocks, each with its source, what was left out, and why; or two turns."""
     book, user, name = book_of(request), user_of(request), name_in(conversation)
-    if other is not None:
-        return await beside(book, name, (n, other), user=user)
+    if with_ is not None:
+        return await beside(book, name, (n, with_), user=user)
     shown = await book.turns.show(name, n, step=step, user=user)
     known = await book.conversations.get(name, user=user)
     window = None

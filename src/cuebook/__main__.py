@@ -1,0 +1,8 @@
+"""The command where only Python is at hand: `python -m cuebook`."""
+
+import sys
+
+from cuebook.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
