@@ -49,7 +49,7 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     assert "user ann" in page.inner_text(".facts")
     assert page.locator("main b").count() == 0
     page.click("section:has(#from) a")
-    assert page.evaluate("document.querySelector(':target')?.textContent").startswith("#1 user")
+    assert page.evaluate("document.querySelector(':target')?.textContent").startswith("user ann · #1 ·")
     page.go_back()
     page.fill("#text", "I am allergic to hazelnuts.")
     page.click("button:has-text('Correct')")

@@ -1,8 +1,9 @@
 """`cuebook memory`: search, list, show, digest, compress."""
 
 import sys
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -94,6 +95,7 @@ def search(
     app,
     "cuebook memory list c1",
     "cuebook memory list --user ann",
+    "cuebook memory list --user ann --as-of 2026-05-01",
     "cuebook memory list --organization acme --ended --json",
     name="list",
 )
@@ -105,14 +107,22 @@ def list_(
     *,
     organization: Organization = None,
     ended: Annotated[bool, typer.Option("--ended", help="Also what no longer holds.")] = False,
+    as_of: Annotated[
+        datetime | None,
+        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Across all: what held as it began (UTC)."),
+    ] = None,
     limit: PageLimit = None,
     cursor: Cursor = None,
     user: User = None,
 ) -> None:
     """List what is remembered: of a conversation, or across them, with the posts it comes from."""
     if conversation is None:
-        _list_across(state, user, organization, ended=ended, limit=limit or LIMIT, cursor=cursor)
+        asked: dict[str, Any] = {"ended": ended, "as_of": seconds(as_of), "limit": limit or LIMIT, "cursor": cursor}
+        _list_across(state, user, organization, asked)
         return
+    if as_of is not None:
+        msg = "it is for the list across all; a conversation's own are listed with --ended, each with its days"
+        raise typer.BadParameter(msg, param_hint="--as-of")
     with state.open() as book:
         if limit is None and cursor is None:
             page = Paged(tuple(book.memory.items(conversation, user=user, ended=ended)))
@@ -144,14 +154,16 @@ def list_(
         screen.say(f"there are more: --cursor {page.cursor}")
 
 
-def _list_across(
-    state: State, user: str | None, organization: str | None, *, ended: bool, limit: int, cursor: str | None
-) -> None:
+def _list_across(state: State, user: str | None, organization: str | None, asked: Mapping[str, Any]) -> None:
+    ended = asked["ended"] or asked["as_of"] is not None  # what held then may have ended since
     with state.open() as book:
-        page = book.memories.page(user=user, organization=organization, ended=ended, limit=limit, cursor=cursor)
+        page = book.memories.page(user=user, organization=organization, **asked)
     shown = [memory_shapes.memory(each) for each in page.items]
     if state.json:
         screen.say_json({"items": shown} | ({"next": page.cursor} if page.cursor else {}))
+        return
+    if not shown and asked["as_of"] is not None:
+        screen.say("nothing held then")
         return
     if not shown:
         off = "users are remembered where `user = true` stands under [memory]"

@@ -11,6 +11,7 @@ from litestar.response.base import ASGIResponse
 
 from cuebook.app import memory_shapes, shapes
 from cuebook.app.book import Cuebook
+from cuebook.app.evaluate_utility import VERDICTS, Utility
 from cuebook.app.forgetting import receipt_shape
 from cuebook.app.memories import KINDS
 from cuebook.errors import NotFound
@@ -41,6 +42,8 @@ ONE = ALL + "/{memory:str}"
 LISTED = 50
 FOUND = 30
 BACK = 20
+#: Turns named as evidence of a memory's use.
+EVIDENCE = 3
 #: Conversations a page tells something of, and items of each.
 TELLING = 8
 NEWEST = 4
@@ -48,6 +51,7 @@ NEWEST = 4
 _MOST = 100_000
 VIEW = "Memories"
 
+Measured = Annotated[bool, QueryParameter(name="measured", description="Measure of what use it was")]
 ConversationQuery = Annotated[
     str | None, QueryParameter(name="conversationId", description="Only what this conversation told")
 ]
@@ -108,9 +112,17 @@ async def memories(
 
 @get(ONE, include_in_schema=False)
 async def memory(
-    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
+    request: AnyRequest,
+    memory: FromPath[str],
+    *,
+    user_id: UserQuery = None,
+    organization: OrganizationQuery = None,
+    measured: Measured = False,
 ) -> Response[bytes]:
-    """Show a memory with the posts it comes from, what it took the place of, and forms to correct and forget it."""
+    """Show a memory with the posts it comes from, what it took the place of, and forms to correct and forget it.
+
+    With `measured` also of what use it was, which reads the newest turns of all conversations of who asks.
+    """
     user = user_of(request, None, user_id)
     found = await read_memory(request, name_in(memory), user, organization or None)
     after = await _others(request, found, "ended_by", user, organization or None)
@@ -118,12 +130,18 @@ async def memory(
     line = [newest, *await _others(request, newest, "supersedes", user, organization or None)]
     if found.id not in {each.id for each in line}:
         line = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
+    use = None
+    if measured:
+        uses = await book_of(request).memory.utility(user=user)
+        use = next((shown_use(each) for each in uses.items if each.memory.id == found.id), {"measured": 0})
     return show(
         "memory.html",
         view=VIEW,
         memory=_shown(found),
         history=[_shown(each) for each in line] if len(line) > 1 else [],
         own=query_of(user_id, organization),
+        use=use,
+        measure=query_of(user_id, organization, measured="true"),
         changes=caller_of(request).may("editor"),
     )
 
@@ -206,6 +224,22 @@ def _whose(memory: Memory) -> str:
     shown = memory_shapes.owner(memory.place)
     names = (shown.get(each) for each in ("personaId", "userId", "organizationId", "conversationId"))
     return " ".join([shown["scope"], *(str(each) for each in names if each)])
+
+
+def shown_use(found: Utility) -> dict[str, Any]:
+    """Give a memory with the turns it was of most use in."""
+    best = sorted(found.uses, key=lambda each: -each.score)[:EVIDENCE]
+    return {
+        "id": found.memory.id,
+        "page": page_of(f"memory:{found.memory.id}"),
+        "category": found.memory.category,
+        "text": found.memory.text,
+        "utility": found.utility,
+        "said": found.said,
+        "measured": len(found.uses),
+        "best": [each for each in best if each.score > 0],
+        "verdict": VERDICTS[found.verdict],
+    }
 
 
 def page_of(found: str) -> str:

@@ -1,23 +1,22 @@
 """The view of what memories were of use for: the answers that came of each, those of none, and letting go of these."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Response, get, post
 from litestar.params import QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app.evaluate_utility import MOST_TURNS, SAID, TURNS, VERDICTS, Utility
+from cuebook.app.evaluate_utility import MOST_TURNS, SAID, TURNS
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.forgetting import forget_several
 from cuebook.server.lists import UserQuery
-from cuebook.server.page.memories import ALL, VIEW, ConversationQuery, go, page_of, query_of
+from cuebook.server.page.memories import ALL, VIEW, ConversationQuery, go, query_of, shown_use
 from cuebook.server.page.render import place, show
 from cuebook.server.utility import known_of
 
 OF_USE = ALL + "/of-use"
-#: Memories a page shows of each sort, and turns named as evidence of one.
+#: Memories a page shows of each sort.
 LISTED = 200
-EVIDENCE = 3
 #: Why a receipt says something went.
 REASON = "of no use in the turns that said it; agreed to on the page"
 #: Characters of an id in a form.
@@ -55,22 +54,6 @@ async def let_go(request: AnyRequest, user_id: UserQuery = None) -> Redirect:
     names = [str(each)[:_MOST] for each in form.getall("memory", [])]
     gone = await forget_several(request, names, user_of(request, None, user_id), REASON)
     return go(f"/page/receipts/{place(gone.id)}{query_of(user_id)}")
-
-
-def shown_use(found: Utility) -> dict[str, Any]:
-    """Give a memory with the turns it was of most use in."""
-    best = sorted(found.uses, key=lambda each: -each.score)[:EVIDENCE]
-    return {
-        "id": found.memory.id,
-        "page": page_of(f"memory:{found.memory.id}"),
-        "category": found.memory.category,
-        "text": found.memory.text,
-        "utility": found.utility,
-        "said": found.said,
-        "measured": len(found.uses),
-        "best": [each for each in best if each.score > 0],
-        "verdict": VERDICTS[found.verdict],
-    }
 
 
 ROUTES = [of_use, let_go]
