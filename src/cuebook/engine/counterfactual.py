@@ -67,7 +67,7 @@ async def counterfactual(
     Raises InvalidInput for a change that means nothing of this window, and where there is no model; NotFound.
     """
     if ask and desk.model.name == NO_MODEL:
-        msg = "ask: no model is configured; set [model] in cuebook.toml, or do not ask, and the windows alone are compared"
+        msg = "ask: no model is configured; set [model] in cuebook.toml, or compare the windows alone"
         raise InvalidInput(msg, where="ask")
     was = plan_again(desk, recorded, recorded.wish.front)
     reproduced = was.remembered.manifest.digest == recorded.manifest.digest
