@@ -37,4 +37,4 @@ async def test_a_prompt_stands_beside_its_whole_history_and_sums_agree_with_turn
         assert sums.taken == Taken().plus((await book.live.spent.turns("garden", 1, 1))[1]).plus(took[2]).plus(took[3])
         assert (await book.live.sums(user="bob")).turns == 0
         [first] = [each for each in await book.conversations.posts("garden") if each.seq == 1]
-        assert (await book.live.spent.places("garden", [first.id, "nowhere"]))[first.id].seq == 1
+        assert (await book.live.talks.places("garden", [first.id, "nowhere"]))[first.id].seq == 1

@@ -241,7 +241,9 @@ class OpenAIConversations:
         self, scope: Scope, found: Conversation, posts: Sequence[Post], *, newest_first: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
         said = sorted({post.round for post in posts if post.role == "assistant"})
-        answers: Mapping[int, tuple[int, int]] = await self._desk.store.answers(scope, found.id, said) if said else {}
+        answers: Mapping[int, tuple[int, int]] = (
+            await self._desk.store.talks.answers(scope, found.id, said) if said else {}
+        )
         for post in posts:
             items = items_of(post, conversation=found.id, user=found.user, answer=answers.get(post.seq))
             for item in reversed(items) if newest_first else items:

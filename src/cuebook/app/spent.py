@@ -1,7 +1,6 @@
 """What model calls took: tokens beside those of the whole history, what came from a provider's cache, and money."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -13,7 +12,7 @@ from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.records.memory import Scope
 from cuebook.records.shadow import Reckoned
-from cuebook.records.spent import PostPlace, Spent
+from cuebook.records.spent import Spent
 
 #: Turns of a conversation that are summed up, and turns in all: a few tenths of a second of reading.
 TURNS: Final = 500
@@ -83,10 +82,6 @@ class SpentOn:
         if self._prices is None:
             self._prices = await asyncio.to_thread(load_prices, self._config)
         return self._prices
-
-    async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
-        """Give where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
-        return await self._desk.store.spent.places(Scope(user=user), conversation, ids)
 
 
 def taken(call: Spent, prices: Prices) -> Taken:

@@ -10,7 +10,7 @@ from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
-from cuebook.records.talk import Answering, Run, Talks
+from cuebook.records.talk import Answering, PostPlace, Run, Talks
 
 #: Posts of a page, other ways named at one place, and characters of the first words of each.
 POSTS: Final = 200
@@ -66,7 +66,7 @@ class Talking:
         if len(q or "") > _LONGEST:
             msg = f"q: {len(q or ''):,} characters are over the limit of {_LONGEST:,}"
             raise InvalidInput(msg, where="q")
-        return await self._desk.store.spent.talks(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
+        return await self._desk.store.talks.find(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
 
     async def read(
         self,
@@ -83,10 +83,10 @@ class Talking:
         """
         scope, store = Scope(user=user), self._desk.store
         known = await store.conversation(scope, conversation)
-        tree = _Tree(await store.spent.runs(scope, conversation), known.head)
+        tree = _Tree(await store.talks.runs(scope, conversation), known.head)
         middle = None
         if around:
-            found = (await store.spent.places(scope, conversation, [around])).get(around)
+            found = (await store.talks.places(scope, conversation, [around])).get(around)
             if found is None:
                 msg = f"conversation {conversation!r} has no post {around!r}"
                 raise NotFound(msg)
@@ -101,7 +101,7 @@ class Talking:
             scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last
         ) if way.count else []  # fmt: skip
         rounds = [each.round for each in posts]
-        turns = await store.spent.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
+        turns = await store.talks.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
         parents = [way.seq_at(start), *(each.seq for each in posts)]
         return Transcript(
             posts=tuple(posts),
@@ -116,6 +116,10 @@ class Talking:
             shared=tree.shared(way),
             branches=tree.leaves,
         )
+
+    async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
+        """Give where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
+        return await self._desk.store.talks.places(Scope(user=user), conversation, ids)
 
     async def _partings(
         self, scope: Scope, conversation: str, tree: "_Tree", way: "_Path", parents: Sequence[int]

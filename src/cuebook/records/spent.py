@@ -4,7 +4,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.records.conversation import Role
 from cuebook.records.turn import TurnState, Usage
 
 
@@ -23,13 +22,3 @@ class Spent(Struct, frozen=True, kw_only=True):
     cache: dict[str, Any] | None = None  # what the turn tells of the cache: of its newest step
     model: str = ""  # as the provider named it; "" where nobody did
     shadow: bool = False  # it passed in shadow: the prompt was not sent
-
-
-class PostPlace(Struct, frozen=True, kw_only=True):
-    """Where a post stands and who said it when."""
-
-    id: str
-    seq: int
-    role: Role
-    sender: str
-    at: float  # Unix seconds

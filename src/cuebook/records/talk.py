@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from cuebook.records.conversation import Conversation
+from cuebook.records.conversation import Conversation, Role
 from cuebook.records.turn import TurnState
 
 
@@ -43,3 +43,13 @@ class Answering(Struct, frozen=True, kw_only=True):
     tokens: int = 0  # of its newest prompt
     error: str = ""  # of its newest step
     shadow: bool = False
+
+
+class PostPlace(Struct, frozen=True, kw_only=True):
+    """Where a post stands and who said it when."""
+
+    id: str
+    seq: int
+    role: Role
+    sender: str
+    at: float  # Unix seconds

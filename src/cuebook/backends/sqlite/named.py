@@ -19,6 +19,7 @@ FILES = (
     "outcomes.sql",
     "shadow.sql",
     "spent.sql",
+    "talks.sql",
 )
 
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)

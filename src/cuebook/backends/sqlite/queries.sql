@@ -192,11 +192,6 @@ WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;
 SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step
 WHERE tenant = :tenant AND conversation = :no AND turn = :turn ORDER BY n;
 
--- name: answers_of_rounds
--- Which step of which turn said each answer in some rounds.
-SELECT s.reply_seq, s.turn, s.n FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
-WHERE t.tenant = :tenant AND t.conversation = :no AND t.round IN (SELECT value FROM json_each(:rounds)) AND s.reply_seq > 0;
-
 -- name: step_last
 -- The newest step of a turn.
 SELECT n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error FROM step

@@ -255,15 +255,6 @@ def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str
     return states
 
 
-def answers(
-    connection: sqlite3.Connection, scope: Scope, conversation: str, rounds: Sequence[int]
-) -> dict[int, tuple[int, int]]:
-    """Tell which step of which turn said each answer in some rounds, by the answer's seq."""
-    row = base.need(connection, scope, conversation)
-    key = {"tenant": row["tenant"], "no": row["no"], "rounds": json.dumps(list(rounds))}
-    return {seq: (turn, n) for seq, turn, n in connection.execute(SQL["answers_of_rounds"], key)}
-
-
 def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int) -> Turn:
     """One turn of a conversation."""
     row = base.need(connection, scope, conversation)

@@ -1,18 +1,15 @@
-"""What model calls took, and where posts and turns stand, in a SQLite store: read from steps, turns and posts."""
+"""What model calls took, in a SQLite store: read from the steps, their turns' metadata, and the posts."""
 
 import json
 import sqlite3
-from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.backends.sqlite import base, talks
-from cuebook.backends.sqlite.base import Run as Reader
-from cuebook.backends.sqlite.base import one, rows
+from cuebook.backends.sqlite import base
+from cuebook.backends.sqlite.base import Run, rows
 from cuebook.backends.sqlite.rows import Row
 from cuebook.records.memory import Scope
-from cuebook.records.spent import PostPlace, Spent
-from cuebook.records.talk import Answering, Run, Talks
+from cuebook.records.spent import Spent
 from cuebook.records.turn import Manifest, Usage
 
 _usage = msgspec.json.Decoder(Usage).decode
@@ -24,7 +21,7 @@ _IN_PLACE = ("summary", "memory")
 class SqliteSpent:
     """The model calls, as what they took."""
 
-    def __init__(self, read: Reader) -> None:
+    def __init__(self, read: Run) -> None:
         self._read = read
 
     async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
@@ -34,38 +31,6 @@ class SqliteSpent:
             no = base.need(connection, scope, conversation)["no"]
             values = {"tenant": scope.tenant, "no": no, "first": first, "last": last}
             return [_spent(row) for row in rows(connection, "calls_spent", **values)]
-
-        return await self._read(read)
-
-    async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
-        """Give the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
-
-        def read(connection: sqlite3.Connection) -> dict[str, PostPlace]:
-            no = base.need(connection, scope, conversation)["no"]
-            found = (one(connection, "post_place", tenant=scope.tenant, no=no, id=each) for each in dict.fromkeys(ids))
-            return {row["id"]: PostPlace(**row) for row in found if row is not None}
-
-        return await self._read(read)
-
-    async def talks(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
-        """List conversations, the most recent first; with `words` those that have each. Raises InvalidInput."""
-        return await self._read(lambda connection: talks.listed(connection, scope, words, limit=limit, cursor=cursor))
-
-    async def runs(self, scope: Scope, conversation: str) -> list[Run]:
-        """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
-
-        def read(connection: sqlite3.Connection) -> list[Run]:
-            known = base.need(connection, scope, conversation)
-            return talks.runs(connection, scope.tenant, known["no"], known["last_seq"])
-
-        return await self._read(read)
-
-    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
-        """Give the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
-
-        def read(connection: sqlite3.Connection) -> list[Answering]:
-            no = base.need(connection, scope, conversation)["no"]
-            return talks.answering(connection, scope.tenant, no, first, last)
 
         return await self._read(read)
 

@@ -27,6 +27,7 @@ from cuebook.backends.sqlite.reflections import SqliteReflections
 from cuebook.backends.sqlite.rows import conversation as conversation_record
 from cuebook.backends.sqlite.shadow import SqliteShadow
 from cuebook.backends.sqlite.spent import SqliteSpent
+from cuebook.backends.sqlite.talks import SqliteTalks
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.tuning import SqliteTuning
 from cuebook.backends.sqlite.vault import SqliteVault
@@ -107,6 +108,7 @@ class SqliteStore:
         self.reflections = SqliteReflections(self._read, self._write)
         self.shadow = SqliteShadow(self._read)
         self.spent = SqliteSpent(self._read)
+        self.talks = SqliteTalks(self._read)
         self.vault = SqliteVault(self._read, self._write, box=box, emptied=self._emptied)
 
     def _check_key(self, box: SealingBox | None) -> None:
@@ -229,10 +231,6 @@ class SqliteStore:
     async def round_states(self, scope: Scope, conversation: str) -> dict[int, RoundState]:
         """State of each round by its seq."""
         return await self._read(lambda c: reads.round_states(c, scope, conversation))
-
-    async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
-        """Turn and step of each answer in some rounds, by its seq."""
-        return await self._read(lambda c: reads.answers(c, scope, conversation, rounds))
 
     async def turn(self, scope: Scope, conversation: str, n: int) -> Turn:
         """One turn."""

@@ -1,17 +1,20 @@
 """Conversations as lists and readers see them: found by words, with their branches and what answered their rounds."""
 
+import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from cuebook.backends.sqlite import base
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
+from cuebook.backends.sqlite.base import Run as Reader
 from cuebook.backends.sqlite.reads import read_cursor
 from cuebook.backends.sqlite.rows import Row
 from cuebook.records.memory import Scope
-from cuebook.records.talk import Answering, Run, Talk, Talks
+from cuebook.records.talk import Answering, PostPlace, Run, Talk, Talks
 from cuebook.records.turn import Manifest
 
 #: Conversations looked at in one go where words are looked for.
@@ -19,7 +22,56 @@ _AT_ONCE: Final = 500
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
-def listed(
+class SqliteTalks:
+    """The conversations, as lists and readers see them."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    async def find(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
+        """List conversations, the most recent first; with `words` those that have each. Raises InvalidInput."""
+        return await self._read(lambda connection: _found(connection, scope, words, limit=limit, cursor=cursor))
+
+    async def runs(self, scope: Scope, conversation: str) -> list[Run]:
+        """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[Run]:
+            known = base.need(connection, scope, conversation)
+            return _runs(connection, scope.tenant, known["no"], known["last_seq"])
+
+        return await self._read(read)
+
+    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
+        """Give the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[Answering]:
+            no = base.need(connection, scope, conversation)["no"]
+            return _answering(connection, scope.tenant, no, first, last)
+
+        return await self._read(read)
+
+    async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Give the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
+            no = base.need(connection, scope, conversation)["no"]
+            values = {"tenant": scope.tenant, "no": no, "rounds": json.dumps(list(rounds))}
+            return {seq: (turn, n) for seq, turn, n in connection.execute(SQL["answers_of_rounds"], values)}
+
+        return await self._read(read)
+
+    async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
+        """Give the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> dict[str, PostPlace]:
+            no = base.need(connection, scope, conversation)["no"]
+            found = (one(connection, "post_place", tenant=scope.tenant, no=no, id=each) for each in dict.fromkeys(ids))
+            return {row["id"]: PostPlace(**row) for row in found if row is not None}
+
+        return await self._read(read)
+
+
+def _found(
     connection: sqlite3.Connection, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
 ) -> Talks:
     """List conversations who asks takes part in, the most recent first; with `words` those that have each."""
@@ -57,7 +109,7 @@ def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no:
 
 def _talk(connection: sqlite3.Connection, row: Row) -> Talk:
     tenant, no = row["tenant"], row["no"]
-    ways = runs(connection, tenant, no, row["last_seq"])
+    ways = _runs(connection, tenant, no, row["last_seq"])
     followed = {each.parent for each in ways}
     last = one(connection, "turn_newest", tenant=tenant, no=no)
     return Talk(
@@ -70,7 +122,7 @@ def _talk(connection: sqlite3.Connection, row: Row) -> Talk:
     )
 
 
-def runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[Run]:
+def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[Run]:
     """Give the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
     found: list[Run] = []
     while last_seq:
@@ -82,7 +134,7 @@ def runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) ->
     return found[::-1]
 
 
-def answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
+def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
     """Give the turns of the rounds `first`..`last`, both included, oldest first."""
     found: dict[int, Answering] = {}
     for row in rows(connection, "turns_answering", tenant=tenant, no=no, first=first, last=last):

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from cuebook import Cuebook
 from cuebook.app.shapes import iso
 from cuebook.records.counted import counted
-from cuebook.records.spent import PostPlace
+from cuebook.records.talk import PostPlace
 from cuebook.server.page.render import place
 
 _POST: Final = "post:"
@@ -25,7 +25,7 @@ async def name_blocks(
     """
     window = dict(turn["window"])
     posts = [each["source"].removeprefix(_POST) for each in window["blocks"] if each["source"].startswith(_POST)]
-    places = await book.live.spent.places(conversation, posts, user=user)
+    places = await book.live.talks.places(conversation, posts, user=user)
     then = datetime.fromisoformat(turn["createdAt"]).timestamp()
     window["blocks"] = [{**each, **named(each, conversation, places, then, owner)} for each in window["blocks"]]
     return window
