@@ -15,15 +15,15 @@ from cuebook.engine.shadow_ledger import parted
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.memory import Scope
 from cuebook.records.shadow import Reckoned
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 400}}
 LONG = "The quarterly report of the harbour lists every ship that came in, and what it carried. " * 8
 
 
-def shadowing(**more: Any) -> Cuebook:
+def shadowing(*answers: Answer, **more: Any) -> Cuebook:
     settings = {"upstream.shadow": True, "upstream.url": "http://127.0.0.1:9/v1", "store.url": ":memory:"}
-    upstream = ScriptedUpstream(default=completion("Noted.", usage=USAGE))
+    upstream = ScriptedUpstream(*answers, default=completion("Noted.", usage=USAGE))
     return Cuebook.open(build(arguments=settings | {"memory.profile": "off"} | more), upstream=upstream)
 
 
@@ -127,6 +127,15 @@ async def test_costs_follow_the_caches_rule_and_the_price_of_the_model() -> None
     assert 0 < cost.client_cost < found.client_tokens * 2.0 / 1e6  # some of it was read from the cache
     assert cost.reported_cost == pytest.approx(12 * (600 * 2.0 + 400 * 0.5) / 1e6)
     assert cost.output_cost == pytest.approx(12 * 10 * 8.0 / 1e6)
+
+
+async def test_what_the_upstream_refuses_cost_nothing_and_is_in_no_cache() -> None:
+    async with shadowing(Answer(status=429, pieces=(b'{"error": {}}',))) as book:
+        await says(book, [user(LONG * 20)])
+        await says(book, [user(LONG * 20)])
+        found = await book.shadow.report()
+        assert (found.calls, found.refused_calls, len(await book.shadow.calls())) == (1, 1, 1)
+        assert found.client_read == 0, "its prompt was not there before"
 
 
 async def test_a_model_without_a_price_is_told_in_tokens_alone() -> None:

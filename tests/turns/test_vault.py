@@ -321,7 +321,7 @@ async def test_a_process_with_the_old_key_stores_nothing_and_says_why(tmp_path, 
 async def test_an_answer_a_checkpoint_kept_survives_a_key_changed_meanwhile(tmp_path, key):
     new, clock = key.with_name("new.key"), FrozenClock()
     make_key_file(new)
-    model = ScriptedModel(Script(text=f"It is {SECRET}, as I said. " * 3, size=5, delay=0.01))
+    model = ScriptedModel(Script(text=f"It is {SECRET}, as I said. " * 300, size=5, delay=0.01))
     settings = {"model": model, "clock": clock, "work__checkpoint_s": 0.05, "work__lease_s": 1.0}
     async with on(tmp_path, key, **settings) as book:
         stream = book.stream(Ask("Which token?", "c"))

@@ -53,6 +53,7 @@ class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
     """
 
     calls: int
+    refused_calls: int  # beside them: what the upstream refused, which is in no other figure
     conversations: int
     lost: dict[str, int]  # calls that passed and could not be kept, by reason
     waiting: int  # calls this process has still to keep
@@ -112,11 +113,12 @@ class ShadowLedger:
         Raises NotFound, and InvalidInput for prices of the project that cannot be read.
         """
         scope = Scope(user=user)
-        calls = await self._desk.store.shadow.calls(scope, conversation)
+        passed = await self._desk.store.shadow.calls(scope, conversation)
+        calls = [call for call in passed if not call.entry.refused]
         prices = await asyncio.to_thread(load_prices, self._config)
         newest = list({call.conversation: call for call in calls}.values())
         lost = Counter[str]()
-        for call in calls:
+        for call in passed:
             lost.update(call.entry.lost)
         if self._shadow is not None and conversation is None and user is None:
             lost.update(self._shadow.lost)
@@ -125,6 +127,7 @@ class ShadowLedger:
         truncated = {(call.conversation, seq) for call in calls for seq in call.entry.truncated_seqs}
         return ShadowReport(
             calls=len(calls),
+            refused_calls=len(passed) - len(calls),
             conversations=len(newest),
             lost=dict(lost),
             waiting=self._shadow.waiting if self._shadow is not None else 0,
@@ -152,13 +155,13 @@ class ShadowLedger:
         )
 
     async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
-        """Give each call of a conversation, or of all that who asks takes part in, the oldest first.
+        """Give each call of a conversation, or of all that who asks takes part in, the oldest first; none was refused.
 
         Raises NotFound, and InvalidInput for prices of the project that cannot be read.
         """
         kept = await self._desk.store.shadow.calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
-        return [_call(each, prices) for each in kept]
+        return [_call(each, prices) for each in kept if not each.entry.refused]
 
     async def _examples(
         self, scope: Scope, newest: Sequence[ShadowedCall], truncated: Sequence[tuple[str, int]]

@@ -32,8 +32,12 @@ def report(
     if state.json:
         screen.say_json(found)
         return
-    if not found.calls:
+    if found.refused_calls:
+        screen.say(f"refused by the upstream, and counted nowhere else: {counted(found.refused_calls, 'call')}")
+    if not found.calls and not found.refused_calls:
         screen.say("nothing passed in shadow yet; `cuebook serve --upstream URL --shadow` begins")
+        return
+    if not found.calls:
         return
     _tokens(found)
     _costs(found)

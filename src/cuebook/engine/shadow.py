@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 
 import msgspec
 from msgspec import Struct, field
@@ -249,7 +250,10 @@ class Shadow:
                 return
             async with Step(desk, opened.lease, zone=opened.zone, timed=False) as step:
                 marks = heard.wire.breaks(desk, self._upstream, request.model)
-                reckoned = partial(self._ledger.entry, desk, request, place, opened, now=heard.at, marks=marks)
+                refused = heard.status if heard.status >= HTTPStatus.BAD_REQUEST else 0
+                reckoned = partial(
+                    self._ledger.entry, desk, request, place, opened, now=heard.at, marks=marks, refused=refused
+                )
                 entry = await asyncio.to_thread(reckoned)
                 added = round(heard.added_s * 1000, 3)
                 entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)

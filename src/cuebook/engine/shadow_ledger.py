@@ -55,23 +55,34 @@ class Ledger:
         self._weights: OrderedDict[bytes, int] = OrderedDict()
         self._alone = threading.Lock()
 
-    def entry(self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool) -> Shadowed:
+    def entry(
+        self,
+        desk: Desk,
+        request: Request,
+        place: Place,
+        opened: Opened,
+        *,
+        now: float,
+        marks: bool,
+        refused: int = 0,
+    ) -> Shadowed:
         """Say what a call's prompt was and would have been. It counts tokens: call it aside.
 
-        `now` is when it came; `marks`: ours would be marked for the provider's cache.
+        `now` is when it came; `marks`: ours would be marked for the provider's cache; `refused`: the status by which
+        the upstream refused it, which no cache keeps.
         """
         with self._alone:
-            return self._entry(desk, request, place, opened, now=now, marks=marks)
+            return self._entry(desk, request, place, opened, now=now, marks=marks, refused=refused)
 
     def _entry(
-        self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool
+        self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool, refused: int
     ) -> Shadowed:
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
         weights = [self._weigh(desk, raw, message) for raw, message in zip(raws, messages, strict=True)]
         window, tools = opened.planned.window, request.live_tools or request.tools
         tool_tokens = desk.count(tools) if tools else 0
-        rule = _rule(desk, self._upstream, request.model)
+        rule = None if refused else _rule(desk, self._upstream, request.model)
         client = ours = None
         if rule is not None:
             rows = self._rows_of(desk, opened, rule)
@@ -88,6 +99,7 @@ class Ledger:
             ours = _reckoned(rows.ours, placed, now, explicit=marks or own_marks)
         return Shadowed(
             model=request.model,
+            refused=refused,
             client_tokens=sum(weights) + tool_tokens,
             window_tokens=window.tokens,
             rule=rule.name if rule is not None and client is not None and ours is not None else "",

@@ -371,7 +371,7 @@ def _brevity(reading: _Reading) -> float:
 
 def _choose(readings: Sequence[_Reading], limit: int, *, akin: float, about: frozenset[str]) -> list[Ranked]:
     closest = max(reading.post.cosine or 0.0 for reading in readings)
-    known = any(not about.isdisjoint(reading.counts) for reading in readings)  # whom it asks about was spoken of
+    known = bool(about) and about <= {term for reading in readings for term in reading.counts}  # of all it asks about
     if max(reading.held for reading in readings) < SILENCE and closest < akin and not known:
         return []
     kept = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]

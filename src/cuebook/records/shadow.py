@@ -19,6 +19,7 @@ class Shadowed(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     model: str = ""
     added_ms: float = 0.0
     lost: dict[str, int] = {}  # calls that could not be kept before this one, by reason
+    refused: int = 0  # the status by which the upstream refused it: it cost nothing, and no cache keeps it
     client_tokens: int = 0  # messages and tools as the client sent them
     window_tokens: int = 0  # the same as they would have been sent
     rule: str = ""  # the cache's that both are reckoned by; "" = not reckoned
