@@ -295,6 +295,8 @@ def test_transcripts_go_out_and_come_in(here: Here, tmp_path: Path) -> None:
         row["id"] for row in here.json("conversation", "list", "--limit", "1", "--cursor", _cursor(here))["items"]
     ] == ["c1"]
     assert "there are more" in here("conversation", "list", "--limit", "1")
+    assert [row["id"] for row in here.json("conversation", "list", "--find", "LEASE ann")["items"]] == ["talk"]
+    assert "no conversation has 'tulips'" in here("conversation", "list", "--find", "tulips")
     assert json.loads(here("conversation", "export", "c1", "--format", "openai"))["messages"][1]["content"] == "Noted."
     assert here("conversation", "export", "c1", "--format", "taskweaver-yaml").startswith("id: c1\n")
     everything = tmp_path / "all.jsonl"

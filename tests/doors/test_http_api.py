@@ -128,6 +128,8 @@ async def test_posts_are_read_back(client: httpx.AsyncClient) -> None:
     ]
     assert found[0]["timestamp"] == "2024-05-01T10:00:00.000Z"
     assert (await client.get("/api/conversations/c1/posts?last=1")).json()["items"][0]["id"] == "b"
+    listed = [(await client.get("/api/conversations", params={"q": q})).json()["items"] for q in ("C1", "tulips")]
+    assert [[each["id"] for each in items] for items in listed] == [["c1"], []]
 
 
 async def test_attachments_and_parts_keep_what_nobody_knows(client: httpx.AsyncClient) -> None:

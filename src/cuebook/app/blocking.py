@@ -248,6 +248,10 @@ class BlockingCuebook:
         """Do the work behind that is due now, once; answers with how much was done."""
         return self._host.run(lambda book: book.work())
 
+    def warm_up(self) -> None:
+        """Have an embedder answer once, so that no query waits for its loading; `check` says if it fails."""
+        self._host.run(lambda book: book.warm_up())
+
     def check(self) -> dict[str, Any]:
         """Whether store and model are ready, and what they are."""
         return self._host.run(lambda book: book.check())

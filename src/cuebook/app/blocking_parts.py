@@ -103,9 +103,11 @@ class BlockingConversations:
             )
         )
 
-    def list(self, *, user: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
-        """Conversations, the most recent first."""
-        return self._host.run(lambda book: book.conversations.list(user=user, limit=limit, cursor=cursor))
+    def list(
+        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """Conversations, the most recent first; with `q` those that have each of its words."""
+        return self._host.run(lambda book: book.conversations.list(q=q, user=user, limit=limit, cursor=cursor))
 
     def get(self, conversation: str, *, user: str | None = None) -> Conversation:
         """One conversation. Raises NotFound."""

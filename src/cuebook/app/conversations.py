@@ -12,6 +12,7 @@ from cuebook.app.given import check_append, check_users
 from cuebook.app.keys import record_of
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
+from cuebook.app.talks import Talking
 from cuebook.engine.compact import compress_by_hand
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.drafts import Posted, check_text, check_time
@@ -155,9 +156,18 @@ class Conversations:
             raise KeyReused(msg, where="Idempotency-Key")
         return answered.response
 
-    async def list(self, *, user: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
-        """Conversations, the most recent first."""
-        return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
+    async def list(
+        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """Conversations, the most recent first.
+
+        With `q` those that have each of its words in their id, their user or how their first post begins, in either
+        case. Raises InvalidInput.
+        """
+        if not q:
+            return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
+        found = await Talking(self._desk).find(q, user=user, limit=limit, cursor=cursor)
+        return Page(tuple(each.conversation for each in found.items), found.cursor)
 
     async def get(self, conversation: str, *, user: str | None = None) -> Conversation:
         """One conversation. Raises NotFound."""

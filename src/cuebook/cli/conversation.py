@@ -30,20 +30,29 @@ app = new_app(
 PAGE = 200
 
 
-@command(app, "cuebook conversation list", "cuebook conversation list --user ann --limit 5", name="list")
+@command(app, "cuebook conversation list", "cuebook conversation list --find 'ferry vlieland' --limit 5", name="list")
 def list_(
     state: State,
     *,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            "--find", metavar="WORDS", help="With each of these in id, user or first words.", show_default=False
+        ),
+    ] = None,
     user: User = None,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 50,
     cursor: Cursor = None,
 ) -> None:
     """List conversations, the most recent first."""
     with state.open() as book:
-        page = book.conversations.list(user=user, limit=limit, cursor=cursor)
+        page = book.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
     if state.json:
         items = [shapes.conversation(each) for each in page.items]
         screen.say_json({"items": items} | ({"next": page.cursor} if page.cursor else {}))
+        return
+    if find and not page.items:
+        screen.say(f"no conversation has {find!r} in its id, its user or its first words")
         return
     if not page.items:
         screen.say("no conversations yet; `cuebook chat` begins one, `cuebook conversation import FILE` brings one")

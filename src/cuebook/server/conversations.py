@@ -31,10 +31,19 @@ HIGHEST = 2**31
 
 @get("/api/conversations", responses=wire.answers(wire.ConversationPage))
 async def list_conversations(
-    request: AnyRequest, user_id: UserQuery = None, limit: Limit = 50, cursor: FromQuery[str | None] = None
+    request: AnyRequest,
+    *,
+    q: FromQuery[str | None] = None,
+    user_id: UserQuery = None,
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
-    """List conversations, the most recent first."""
-    page = await book_of(request).conversations.list(user=user_of(request, user_id), limit=limit, cursor=cursor)
+    """List conversations, the most recent first.
+
+    With `q` those that have each of its words in their id, their user or how their first post begins.
+    """
+    user = user_of(request, user_id)
+    page = await book_of(request).conversations.list(q=q, user=user, limit=limit, cursor=cursor)
     return listed([shapes.conversation(each) for each in page.items], page.cursor)
 
 

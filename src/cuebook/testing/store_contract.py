@@ -26,6 +26,7 @@ from cuebook.testing.contract_prompts import PromptContract
 from cuebook.testing.contract_reading import ReadingContract
 from cuebook.testing.contract_reflections import ReflectionContract
 from cuebook.testing.contract_scopes import ScopesContract
+from cuebook.testing.contract_talks import TalksContract
 from cuebook.testing.contract_turn_on import TurnOnContract
 from cuebook.testing.contract_turns import TurnsContract
 from cuebook.testing.contract_vectors import VectorsContract
@@ -45,6 +46,7 @@ class StoreContract(
     KeysContract,
     VectorsContract,
     PlacesContract,
+    TalksContract,
 ):
     """The whole contract. A subclass gives `make_store`, and `reopen` if its store outlives its object."""
 

@@ -1,0 +1,73 @@
+"""The contract of conversations as readers see them: lists found by words, branches, what answered, what calls took."""
+
+import pytest
+
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.store import Batch, Store
+from cuebook.records.memory import Scope
+from cuebook.records.talk import Run
+from cuebook.records.turn import Usage
+from cuebook.testing.contract_posts import OWNER, say
+from cuebook.testing.contract_turns import NOW, answer, begin, end
+from cuebook.testing.makers import draft, manifest
+
+ANN, BOB = Scope(user="ann"), Scope(user="bob")
+
+
+class TalksContract:
+    """Lists, branches, answers, and what model calls took."""
+
+    async def test_conversations_are_found_by_all_words_the_most_recent_first(self, store: Store) -> None:
+        for at, (name, text) in enumerate((("garden", "Tulips for BED 7"), ("train", "To Gent"), ("moor", "Bed 9"))):
+            said = draft("p1", text, created_at=NOW + at)
+            await store.append(OWNER, Batch(conversation=name, drafts=(said,), now=NOW + at, user="ann"))
+        found = await store.talks.find(ANN, [], limit=2)
+        assert [each.conversation.id for each in found.items] == ["moor", "train"]
+        rest = await store.talks.find(ANN, [], limit=2, cursor=found.cursor)
+        assert ([each.conversation.id for each in rest.items], rest.cursor) == (["garden"], None)
+        assert [each.conversation.id for each in (await store.talks.find(ANN, ["bed"], limit=9)).items] == [
+            "moor",
+            "garden",
+        ]
+        [both] = (await store.talks.find(ANN, ["tul", "bed"], limit=9)).items
+        assert (both.said, both.branches, both.state) == ("Tulips for BED 7", 1, None)
+        assert (await store.talks.find(BOB, ["bed"], limit=9)).items == ()
+        with pytest.raises(InvalidInput):
+            await store.talks.find(ANN, [], limit=2, cursor="nonsense")
+
+    async def test_branches_are_runs_that_follow_where_they_part(self, store: Store) -> None:
+        await say(store, "c", *(draft(f"p{n}", f"post {n}") for n in range(1, 4)))
+        await say(store, "c", draft("s1", "aside"), draft("s2", "still aside"), parent="p1")
+        assert await store.talks.runs(OWNER, "c") == [Run(1, 3, 0), Run(4, 5, 1)]
+        [found] = (await store.talks.find(OWNER, [], limit=1)).items
+        assert found.branches == 2
+        places = await store.talks.places(OWNER, "c", ["s2", "nobody's"])
+        assert {id_: (place.seq, place.sender) for id_, place in places.items()} == {"s2": (5, "ann")}
+
+    async def test_turns_stand_at_their_rounds_with_what_they_said_and_took(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "why?", tokens=4), manifest=manifest(tokens=90), metadata={"shadow": {}})
+        [running] = await store.talks.answering(OWNER, "c", first=1, last=1)
+        assert (running.turn, running.state, running.query_seq, running.replies) == (1, "running", 1, {})
+        await end(store, lease, answer("a", "because", tokens=6), usage=Usage(input=80, output=5))
+        [ended] = await store.talks.answering(OWNER, "c", first=1, last=9)
+        assert (ended.state, ended.replies, ended.tokens, ended.shadow) == ("finished", {2: 1}, 90, True)
+        assert await store.talks.answering(OWNER, "c", first=2, last=9) == []
+        assert await store.talks.answers(OWNER, "c", [1, 5]) == {2: (1, 1)}
+        [call] = await store.spent.calls(OWNER, "c", first=1, last=9)
+        assert (call.turn, call.step, call.tokens, call.whole, call.posts, call.reply) == (1, 1, 90, 4, 1, 6)
+        assert (call.usage, call.shadow) == (Usage(input=80, output=5), True)
+        assert await store.spent.calls(OWNER, "c", first=2, last=9) == []
+
+    async def test_what_is_read_is_who_asks_own(self, store: Store) -> None:
+        await store.append(OWNER, Batch(conversation="c", drafts=(draft("p1", "hello"),), now=NOW, user="ann"))
+        for scope, name in ((BOB, "c"), (Scope("other"), "c"), (ANN, "nobody's")):
+            with pytest.raises(NotFound):
+                await store.talks.runs(scope, name)
+            with pytest.raises(NotFound):
+                await store.talks.answering(scope, name, first=1, last=1)
+            with pytest.raises(NotFound):
+                await store.talks.answers(scope, name, [1])
+            with pytest.raises(NotFound):
+                await store.talks.places(scope, name, ["p1"])
+            with pytest.raises(NotFound):
+                await store.spent.calls(scope, name, first=1, last=1)
