@@ -115,7 +115,7 @@ def test_chat_messages_of_other_programs_have_a_form_here() -> None:
     assert write_blocks(b'{"role": "user", "content": " "}') == ("user", [])
 
 
-@pytest.mark.parametrize("wrong", [7, {"role": "system", "content": ""}, {"role": "user"}, user(7)])
+@pytest.mark.parametrize("wrong", [7, {"role": "robot", "content": ""}, {"role": "user"}, user(7)])
 def test_what_is_no_message_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"messages\[1\]"):
         read_turned([raw(user(text("Hi"))), raw(wrong)])
