@@ -1,7 +1,5 @@
 """Anthropic's wire: messages are relayed and kept; what else stands below them goes to the upstream as it came."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 from litestar import post
@@ -9,15 +7,14 @@ from litestar.params import JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
 
-from cuebook.app.book import Head
-from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.server import wire
 from cuebook.server.caller import AnyRequest, book_of
 from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
-from cuebook.server.problems import AnthropicError, failure_of
+from cuebook.server.problems import AnthropicError, Failure
 from cuebook.server.streams import Streamed
-from cuebook.server.v1 import begin, call_of, pass_through, sends_new, streams
+from cuebook.server.v1 import begin, call_of, pass_through, sends_new, told
 
 
 class MessageAsked(Struct, frozen=True):
@@ -60,7 +57,7 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     if book.config.settings.upstream.messages == "pass" or not _is_clean(body):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=None)
-    return Streamed(request.app.state.running, _told(book.message(call)), begin)
+    return Streamed(request.app.state.running, told(book.message(call), _said), begin)
 
 
 def _is_clean(body: bytes) -> bool:
@@ -72,18 +69,9 @@ def _is_clean(body: bytes) -> bool:
     return True
 
 
-async def _told(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Head | bytes, None]:
-    """Give an answer; a fault of ours in the middle of a stream ends it with Anthropic's error as an event."""
-    begun = False
-    async with aclosing(pieces):  # type: ignore[type-var]
-        try:
-            async for piece in pieces:
-                begun = begun or (isinstance(piece, Head) and streams(piece))
-                yield piece
-        except CuebookError as error:
-            if not begun or isinstance(error, UpstreamError):
-                raise
-            yield b"\n\nevent: error\ndata: " + json.encode(failure_of(error).anthropic()) + b"\n\n"
+def _said(fault: Failure) -> bytes:
+    """Say a fault as Anthropic's wire does in a stream."""
+    return b"event: error\ndata: " + json.encode(fault.anthropic())
 
 
 ROUTES = [messages]

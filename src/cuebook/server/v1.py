@@ -22,7 +22,7 @@ from cuebook.server.caller import AnyRequest, book_of, caller_of, header, idempo
 from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
 from cuebook.server.guard import PASS_THROUGH, Place, name_in
-from cuebook.server.problems import failure_of
+from cuebook.server.problems import Failure, failure_of
 from cuebook.server.streams import Headers, Start, Streamed, encoded
 
 #: Seconds the list of models waits for the upstream's.
@@ -73,7 +73,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return Streamed(
         request.app.state.running,
-        _told(book_of(request).relay(call)),
+        told(book_of(request).relay(call), _said),
         begin,
         to_the_end=call.idempotency_key is not None,
     )
@@ -112,8 +112,10 @@ def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str 
     )
 
 
-async def _told(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Head | bytes, None]:
-    """Give an answer; a fault of ours in the middle of a stream ends it with OpenAI's error as an event, and no [DONE].
+async def told(
+    pieces: AsyncIterator[Head | bytes], said: Callable[[Failure], bytes]
+) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer; a fault of ours in the middle of a stream ends it with the wire's error as an event.
 
     A stream that the upstream cut is cut here too.
     """
@@ -121,15 +123,20 @@ async def _told(pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[Head | by
     async with aclosing(pieces):  # type: ignore[type-var]
         try:
             async for piece in pieces:
-                begun = begun or (isinstance(piece, Head) and streams(piece))
+                begun = begun or (isinstance(piece, Head) and _streams(piece))
                 yield piece
         except CuebookError as error:
             if not begun or isinstance(error, UpstreamError):
                 raise
-            yield b"\n\ndata: " + _encode(failure_of(error).openai()) + b"\n\n"  # a line may stand unended before it
+            yield b"\n\n" + said(failure_of(error)) + b"\n\n"  # a line may stand unended before it
 
 
-def streams(head: Head) -> bool:
+def _said(fault: Failure) -> bytes:
+    """Say a fault as OpenAI's wire does in a stream, which no [DONE] follows."""
+    return b"data: " + _encode(fault.openai())
+
+
+def _streams(head: Head) -> bool:
     """Whether an answer comes in events."""
     return head.headers.get("content-type", "").lower().startswith("text/event-stream")
 
@@ -139,7 +146,7 @@ def begin(head: Head) -> Start:
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
     if head.side:
         ours["x-cuebook-branch"] = SIDE
-    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not streams(head))
+    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not _streams(head))
 
 
 @get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
