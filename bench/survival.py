@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.measure import Figure, Run
 from cuebook.app.evaluate import Evaluation, evaluate
-from cuebook.app.evaluate_survival import Survival
+from cuebook.app.evaluate.survival import Survival
 
 #: Beside the conversation that ships: one of 316 posts in the OpenAI form, roles alone, with its gold list.
 _TALKS = Path(__file__).parent / "talks"

@@ -14,15 +14,15 @@ import pytest
 
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
 from cuebook.app.audit import Audit
-from cuebook.app.blocking_audit import BlockingAudit
-from cuebook.app.blocking_experiences import BlockingExperiences
-from cuebook.app.blocking_forgetting import BlockingHolds, BlockingReceipts
-from cuebook.app.blocking_keys import BlockingKeys, BlockingOrganizations
-from cuebook.app.blocking_memory import BlockingMemory
-from cuebook.app.blocking_parts import BlockingConversations, BlockingTurns
-from cuebook.app.blocking_prompts import BlockingPromptFiles, BlockingPrompts
-from cuebook.app.blocking_shadow import BlockingShadowLedger
-from cuebook.app.blocking_tuning import BlockingOptimizer
+from cuebook.app.blocking.audit import BlockingAudit
+from cuebook.app.blocking.experiences import BlockingExperiences
+from cuebook.app.blocking.forgetting import BlockingHolds, BlockingReceipts
+from cuebook.app.blocking.keys import BlockingKeys, BlockingOrganizations
+from cuebook.app.blocking.memory import BlockingMemory
+from cuebook.app.blocking.parts import BlockingConversations, BlockingTurns
+from cuebook.app.blocking.prompts import BlockingPromptFiles, BlockingPrompts
+from cuebook.app.blocking.shadow import BlockingShadowLedger
+from cuebook.app.blocking.tuning import BlockingOptimizer
 from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
 from cuebook.app.forgetting import Holds, Receipts
@@ -30,8 +30,8 @@ from cuebook.app.keys import Keys
 from cuebook.app.memory import Memory
 from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
-from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.files import PromptFiles
 from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns
 from cuebook.testing import Script, ScriptedModel

@@ -18,8 +18,8 @@ from cuebook.app.feedback import Thumb
 from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.load import check_instructions, load_config, load_presets
 from cuebook.app.parts import Parts
-from cuebook.app.prompt_files import push_by_itself, pushes_by_itself
-from cuebook.app.prompt_log_folders import prompt_logs_of
+from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
+from cuebook.app.prompts.log_folders import prompt_logs_of
 from cuebook.app.responses import respond
 from cuebook.app.tenants import desk_of
 from cuebook.app.watch import Watch, known_prompts

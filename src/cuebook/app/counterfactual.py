@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cuebook.app.prompt_reading import Reading
+from cuebook.app.prompts.reading import Reading
 from cuebook.app.shapes import Wire
 from cuebook.app.shapes import window as window_shape
 from cuebook.engine.counterfactual import Change, Counterfactual, counterfactual

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
-from cuebook.app.prompt_once import once
+from cuebook.app.prompts.once import once
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.heard import SENTIMENT

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.analysis import Analysis
-from cuebook.app.evaluate_utility import TURNS, Utilities, leave_one_out, reason_of
 from cuebook.app.forgetting import Receipts, forget, target_of
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
+from cuebook.app.utility import TURNS, Utilities, leave_one_out, reason_of
 from cuebook.engine.compact import line_of
 from cuebook.engine.deliver import deliver
 from cuebook.engine.desk import Desk

@@ -14,8 +14,8 @@ from cuebook.app.mind import MindOf
 from cuebook.app.openai_conversations import OpenAIConversations
 from cuebook.app.optimizer import Optimizer
 from cuebook.app.organizations import Organizations
-from cuebook.app.prompt_files import PromptFiles
 from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.files import PromptFiles
 from cuebook.app.responses import Responses
 from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns

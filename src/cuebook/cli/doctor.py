@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from cuebook.app.doctor import examine
-from cuebook.app.doctor_folders import Check
+from cuebook.app.doctor.folders import Check
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State

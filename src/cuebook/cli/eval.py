@@ -8,9 +8,9 @@ import typer
 
 from cuebook.app.book import Cuebook
 from cuebook.app.evaluate import QUESTIONS, evaluate, to_wire, together
-from cuebook.app.evaluate_utility import BUDGET, TURNS, Utilities
-from cuebook.app.evaluate_utility import to_wire as utility_to_wire
 from cuebook.app.forgetting import receipt_shape
+from cuebook.app.utility import BUDGET, TURNS, Utilities
+from cuebook.app.utility import to_wire as utility_to_wire
 from cuebook.cli import screen
 from cuebook.cli.eval_report import report_lines
 from cuebook.cli.eval_utility import utility_lines

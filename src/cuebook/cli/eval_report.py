@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from cuebook.app.evaluate import CurrentFacts, Evaluation
-from cuebook.app.evaluate_items import Cleanness
-from cuebook.app.evaluate_recall import Recall
-from cuebook.app.evaluate_survival import Survival
+from cuebook.app.evaluate.items import Cleanness
+from cuebook.app.evaluate.recall import Recall
+from cuebook.app.evaluate.survival import Survival
 from cuebook.records.counted import counted
 
 #: Columns of a name and of a figure.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cuebook.app.evaluate_utility import SAID, VERDICTS, Utilities, Utility
+from cuebook.app.utility import SAID, VERDICTS, Utilities, Utility
 from cuebook.cli import screen
 from cuebook.records.counted import counted
 

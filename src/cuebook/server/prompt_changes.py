@@ -9,10 +9,8 @@ from litestar import Response, post, put
 from litestar.params import JSONBody
 from msgspec import UNSET
 
-from cuebook.app import prompt_migration
-from cuebook.app import prompt_shapes as shapes
-from cuebook.app import prompt_views as views
-from cuebook.app.prompts import KEEP
+from cuebook.app.prompts import KEEP, shapes, views
+from cuebook.app.prompts import migration as prompt_migration
 from cuebook.records.prompt import MAIN
 from cuebook.server import prompt_bodies as bodies
 from cuebook.server import prompt_wire as wire

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from cuebook.app import prompt_shapes as shapes
-from cuebook.app import prompt_views as views
-from cuebook.app.prompt_impact import MOST_TURNS, TURNS
+from cuebook.app.prompts import shapes, views
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.server import prompt_bodies as bodies
 from cuebook.server import prompt_wire as wire
 from cuebook.server.caller import AnyRequest, book_of, caller_of, idempotency_key, user_of

@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cuebook.app.evaluate_utility import LOOKED_AT, MOST_TURNS, TURNS, Utilities, Verdict, to_wire
+from cuebook.app.utility import LOOKED_AT, MOST_TURNS, TURNS, Utilities, Verdict, to_wire
 from cuebook.server.caller import AnyRequest, book_of, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.lists import UserQuery, json_of

@@ -1,6 +1,6 @@
 """The prompt book as prompts of the protocol: listed with their parameters, and rendered."""
 
-from cuebook.app.prompt_views import prompts_page
+from cuebook.app.prompts.views import prompts_page
 from cuebook.app.shapes import Wire
 from cuebook.records.prompt import MAIN, Param
 from cuebook.server.mcp.asker import Asker

@@ -11,9 +11,9 @@ from litestar.response.base import ASGIResponse
 
 from cuebook.app import memory_shapes, shapes
 from cuebook.app.book import Cuebook
-from cuebook.app.evaluate_utility import VERDICTS, Utility
 from cuebook.app.forgetting import receipt_shape
 from cuebook.app.memories import KINDS
+from cuebook.app.utility import VERDICTS, Utility
 from cuebook.errors import NotFound
 from cuebook.records.memory import Memory
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of

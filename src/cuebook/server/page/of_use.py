@@ -6,7 +6,7 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app.evaluate_utility import MOST_TURNS, SAID, TURNS
+from cuebook.app.utility import MOST_TURNS, SAID, TURNS
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.forgetting import forget_several
 from cuebook.server.lists import UserQuery

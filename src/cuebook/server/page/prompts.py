@@ -8,10 +8,9 @@ from litestar import Response, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook import Cuebook
-from cuebook.app import prompt_lookup as lookup
-from cuebook.app import prompt_shapes as shapes
-from cuebook.app import prompt_views
-from cuebook.app.prompt_impact import MOST_TURNS
+from cuebook.app.prompts import lookup, shapes
+from cuebook.app.prompts import views as prompt_views
+from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.errors import CuebookError
 from cuebook.server.caller import AnyRequest, book_of, user_of
 from cuebook.server.guard import name_in

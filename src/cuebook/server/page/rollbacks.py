@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cuebook import Cuebook
-from cuebook.app.prompt_learning import Course, Event
+from cuebook.app.prompts.learning import Course, Event
 from cuebook.app.shapes import iso
 from cuebook.server.page.plots import plotted_over_time
 

@@ -1,0 +1,222 @@
+"""`cuebook demo`: a long conversation goes through the whole pipeline, turn by turn.
+
+And what was remembered is measured.
+"""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from importlib import resources
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app import gold, shapes
+from cuebook.app.book import Cuebook
+from cuebook.app.demo.meter import Cost, Meter
+from cuebook.app.gold import Asked, Fact, Survival
+from cuebook.app.replay import Call, RecordedUpstream, ReplayClock, ReplayDice, calls_of, is_dated, is_system, said_of
+from cuebook.app.transcripts import Transcript, read_transcripts
+from cuebook.assembly.cache import CacheRule, rule_named
+from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
+from cuebook.engine.answer import Head
+from cuebook.engine.request import Call as Request
+from cuebook.records.memory import Item, Summary
+from cuebook.records.openai_messages import read_message
+from cuebook.records.turn import Ask
+
+#: The provider rule the demo is charged by.
+RULE = "openai-breakpoints"
+#: Hits a question may look at.
+HITS = 10
+#: The most questions asked of a conversation: a search of each takes 20 to 60 ms.
+QUESTIONS = 120
+#: The book's key, always the same: the fence it makes stands in every prompt and is counted with it.
+KEY = bytes(range(32))
+#: The profile a replay is condensed by.
+PROFILE = "standard"
+
+Progress = Callable[[int, int, str], None]
+
+
+class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a replayed conversation came to."""
+
+    title: str
+    posts: int
+    days: float | None  # None where no post has a time
+    ours: Cost
+    everything: Cost
+    summary: Summary | None
+    items: tuple[Item, ...]
+    ended: int
+    survival: Survival | None
+    asked: tuple[Asked, ...]
+    questions: int  # there are; of many only some are asked
+    rule: CacheRule
+    rendered: int
+    identical: int
+
+
+def shipped() -> tuple[Transcript, list[Fact]]:
+    """Give the conversation that ships with Cuebook, written for it, and its gold list."""
+    folder = resources.files("cuebook.app.demo").joinpath("data")
+    [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="mara.json")
+    facts = gold.read_facts(json.loads(folder.joinpath("gold.json").read_text("utf-8")))
+    return transcript, facts
+
+
+async def run_demo(
+    file: Path | None = None,
+    *,
+    progress: Progress = lambda *_: None,
+    folder: Path | None = None,
+    model: str = "",
+) -> list[ReplayReport]:
+    """Replay the shipped conversation, or those of a file.
+
+    Each gets a book of its own on SQLite that is gone afterwards, or all are kept in one in `folder`
+    (`demo_config(folder)` opens it). `model` is said to have given the recorded answers, so that they have a price.
+    """
+    found = _found(file)
+    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in found]
+
+
+def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
+    """Read what is replayed, each with what it is asked."""
+    if file is None:
+        return [shipped()]
+    found = read_transcripts(file)
+    answers: list[dict[str, str]] = []
+    if any(transcript.questions for transcript in found):
+        answers = gold.read_answers(json.loads(file.read_text("utf-8-sig")))
+    answers += [{}] * (len(found) - len(answers))
+    return [(each, gold.facts_of(each.questions, answers[number])) for number, each in enumerate(found)]
+
+
+async def replay(
+    transcript: Transcript, facts: Sequence[Fact], *, progress: Progress, folder: Path | None = None, model: str = ""
+) -> ReplayReport:
+    """Replay one conversation through the whole pipeline, one model call after another, and measure."""
+    stage = Stage(model)
+    with demo_folder() if folder is None else nullcontext(folder) as place:
+        opened = Cuebook.open(
+            demo_config(place), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
+        )
+        async with opened as book:
+            meter = Meter(book.desk.count, rule_named(RULE))
+            calls = calls_of(said_of(transcript))
+            for number, call in enumerate(calls, 1):
+                progress(number, len(calls), transcript.conversation)
+                await stage.play(book, transcript, call, meter)
+                await book.work()
+            await book.settle(conversation=transcript.conversation)
+            return await _report(book, transcript, facts, meter)
+
+
+@contextmanager
+def demo_folder() -> Iterator[Path]:
+    """Give a folder for a demo's book, gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="cuebook-demo-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def demo_config(folder: Path) -> Config:
+    """Give the settings of a demo's book: nothing of the folder the demo is called in has a say."""
+    (folder / "demo.key").write_text(KEY.hex(), "ascii")
+    settings = Settings(
+        store=StoreConfig(url="demo.db"),
+        memory=MemoryConfig(profile=PROFILE),
+        secrets=SecretsConfig(key_file="demo.key"),
+    )
+    return Config(settings=settings, folder=str(folder))
+
+
+class Stage:
+    """The recorded world: clock, ids, answers, and the system text that the client sent with every call."""
+
+    def __init__(self, model: str = "") -> None:
+        self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream(model)
+        self._system: list[Mapping[str, Any]] = []
+
+    async def play(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:
+        """Send what is new; the recorded answer comes back, and both are kept under their own ids."""
+        self.clock.at(call.new[-1].when)
+        if call.answer is None or call.answer.role != "assistant":
+            await self._listen(book, transcript, call, meter)
+            return
+        posts = list(dropwhile(is_system, call.new))
+        self._system += [post.message for post in call.new[: len(call.new) - len(posts)]]
+        self.dice.ids.extend([post.id for post in posts] + [call.answer.id])
+        self.upstream.answers.append(call.answer.message)
+        messages = [*self._system, *(post.message for post in posts)]
+        body = msgspec.json.encode({"model": "recorded", "messages": messages})
+        name, user = transcript.conversation, transcript.user
+        request = Request(body=body, headers={}, conversation=name, user=user, server_history=True)
+        async for piece in book.relay(request):
+            if isinstance(piece, Head):
+                self.clock.at(call.answer.when)
+        conversation = await book.conversations.get(name)
+        shown = await book.turns.replay(name, conversation.turns)
+        meter.measure(call, shown.window)
+        meter.replayed(shown.verdict)
+
+    async def _listen(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:
+        """People talk among themselves: build the prompt that would have been sent, then store what was said."""
+        text = read_message(call.new[-1].message).message
+        if text and not self._system:  # a last question that nobody answered had no prompt
+            window = await book.assemble(Ask(text, transcript.conversation, user=transcript.user))
+            meter.measure(call, window)
+        posts = [post.posted() for post in (*call.new, *([call.answer] if call.answer else []))]
+        await book.append(transcript.conversation, posts, user=transcript.user)
+
+
+async def _report(book: Cuebook, transcript: Transcript, facts: Sequence[Fact], meter: Meter) -> ReplayReport:
+    name, told = transcript.conversation, not transcript.questions
+    items = await book.memory.items(name, ended=True)
+    summary = await book.memory.summary(name)
+    current = [item for item in items if item.valid_to is None]
+    markdown = summary.markdown if summary else ""
+    asked = []
+    for fact in _some([fact for fact in facts if fact.current]):
+        hits = await book.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
+        asked.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
+    times = [post.when for post in said_of(transcript)]
+    ours, everything = meter.costs()
+    return ReplayReport(
+        title=transcript.title or name,
+        posts=len(times),
+        days=(max(times) - min(times)) / 86_400 if is_dated(transcript) else None,
+        ours=ours,
+        everything=everything,
+        summary=summary,
+        items=tuple(current),
+        ended=len(items) - len(current),
+        survival=gold.survival(facts, current, markdown) if facts and told else None,
+        asked=tuple(asked),
+        questions=sum(fact.current for fact in facts),
+        rule=meter.rule,
+        rendered=meter.rendered,
+        identical=meter.identical,
+    )
+
+
+def _some(facts: Sequence[Fact]) -> Sequence[Fact]:
+    """Give at most QUESTIONS of them, from all over the conversation: each takes a search."""
+    return [facts[number * len(facts) // QUESTIONS] for number in range(QUESTIONS)] if len(facts) > QUESTIONS else facts
+
+
+def to_wire(report: ReplayReport) -> dict[str, Any]:
+    """Give a report as JSON, its parts in the shapes of the HTTP API."""
+    dated = report.days is not None
+    summary = shapes.summary_state(report.summary) if report.summary else None
+    items = [shapes.item(item) for item in report.items]
+    if not dated:  # the times were made up for the replay
+        summary = summary and summary | {"updatedAt": None, "summaryUptoTimestamp": None}
+        items = [item | {"validFrom": None} for item in items]
+    told: dict[str, Any] = msgspec.to_builtins(report)
+    return told | {"summary": summary, "items": items, "rule": report.rule.name}

@@ -1,0 +1,353 @@
+"""Whether a book can work here: each thing it stands on looked at, nothing changed, and what to do where it fails."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from cuebook.app.compose import (
+    box_of,
+    check_numpy,
+    database_of,
+    embedder_of,
+    environment_key,
+    key_file_of,
+    models_of,
+)
+from cuebook.app.doctor.folders import NAMED, Check, State, experiences, prompt_logs
+from cuebook.app.doctor.prompts import look_at_prompts
+from cuebook.app.load import is_project, load_compaction, load_config, load_personas, load_profiles, no_project
+from cuebook.app.personas import look_at_personas
+from cuebook.backends.llama import LlamaModel
+from cuebook.backends.minilm.embedder import missing, runs_on
+from cuebook.backends.openai import HttpUpstream
+from cuebook.backends.sqlite.connect import MEMORY, REVISION
+from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.backends.system import book_key
+from cuebook.config import Config, has_path
+from cuebook.engine.zones import read_zone
+from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.ports.model import RelayRequest
+
+PYTHON = (3, 11)
+#: Full-text search with the statements we use, and RETURNING (3.35) behind ON CONFLICT.
+SQLITE = (3, 35)
+#: Free disk under which we warn, and under which writing is about to fail.
+LOW_BYTES, NO_BYTES = 1 << 30, 64 << 20
+#: File systems whose locks SQLite's write-ahead log cannot trust ("all processes must be on the same host computer").
+NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "fuse.glusterfs", "fuse.s3fs"}
+)
+PATIENCE_S = 5.0
+NOT_FOUND = 404
+
+
+async def examine(
+    where: str | Path | None = None, *, arguments: Mapping[str, Any] | None = None
+) -> AsyncIterator[Check]:
+    """Look at everything, in the order in which things depend on each other. Nothing is made and nothing migrated."""
+    for check in (_python(), _sqlite()):
+        yield check
+    try:
+        config = load_config(where, arguments=arguments)
+        read_zone(config.settings.memory.time_zone, "memory.time_zone")
+    except InvalidInput as error:
+        yield Check(name="settings", state="fail", found=str(error), advice="the rest could not be looked at")
+        return
+    if not is_project(config):
+        advice = "`cuebook init` makes a project, -C DIR names another"
+        yield Check(name="project", state="fail", found=no_project(config), advice=advice)
+    origins = {origin for origin in config.origins.values() if not origin.startswith("environment")}
+    yield Check(
+        name="settings", state="ok", found=", ".join(sorted(origins)) or "defaults; `cuebook init` makes a file"
+    )
+    for check in (_budget(config), _personas(config), _presets(config), experiences(config), *prompt_logs(config)):
+        yield check
+    for check in (*_folder(config), _key(config), _vault(config)):
+        yield check
+    store = await _store(config)
+    yield store
+    if store.state == "ok" and _presets(config).state == "ok":
+        yield await _prompts(config)
+    async for check in _models(config):
+        yield check
+    yield await _embedder(config)
+
+
+# ---- the machine ----------------------------------------------------------------------------------------------------
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    enough = sys.version_info[:2] >= PYTHON
+    advice = "" if enough else "install Python 3.11 or newer"
+    return Check(name="python", state="ok" if enough else "fail", found=version, advice=advice)
+
+
+def _sqlite() -> Check:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < SQLITE:
+        advice = "use a Python built with SQLite 3.35 or newer"
+        return Check(name="sqlite", state="fail", found=version, advice=advice)
+    try:
+        with closing(sqlite3.connect(MEMORY)) as connection:
+            connection.execute("CREATE VIRTUAL TABLE looked USING fts5(text)")
+    except sqlite3.OperationalError as error:
+        advice = "use a Python whose SQLite has FTS5"
+        return Check(name="sqlite", state="fail", found=f"{version} without full-text search ({error})", advice=advice)
+    return Check(name="sqlite", state="ok", found=f"{version} with full-text search")
+
+
+# ---- the project ----------------------------------------------------------------------------------------------------
+
+
+def _personas(config: Config) -> Check:
+    try:
+        personas, default = load_personas(config)
+    except InvalidInput as error:
+        advice = "a book that is open goes on with what the file said before"
+        return Check(name="personas", state="fail", found=str(error), advice=advice)
+    odd = [f"{file.name}: {each}" for file in look_at_personas(config).files for each in file.odd]
+    if odd:
+        more = f" and {len(odd) - 1} more" * (len(odd) > 1)
+        return Check(name="personas", state="warn", found=odd[0] + more, advice="`cuebook persona check` lists all")
+    return Check(name="personas", state="ok", found=f"{', '.join(sorted(personas))}; default {default}")
+
+
+def _presets(config: Config) -> Check:
+    try:
+        compaction = load_compaction(config)
+        load_profiles(config)
+    except InvalidInput as error:
+        return Check(name="presets", state="fail", found=str(error))
+    found = f"profiles {', '.join(sorted(compaction.profiles))}; default {compaction.default}"
+    return Check(name="presets", state="ok", found=found)
+
+
+def _budget(config: Config) -> Check:
+    budget = config.settings.budget
+    room = budget.context - budget.system - budget.reply
+    found = f"{budget.context - budget.reply:,} tokens for a prompt"
+    if room <= 0:
+        advice = "raise budget.context, or lower budget.system or budget.reply"
+        found += f", and none of them for posts: budget.system is {budget.system:,}, budget.reply {budget.reply:,}"
+        return Check(name="budget", state="warn", found=found, advice=advice)
+    return Check(name="budget", state="ok", found=f"{found}, {min(room, budget.max_short_term):,} of them for posts")
+
+
+def _key(config: Config) -> Check:
+    """Look at the key's file; nothing is made."""
+    file = key_file_of(config)
+    if file is None or not file.exists():
+        return Check(name="key", state="ok", found="kept in memory" if file is None else f"{file} is not made yet")
+    try:
+        book_key(file)
+    except BackendError as error:
+        return Check(name="key", state="fail", found=str(error))
+    return Check(name="key", state="ok", found=f"{file} is whole")
+
+
+def _vault(config: Config) -> Check:
+    """Look at the vault's key; whether it is the right one is told when the book is opened."""
+    try:
+        box = box_of(config)
+    except InvalidInput as error:
+        return Check(name="vault", state="fail", found=str(error))
+    return Check(name="vault", state="ok", found=f"on, {box.name}" if box else "off")
+
+
+def _database(config: Config) -> Path | None:
+    """Give the store's file, None for one in memory."""
+    url = database_of(config)
+    return None if url == MEMORY else Path(url)
+
+
+def _folder(config: Config) -> Iterator[Check]:
+    file = _database(config)
+    if file is None:
+        return
+    folder = next(each for each in (file.parent, *file.parent.absolute().parents) if each.exists())
+    shown = str(folder.absolute())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        yield Check(
+            name="folder",
+            state="fail",
+            found=f"{shown} cannot be written",
+            advice="change its permissions, or store.url",
+        )
+        return
+    system = _file_system(folder.resolve())
+    if system in NETWORK:
+        advice = "SQLite is not safe on a network file system with several machines; put store.url on a local disk"
+        yield Check(name="folder", state="warn", found=f"{shown} lies on {system}", advice=advice)
+    else:
+        yield Check(name="folder", state="ok", found=f"{shown} can be written")
+    free = shutil.disk_usage(folder).free
+    state: State = "fail" if free < NO_BYTES else "warn" if free < LOW_BYTES else "ok"
+    yield Check(
+        name="disk", state=state, found=f"{free / (1 << 30):,.1f} GB free", advice="" if state == "ok" else "make room"
+    )
+
+
+def _file_system(folder: Path) -> str:
+    """Give the type of the file system a folder lies on; empty where the machine does not tell (no /proc)."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    found = ("", "")
+    for line in mounts:
+        fields = line.split(" ")
+        if len(fields) > 2:
+            point = fields[1].replace("\\040", " ")
+            if folder.is_relative_to(point) and len(point) >= len(found[0]):
+                found = (point, fields[2])
+    return found[1]
+
+
+async def _store(config: Config) -> Check:
+    file = _database(config)
+    if file is not None and not (file.exists() and file.stat().st_size):
+        return Check(name="store", state="ok", found=f"{file} is not made yet; the first conversation makes it")
+    try:
+        schema = _schema(file) if file is not None else REVISION
+        if schema and schema < REVISION:
+            return Check(
+                name="store",
+                state="warn",
+                found=f"{file} has schema {schema}",
+                advice=f"the next command brings it to {REVISION}; copy it first",
+            )
+        store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
+        try:
+            held = await store.check(whole=True)
+        finally:
+            await store.aclose()
+    except CuebookError as error:
+        return Check(name="store", state="fail", found=str(error))
+    if held["integrity"] != "ok":
+        advice = "stop everything that uses it and restore a copy"
+        return Check(
+            name="store", state="fail", found=f"{file or MEMORY} is damaged: {held['integrity']}", advice=advice
+        )
+    counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or REVISION}, intact"
+    return Check(name="store", state="ok", found=counts)
+
+
+async def _prompts(config: Config) -> Check:
+    file = _database(config)
+    made = file is not None and file.exists() and file.stat().st_size
+    try:
+        found = await look_at_prompts(config, str(file) if made else MEMORY)
+    except CuebookError as error:
+        return Check(name="prompts", state="fail", found=str(error))
+    if found.altered:
+        more = f" and {len(found.altered) - NAMED:,} more" if len(found.altered) > NAMED else ""
+        told = f"{', '.join(found.altered[:NAMED])}{more}: not the text that was stored; the database was changed"
+        advice = "write it anew from its file or an export, or restore a copy of the database"
+        return Check(name="prompts", state="fail", found=told, advice=advice)
+    if found.odd:
+        advice = "mend it, then `cuebook prompt push`; until then nothing that is edited on disk is taken over"
+        return Check(name="prompts", state="warn", found="; ".join(found.odd[:NAMED]), advice=advice)
+    if found.unsaid:
+        advice = "mend it; until then models are told the built-in text in its place"
+        return Check(name="prompts", state="warn", found="; ".join(found.unsaid), advice=advice)
+    return Check(name="prompts", state="ok", found=f"models behind the replies are told {', '.join(found.slugs)}")
+
+
+def _schema(file: Path) -> str:
+    """Read a database's revision without changing anything; empty where it cannot be told."""
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+    except (sqlite3.Error, TypeError):
+        return ""
+
+
+# ---- models ---------------------------------------------------------------------------------------------------------
+
+
+async def _models(config: Config) -> AsyncIterator[Check]:
+    model, upstream = config.settings.model, config.settings.upstream
+    try:
+        answers, *_ = models_of(config)
+        if isinstance(answers, LlamaModel):
+            found = f"{answers.name}, here, by llama.cpp: {answers.context:,} tokens with its answer"
+            yield Check(name="model", state="ok", found=found)
+    except InvalidInput as error:
+        yield Check(name=(error.where or "model").partition(".")[0], state="fail", found=str(error))
+    if model.provider == "none" and not upstream.url:
+        advice = "set [model] in cuebook.toml, or start `cuebook serve --upstream URL`"
+        yield Check(
+            name="model", state="warn", found="none: answers are what memory holds, plainly labelled", advice=advice
+        )
+    if model.provider == "openai" and model.name:
+        yield await _reach("model", model.base_url, model.api_key_env, f"{model.name} at ")
+    if upstream.url:
+        yield await _reach("upstream", upstream.url, upstream.api_key_env)
+
+
+async def _embedder(config: Config) -> Check:
+    """Let it embed a word: that loads the weights, or asks the server."""
+    settings = config.settings.embedder
+    if settings.provider == "none":
+        advice = "" if missing() else 'its package is installed: embedder.provider = "minilm" would sharpen recall'
+        return Check(name="embedder", state="ok", found=f"none: full text finds alone{advice and '; '}{advice}")
+    try:
+        embedder = embedder_of(config)
+        check_numpy(embedder)
+        if embedder is None:
+            return Check(name="embedder", state="ok", found="none")
+        try:
+            async with asyncio.timeout(PATIENCE_S + settings.timeout_s):
+                vectors = await embedder.embed(["hello"])
+        finally:
+            await embedder.aclose()
+    except TimeoutError:
+        found = f"{settings.name or settings.provider} did not answer within {PATIENCE_S + settings.timeout_s:g} s"
+        return Check(name="embedder", state="fail", found=found, advice="until it does, full text finds alone")
+    except CuebookError as error:
+        return Check(name="embedder", state="fail", found=str(error), advice="until then full text finds alone")
+    knows = ", ".join(sorted(embedder.languages)) or "any language"
+    by = f" by {runs_on()}" if settings.provider == "minilm" else ""
+    return Check(
+        name="embedder", state="ok", found=f"{embedder.name}{by}: {len(vectors[0]) // 4} numbers a text, knows {knows}"
+    )
+
+
+async def _reach(name: str, url: str, key: str, what: str = "") -> Check:
+    """Ask a server for its models."""
+    request, shown = RelayRequest(method="GET", path="/models", headers={}, body=b""), what
+    try:
+        server = HttpUpstream(url, api_key_env=key, connect_timeout_s=PATIENCE_S, read_timeout_s=PATIENCE_S)
+        shown += server.base_url
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                answer = await server.send(request)
+            await answer.aclose()
+        finally:
+            await server.aclose()
+    except TimeoutError:
+        return Check(
+            name=name, state="fail", found=f"{shown} did not answer within {PATIENCE_S:g} s", advice="is it running?"
+        )
+    except CuebookError as error:
+        return Check(name=name, state="fail", found=str(error), advice="check the address")
+    if answer.status in (401, 403):
+        held = f"the key in {key} is refused" if key and environment_key(key) else f"no key in {key or 'api_key_env'}"
+        advice = f"set {key or 'api_key_env'}"
+        if name == "upstream":
+            clients = "requests that bring their own key may still work"
+            own = f"set another key in {key}, or upstream.forward_auth = true: then {clients}"
+            advice = own if key and environment_key(key) else clients
+        return Check(name=name, state="warn", found=f"{shown} answers, but {held}", advice=advice)
+    if not has_path(url) or answer.status == NOT_FOUND:
+        found = f"{shown} answers" + (", but has no /models" if answer.status == NOT_FOUND else "")
+        advice = "does its address end with the right path? most servers answer below /v1"
+        return Check(name=name, state="warn", found=found, advice=advice)
+    return Check(name=name, state="ok", found=f"{shown} answers")

@@ -1,0 +1,107 @@
+"""How clean the items are that memory shows as current: how many are junk, say a thing twice, or exclude each other."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+from msgspec import Struct
+
+from cuebook.app.evaluate.facts import content, values_in
+from cuebook.app.gold import Fact
+from cuebook.memory.slots import Value, clash, names, values
+from cuebook.records.memory import Item
+
+#: C's redundancy threshold (MISSION T6).
+SAME = 0.9
+#: From so much of their content words in common, two items are of one subject, whatever key they were given.
+ONE_SUBJECT = 0.5
+#: Kinds of value that tell which thing is meant: two invoices have two numbers, and may have two dates.
+_WHICH = ("code", "name")
+
+
+class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What of the items shown as current should not stand there, each with its text.
+
+    Junk: an item with no value of any kind, no named thing, and no gold fact. Duplicate: an item whose content words
+    are those of an earlier one (exact Jaccard of at least 0.9), or that gives the same values of the same subject.
+    Contradiction: a pair of one subject whose values of one kind (a date, a time, an amount) exclude each other.
+    """
+
+    items: int
+    junk: tuple[str, ...]
+    duplicates: tuple[str, ...]
+    contradictions: tuple[tuple[str, str], ...]
+
+    def plus(self, other: "Cleanness") -> "Cleanness":
+        """Add another conversation's."""
+        return Cleanness(
+            items=self.items + other.items,
+            junk=self.junk + other.junk,
+            duplicates=self.duplicates + other.duplicates,
+            contradictions=self.contradictions + other.contradictions,
+        )
+
+
+class _Read(Struct, frozen=True):
+    """An item as it is compared."""
+
+    text: str
+    subject: str
+    words: frozenset[str]
+    values: frozenset[Value]
+    codes: frozenset[str]
+    names: frozenset[str]  # but those of places: where somebody lives is a value
+
+
+def cleanness(items: Sequence[Item], *, texts: Iterable[str], facts: Sequence[Fact] = ()) -> Cleanness:
+    """Judge current items, oldest first. `texts` are the posts: what is a name anywhere is one at a sentence's start.
+
+    Cost: quadratic in the items, 0.1 s for 300.
+    """
+    known = {part.lower() for text in texts for name in names(text) for part in name.split()}
+    read = [_read(item) for item in items]
+    return Cleanness(
+        items=len(items),
+        junk=tuple(each.text for each in read if _is_junk(each, known, facts)),
+        duplicates=tuple(_duplicates(read)),
+        contradictions=tuple((one.text, two.text) for one, two in combinations(read, 2) if _exclude(one, two)),
+    )
+
+
+def _read(item: Item) -> _Read:
+    given = values(item.text)
+    places = {value for kind, value in given if kind == "place"}
+    codes, called = ({value for kind, value in given if kind == which} for which in _WHICH)
+    return _Read(item.text, item.subject, content(item.text), given, frozenset(codes), frozenset(called - places))
+
+
+def _is_junk(item: _Read, known: set[str], facts: Sequence[Fact]) -> bool:
+    if item.values or values_in(item.text) or any(fact.in_text(item.text) for fact in facts):
+        return False
+    return not any(word[:1].isupper() and word.strip(".,;:!?'’()\"").lower() in known for word in item.text.split())
+
+
+def _duplicates(items: Sequence[_Read]) -> Iterator[str]:
+    for number, item in enumerate(items):
+        if any(_same(item, earlier) for earlier in items[:number]):
+            yield item.text
+
+
+def _same(one: _Read, two: _Read) -> bool:
+    if one.subject and one.subject == two.subject and one.values and one.values == two.values:
+        return True
+    return _alike(one, two) >= SAME
+
+
+def _exclude(one: _Read, two: _Read) -> bool:
+    pairs = ((one.codes, two.codes), (one.names, two.names))
+    if any(left and right and not left & right for left, right in pairs):
+        return False
+    if not (one.subject and one.subject == two.subject) and _alike(one, two) < ONE_SUBJECT:
+        return False
+    return bool(clash(one.values, two.values) - {*_WHICH})
+
+
+def _alike(one: _Read, two: _Read) -> float:
+    """Give the Jaccard similarity of two items' content words; of items without any 0."""
+    every = len(one.words | two.words)
+    return len(one.words & two.words) / every if every else 0.0

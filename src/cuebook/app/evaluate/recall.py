@@ -1,0 +1,123 @@
+"""Whether search brings back the posts that answer a question: the questions, and evidence recall over their hits."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeVar
+
+from msgspec import Struct
+
+from cuebook.app.evaluate.facts import FactToken, tokens_of
+from cuebook.app.gold import Fact
+from cuebook.app.transcripts.transcript import Question
+from cuebook.memory.slots import WORD
+from cuebook.records.memory import Hit
+
+T = TypeVar("T")
+#: Where the questions come from: the file, the gold list, or the posts' own words without their value.
+Origin = Literal["file", "gold", "cloze"]
+#: Hits a question may look at.
+DEPTH = 50
+#: Tokens the evidence must fit (QUALITY, "Memory that finds things").
+TOKENS = 1000
+#: A cloze with fewer content words left asks for nothing in particular.
+LEAST_WORDS = 3
+
+
+class Recall(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Evidence recall: the mean share, in [0, 1], of a question's evidence among what was found for it.
+
+    `at5`, `at10`: among the first 5 and 10 posts named by the hits in their order. `within_tokens`: in the hits that
+    fit 1000 tokens in that order, up to the first that does not. None where nothing was asked.
+    """
+
+    origin: Origin
+    questions: int  # asked
+    there_are: int
+    at5: float | None
+    at10: float | None
+    within_tokens: float | None
+
+    def plus(self, other: "Recall") -> "Recall":
+        """Add another conversation's: every question weighs the same."""
+        asked = self.questions + other.questions
+
+        def mean(one: float | None, two: float | None) -> float | None:
+            return ((one or 0.0) * self.questions + (two or 0.0) * other.questions) / asked if asked else None
+
+        return Recall(
+            origin=self.origin,
+            questions=asked,
+            there_are=self.there_are + other.there_are,
+            at5=mean(self.at5, other.at5),
+            at10=mean(self.at10, other.at10),
+            within_tokens=mean(self.within_tokens, other.within_tokens),
+        )
+
+
+class Answered(Struct, frozen=True):
+    """The shares of one question's evidence that were found."""
+
+    at5: float
+    at10: float
+    within_tokens: float
+
+
+def answered(question: Question, hits: Sequence[Hit]) -> Answered:
+    """Hold the hits, best first, against the evidence."""
+    evidence = set(question.evidence)
+    ranked = list(dict.fromkeys(source for hit in hits for source in hit.sources))
+    inside: set[str] = set()
+    left = TOKENS
+    for hit in hits:
+        left -= hit.tokens
+        if left < 0:
+            break
+        inside.update(hit.sources)
+    return Answered(*(len(evidence & set(found)) / len(evidence) for found in (ranked[:5], ranked[:10], inside)))
+
+
+def recall(origin: Origin, found: Sequence[Answered], *, there_are: int) -> Recall:
+    """Give the means."""
+    return Recall(
+        origin=origin,
+        questions=len(found),
+        there_are=there_are,
+        at5=_mean([each.at5 for each in found]),
+        at10=_mean([each.at10 for each in found]),
+        within_tokens=_mean([each.within_tokens for each in found]),
+    )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def questions_of(
+    given: Sequence[Question], facts: Sequence[Fact], posts: Sequence[tuple[str, str]]
+) -> tuple[Origin, list[Question]]:
+    """Give the questions to ask: the file's; else of the gold facts that hold; else clozes of `posts` (id and text)."""
+    if given:
+        return "file", list(given)
+    told = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
+    return ("gold", told) if told else ("cloze", list(_clozes(posts)))
+
+
+def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
+    """Give for each post that states a fact every other content word of the first such sentence, not the value's."""
+    for id_, text in posts:
+        asked = (_half(token) for token in tokens_of(text) if len(token.about) >= LEAST_WORDS)
+        words = next(asked, None)
+        if words:
+            yield Question(text=" ".join(words), evidence=(id_,))
+
+
+def _half(token: FactToken) -> list[str]:
+    """Give half of a sentence's words, LEAST_WORDS at least: more than somebody recalls makes every search easy."""
+    words = [word for word in dict.fromkeys(map(str.lower, WORD.findall(token.sentence))) if word in token.about]
+    return words[::2] if len(words) >= 2 * LEAST_WORDS else words[:LEAST_WORDS]
+
+
+def some(every: Sequence[T], most: int) -> Sequence[T]:
+    """Give at most so many, taken evenly from the first to the last."""
+    if len(every) <= most:
+        return every
+    return [every[number * len(every) // most] for number in range(most)]

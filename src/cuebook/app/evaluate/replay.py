@@ -1,0 +1,123 @@
+"""A transcript is told to a book of its own, call by call, and after each pass it is looked what memory holds."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from cuebook.app.book import Cuebook
+from cuebook.app.evaluate.facts import FactToken, tokens_of
+from cuebook.app.evaluate.recall import some
+from cuebook.app.evaluate.survival import MARKS, Fates, Held, Known, Whose, held
+from cuebook.app.gold import Fact
+from cuebook.app.replay import ReplayClock, Said, calls_of, is_system, said_of
+from cuebook.app.transcripts import Transcript
+from cuebook.records.memory import Hit, Summary
+from cuebook.records.openai_messages import read_message
+
+#: The first hits in which a fact is looked for that memory holds nowhere else.
+HITS = 10
+#: The most facts that are followed of what one pass covers, taken evenly.
+FACTS: Mapping[Whose, int] = {"user": 12, "others": 4}
+
+Progress = Callable[[int, int, str], None]
+
+
+class Heard(Struct, frozen=True):
+    """A post as the book keeps it: secrets replaced."""
+
+    id: str
+    role: str
+    text: str
+
+
+class Rehearsal:
+    """One transcript in one book: the posts so far, the passes made, and the fates of the facts they covered."""
+
+    def __init__(self, book: Cuebook, clock: ReplayClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
+        self._book, self._clock, self._transcript = book, clock, transcript
+        self.heard: list[Heard] = []
+        self.summary: Summary | None = None
+        self.fates = Fates({})
+        self._facts = facts
+        self._covered: list[list[Known]] = []  # what each pass covered, of the first pass first
+
+    @property
+    def covered(self) -> int:
+        """How many of the posts the summary stands for: the oldest ones."""
+        return self.summary.upto_seq if self.summary else 0
+
+    async def run(self, progress: Progress) -> None:
+        """Tell everything, doing after each call what is due."""
+        name = self._transcript.conversation
+        calls = calls_of([post for post in on_path(self._transcript) if not is_system(post)])
+        for number, call in enumerate(calls, 1):
+            progress(number, len(calls), name)
+            posts = [*call.new, *([call.answer] if call.answer else [])]
+            self._clock.at(posts[-1].when)
+            await self._book.append(name, [post.posted() for post in posts], user=self._transcript.user)
+            clean = self._book.desk.writer.clean
+            self.heard += [Heard(post.id, post.role, clean(read_message(post.message).message)) for post in posts]
+            await self._book.work()
+            await self._look()
+        await self._book.settle(conversation=name)
+        await self._look()
+
+    async def search(self, query: str, limit: int) -> list[Hit]:
+        """Search the conversation as its user does."""
+        name, user = self._transcript.conversation, self._transcript.user
+        return await self._book.memory.search(query, conversation=name, user=user, limit=limit)
+
+    async def _look(self) -> None:
+        """Look what has become of the facts whose posts were covered 1, 5 and 20 passes ago, once for each pass."""
+        summary = await self._book.memory.summary(self._transcript.conversation)
+        before = self.summary.version if self.summary else 0
+        if summary is None or summary.version == before:
+            return
+        self._covered += [list(self._known(self.covered, summary.upto_seq))]
+        self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once are seen as one
+        self.summary = summary
+        items = await self._book.memory.items(self._transcript.conversation, ended=True)
+        holds = held(summary.markdown, items)
+        for version in range(before + 1, summary.version + 1):
+            for mark in MARKS:
+                number = version - mark + 1
+                if number >= 1:
+                    await self._follow(number, mark, holds)
+
+    async def _follow(self, number: int, mark: int, holds: Held) -> None:
+        fates = self.fates.seen.setdefault((number, mark), [])
+        for known in self._covered[number - 1]:
+            fate = holds.fate(known)
+            if fate == "lost" and any(known.fact.in_text(hit.text) for hit in await self.search(known.query, HITS)):
+                fate = "found"
+            fates.append((known, fate))
+
+    def _known(self, start: int, end: int) -> Iterator[Known]:
+        """Give the facts of the posts a pass covered."""
+        places = {post.id: number for number, post in enumerate(self.heard)}
+        for fact in self._facts:
+            if fact.current and start <= max((places.get(source, -1) for source in fact.sources), default=-1) < end:
+                yield Known("gold", fact, fact.question)
+        for whose, most in FACTS.items():
+            posts = [post for post in self.heard[start:end] if (post.role == "user") == (whose == "user")]
+            for token in some([token for post in posts for token in tokens_of(post.text)], most):
+                yield Known(whose, token, _rest(token))
+
+
+def _rest(token: FactToken) -> str:
+    """Give a fact's sentence without the value: what is searched for."""
+    return token.sentence.replace(token.value, " ")
+
+
+def on_path(transcript: Transcript) -> list[Said]:
+    """Give what was said on the way to a transcript's head; what stands on other branches of a tree is left out."""
+    every = said_of(transcript)
+    if not transcript.parents:
+        return every
+    known = {post.id: post for post in every}
+    found: list[Said] = []
+    at: str | None = transcript.head or every[-1].id
+    while at in known:
+        found.append(known.pop(at))
+        at = transcript.parents.get(at)
+    return found[::-1]

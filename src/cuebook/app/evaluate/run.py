@@ -1,0 +1,169 @@
+"""`cuebook eval`: how good memory is on somebody's own conversations, measured without a model.
+
+A conversation is replayed into a book of its own; then, and after passes on the way, what it holds is held against
+what was said.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app import gold
+from cuebook.app.book import Cuebook
+from cuebook.app.demo import shipped
+from cuebook.app.evaluate.gold import check_sources, read_gold
+from cuebook.app.evaluate.items import Cleanness, cleanness
+from cuebook.app.evaluate.recall import DEPTH, Recall, answered, questions_of, recall, some
+from cuebook.app.evaluate.replay import Progress, Rehearsal, on_path
+from cuebook.app.evaluate.survival import Survival, added
+from cuebook.app.gold import Fact
+from cuebook.app.replay import ReplayClock, ReplayDice
+from cuebook.app.transcripts import Transcript, read_transcripts
+from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
+from cuebook.errors import InvalidInput
+
+#: Questions asked of a conversation unless more are wanted.
+QUESTIONS = 200
+#: The profile a conversation is condensed by, and the posts it keeps whole behind the summary.
+PROFILE = "standard"
+
+
+class CurrentFacts(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Gold facts at the end: how many of those that hold a current item tells, and how many of the superseded."""
+
+    current: int
+    shown: int
+    superseded: int
+    superseded_shown: int
+    missing: tuple[str, ...]
+    wrong: tuple[str, ...]
+
+
+class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How good memory is on one conversation, or on all of a file."""
+
+    title: str
+    conversations: int
+    posts: int
+    compactions: int
+    recall: Recall
+    items: Cleanness
+    survival: tuple[Survival, ...]
+    first_pass: tuple[Survival, ...]  # the same of the first pass's posts alone
+    current_facts: CurrentFacts | None  # None where there is no gold list
+
+    def plus(self, other: "Evaluation") -> "Evaluation":
+        """Add another conversation's figures."""
+        return Evaluation(
+            title="together",
+            conversations=self.conversations + other.conversations,
+            posts=self.posts + other.posts,
+            compactions=self.compactions + other.compactions,
+            recall=self.recall.plus(other.recall),
+            items=self.items.plus(other.items),
+            survival=tuple(added(self.survival, other.survival)),
+            first_pass=tuple(added(self.first_pass, other.first_pass)),
+            current_facts=None,
+        )
+
+
+async def evaluate(
+    file: Path | str | None = None,
+    *,
+    gold: Path | str | None = None,
+    limit: int = QUESTIONS,
+    progress: Progress = lambda *_: None,
+) -> list[Evaluation]:
+    """Measure memory on the conversations of a file, one after another; without a file on the one that ships.
+
+    `file` is what `cuebook demo` and `conversation import` read; `gold` a list of the facts it tells (see read_gold);
+    `limit` is the most questions asked of a conversation. Each gets a book of its own on SQLite, gone afterwards.
+    Raises InvalidInput naming file and place.
+    """
+    if limit < 1:
+        msg = f"limit: {limit} is not at least 1"
+        raise InvalidInput(msg, where="limit")
+    found = _found(Path(file) if file is not None else None, Path(gold) if gold is not None else None)
+    return [await _evaluate(transcript, facts, limit, progress) for transcript, facts in found]
+
+
+def together(every: Sequence[Evaluation]) -> Evaluation | None:
+    """Add up the conversations of a file; None where there is but one."""
+    return reduce(lambda one, two: one.plus(two), every) if len(every) > 1 else None
+
+
+def to_wire(every: Sequence[Evaluation]) -> dict[str, Any]:
+    """Give the figures as JSON: `items`, one for each conversation, and `together`."""
+    whole: dict[str, Any] = msgspec.to_builtins({"items": every, "together": together(every)})
+    return whole
+
+
+def _found(file: Path | None, listed: Path | None) -> list[tuple[Transcript, Sequence[Fact]]]:
+    if file is None:
+        if listed is not None:
+            msg = f"the gold list {str(listed)!r} belongs to a file; name that too"
+            raise InvalidInput(msg, where="gold")
+        return [shipped()]
+    transcripts = read_transcripts(file)
+    if listed is None:
+        return [(transcript, ()) for transcript in transcripts]
+    if len(transcripts) > 1:
+        msg = f"{file.name} holds {len(transcripts)} conversations and a gold list is of one; split the file"
+        raise InvalidInput(msg, where=str(file))
+    facts = read_gold(listed)
+    check_sources(facts, transcripts[0], {post.id for post in on_path(transcripts[0])}, listed.name)
+    return [(transcripts[0], facts)]
+
+
+async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, progress: Progress) -> Evaluation:
+    clock = ReplayClock()
+    settings = Settings(store=StoreConfig(url="eval.db"), memory=MemoryConfig(profile=PROFILE))
+    with tempfile.TemporaryDirectory(prefix="cuebook-eval-", ignore_cleanup_errors=True) as folder:
+        config = Config(settings=settings, folder=folder)  # nothing of the folder the command is called in has a say
+        async with Cuebook.open(config, clock=clock, dice=ReplayDice(), worker=False) as book:
+            rehearsal = Rehearsal(book, clock, transcript, facts)
+            await rehearsal.run(progress)
+            return await _report(book, rehearsal, transcript, facts, limit)
+
+
+async def _report(
+    book: Cuebook, rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int
+) -> Evaluation:
+    passes = rehearsal.summary.version if rehearsal.summary else 0
+    items = await book.memory.items(transcript.conversation)
+    return Evaluation(
+        title=transcript.title or transcript.conversation,
+        conversations=1,
+        posts=len(rehearsal.heard),
+        compactions=passes,
+        recall=await _recall(rehearsal, transcript, facts, limit),
+        items=cleanness(items, texts=[post.text for post in rehearsal.heard], facts=facts),
+        survival=tuple(rehearsal.fates.report(passes)),
+        first_pass=tuple(rehearsal.fates.report(passes, first=True)),
+        current_facts=_current(gold.survival(facts, items, "")) if facts else None,
+    )
+
+
+async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int) -> Recall:
+    """Ask; clozes only of what the user said in posts behind which the summary lies, that no prompt shows any more."""
+    old = rehearsal.heard[: rehearsal.covered]
+    said = [(post.id, post.text) for post in old if post.role == "user"]
+    origin, questions = questions_of(transcript.questions, facts, said)
+    found = [answered(question, await rehearsal.search(question.text, DEPTH)) for question in some(questions, limit)]
+    return recall(origin, found, there_are=len(questions))
+
+
+def _current(kept: gold.Survival) -> CurrentFacts:
+    return CurrentFacts(
+        current=kept.current,
+        shown=kept.held,
+        superseded=kept.superseded,
+        superseded_shown=kept.shown,
+        missing=kept.missing,
+        wrong=kept.wrong,
+    )

@@ -1,0 +1,132 @@
+"""How each branch's two forms stand, its file and its head in the graph, and which of them has changed.
+
+| state | file and graph | push | pull |
+| --- | --- | --- | --- |
+| same | say the same | - | - |
+| new | the graph has no such branch | writes it, with the history its registry lists | - |
+| changed | the file was edited | writes a version | leaves it |
+| behind | the graph has moved on | leaves it | writes the file |
+| missing | there is no file | - | writes the file |
+| both | both have changed since they agreed | refuses | refuses |
+
+It is told by what they last agreed about; where that is not known, a text of the branch's history is an old one.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.prompts.base import Agreed, Base, text_hash
+from cuebook.app.prompts.folder import Contents, Place, PromptFile, PromptFolder
+from cuebook.engine.desk import Desk
+from cuebook.ports.prompts import Family
+from cuebook.prompts.difference import bump, difference, next_semver
+from cuebook.prompts.registry import path_of
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
+
+State = Literal["same", "new", "changed", "behind", "missing", "both", "registry"]
+
+#: Prompts read from the graph at a time.
+_PAGE = 200
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """A branch in both of its forms. `file` is what would be stored, None where its bytes were not read again."""
+
+    place: Place
+    path: str
+    state: State
+    source: PromptFile | None = None
+    file: Version | None = None
+    head: Version | None = None
+    text: str = ""  # SHA-256 of what the file says
+
+    @property
+    def shown(self) -> Version | None:
+        """What to tell of it: the head, or the file where there is none."""
+        return self.head or self.file
+
+    @property
+    def base(self) -> Base:
+        """What both say."""
+        return Base(self.text, self.path, self.source.data if self.source else "")
+
+
+async def families_of(desk: Desk, slugs: Collection[str] | None) -> dict[str, Family]:
+    """Give prompts by name, all of them unless named."""
+    if slugs is not None:
+        return await desk.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
+    found: dict[str, Family] = {}
+    after = ""
+    while True:
+        page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
+        found |= {each.slug: each for each in page.items}
+        if page.next is None:
+            return found
+        after = page.next
+
+
+async def compare(
+    desk: Desk, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
+) -> list[Standing]:
+    """Say of each branch, in the folder or of these prompts, how its two forms stand."""
+    heads = await _heads(desk, families)
+    files = {each.place: each for each in contents.prompts}
+    standings = []
+    for place in sorted({*files, *heads}):
+        source, head = files.get(place), heads.get(place)
+        if source is None:
+            standings.append(Standing(place=place, path=path_of(*place), state="missing", head=head))
+            continue
+        if head is None and source.version is None:  # another database than the one it was pushed to
+            source = await asyncio.to_thread(shelf.again, source)
+        file = wanted(source, head)
+        base = agreed.get(place)
+        text = text_hash(file) if file else base.text if base else ""
+        state = await _state(desk, text, head, base.text if base else None)
+        standings.append(
+            Standing(place=place, path=source.path, state=state, source=source, file=file, head=head, text=text)
+        )
+    return standings
+
+
+def wanted(source: PromptFile, head: Version | None) -> Version | None:
+    """Give the version a file would be on top of the head: what it does not say is as it was."""
+    version = source.version
+    if version is None or head is None:
+        return version
+    if not source.said:
+        version = replace(head, sections=version.sections, override_sections={})
+    if "version" in source.said:
+        return version
+    return replace(version, semver=next_semver(head.semver, bump(difference(head, version))))
+
+
+async def _heads(desk: Desk, families: Mapping[str, Family]) -> dict[Place, Version]:
+    """Give the newest version of each branch."""
+    heads: dict[Place, Version] = {}
+    for slug, family in families.items():
+        for branch in family.branches:
+            head = family.version(branch.name)
+            if head is None or head.number != branch.head:  # rolled back
+                [head] = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=[branch.head])
+            heads[slug, branch.name] = head
+    return heads
+
+
+async def _state(desk: Desk, text: str, head: Version | None, base: str | None) -> State:
+    if head is None:
+        return "new"
+    theirs = text_hash(head)
+    if text == theirs:
+        return "same"
+    if base is None:
+        older = await desk.prompts.versions(Scope(), head.slug, branch=head.branch)
+        return "behind" if text in {text_hash(each) for each in older} else "changed"
+    if theirs == base:
+        return "changed"
+    return "behind" if text == base else "both"

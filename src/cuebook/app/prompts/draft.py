@@ -1,0 +1,125 @@
+"""How an author's text becomes a version: a file whole, or a text alone beside what the prompt was before."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.reading import standing
+from cuebook.app.prompts.writes import Planned, check_planned, save_planned
+from cuebook.engine.desk import Desk
+from cuebook.errors import InvalidInput
+from cuebook.prompts.difference import bump, difference, next_semver
+from cuebook.prompts.files import read_file, said, write_file
+from cuebook.prompts.foreign import read_any
+from cuebook.prompts.names import check_branch
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import BODY, MAIN, Version
+
+#: What a new prompt's file says before its author does.
+EMPTY = "Write the prompt's text here.\n"
+
+
+class Draft(Struct, frozen=True, kw_only=True):
+    """A text to edit: the file of a version, and the head of its branch that its author sees."""
+
+    slug: str
+    branch: str
+    base: int
+    text: str
+    before: Version | None = None
+    newest: str = ""  # the head's semantic version, another than that of `before` after a rollback
+
+
+async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> Draft:
+    """Give a branch's text to edit: that of its active version. Raises NotFound.
+
+    With `new` an empty one where there is no prompt of this id, with or without `default/`.
+    """
+    prompts = Prompts(desk)
+    own = await standing(desk, slug)
+    if new and own not in await desk.prompts.families(Scope(), [own], ancestors=False):
+        version = Version(slug=slug, branch=check_branch(branch or MAIN), sections={BODY: EMPTY.strip()})
+        return Draft(slug=slug, branch=version.branch, base=0, text=write_file(version))
+    family = await prompts.family(slug)
+    before = await prompts.get(family.slug, branch=branch)
+    stands = family.branch(before.branch)
+    head = before if stands is None else await prompts.get(family.slug, branch=before.branch, version=stands.head)
+    return Draft(
+        slug=before.slug,
+        branch=before.branch,
+        base=head.number,
+        text=write_file(before),
+        before=before,
+        newest=head.semver,
+    )
+
+
+def read_draft(draft: Draft, text: str | bytes, *, name: str = "") -> Version:
+    """Read what an author made of a draft.
+
+    Without front matter it is the text alone, and the rest stays what it was. The semantic version is what the change
+    asks for where it was left as it was. Raises InvalidInput naming line and reason.
+    """
+    path = name or f"{draft.slug.rpartition('/')[2]}.md"
+    keys = said(text, path=path)
+    version = read_file(text, path=path if "name" in keys else f"{draft.slug}.md")
+    if not keys:
+        was = draft.before or Version(slug=draft.slug, branch=draft.branch)
+        version = replace(was, sections=version.sections, override_sections=version.override_sections)
+    named = (version.slug if "name" in keys else draft.slug, version.branch if "branch" in keys else draft.branch)
+    if named != (draft.slug, draft.branch):
+        msg = f"{path}: is prompt {'@'.join(named)!r}, and {draft.slug}@{draft.branch} is to be written; keep its name"
+        raise InvalidInput(msg, where="name")
+    version = replace(version, slug=draft.slug, branch=draft.branch)
+    if draft.before is None:
+        return version
+    return _numbered(version, draft.before, said_version="version" in keys, newest=draft.newest)
+
+
+def changes(draft: Draft, version: Version) -> bool:
+    """Whether a version says something else than its draft."""
+    return draft.before is None or write_file(version) != write_file(draft.before)
+
+
+def _numbered(version: Version, before: Version, *, said_version: bool, newest: str = "") -> Version:
+    if said_version and version.semver != before.semver:
+        return version
+    asked = bump(difference(before, version))
+    return replace(version, semver=before.semver if asked == "none" else next_semver(newest or before.semver, asked))
+
+
+async def save_draft(desk: Desk, draft: Draft, version: Version, *, by: str = "") -> Version:
+    """Store it on the head its author saw. Raises Conflict where that has moved on, InvalidInput."""
+    family = await desk.prompts.families(Scope(), [draft.slug], ancestors=False)
+    planned = [Planned(version=version, base=draft.base)]
+    await check_planned(desk, planned)
+    return (await save_planned(desk, planned, family, by=by))[0]
+
+
+async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: str = "") -> list[Version]:
+    """Store prompts' files of any format, ours, `.prompt` or `.prompty`, all or none; those that changed.
+
+    Raises InvalidInput naming file and line, also where two are one prompt.
+    """
+    read = [(name, read_any(data, path=name)) for name, data in files]
+    owners: dict[tuple[str, str], str] = {}
+    for name, version in read:
+        place = (version.slug, version.branch)
+        if owners.setdefault(place, name) != name:
+            msg = f"{name}: is prompt {version.slug}@{version.branch}, and so is {owners[place]}; keep one"
+            raise InvalidInput(msg, where=name)
+    families = await desk.prompts.families(Scope(), [version.slug for _, version in read], ancestors=False)
+    planned = []
+    for _, version in read:
+        family = families.get(version.slug)
+        stands = family.branch(version.branch) if family else None
+        if family is None or stands is None:
+            planned.append(Planned(version=version, base=0))
+            continue
+        before = await Prompts(desk).get(version.slug, branch=version.branch, version=stands.head)
+        if write_file(_numbered(version, before, said_version=True)) != write_file(before):
+            planned.append(Planned(version=_numbered(version, before, said_version=True), base=stands.head))
+    await check_planned(desk, planned)
+    return await save_planned(desk, planned, families, by=by) if planned else []

@@ -1,0 +1,62 @@
+"""Prompts for and from another book: every version, in the documented form of migration files (MISSION G8).
+
+`cuebook prompt import` reads it, as does `POST /api/prompts/migrate`; what is there already is skipped.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cuebook.app.prompts import Prompts, shapes
+from cuebook.app.prompts.compare import families_of
+from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
+from cuebook.errors import InvalidInput
+from cuebook.prompts.files import write_file
+from cuebook.prompts.migrate import read
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Version
+
+
+async def export_prompts(desk: Desk, slugs: Sequence[str] = ()) -> Wire:
+    """Give all versions of prompts, `main` first, oldest first; of all prompts unless named. Raises NotFound."""
+    prompts = Prompts(desk)
+    names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(desk, None))
+    rows = []
+    for name in dict.fromkeys(names):
+        found = await desk.prompts.versions(Scope(), name)
+        rows += [_row(each) for each in sorted(found, key=lambda each: (each.branch != MAIN, each.branch, each.number))]
+    return {"prompts": rows}
+
+
+def read_document(data: bytes, *, name: str) -> Any:
+    """Read a migration file. Raises InvalidInput naming it."""
+    try:
+        return read(data)
+    except InvalidInput as error:
+        msg = f"{'stdin' if name == '-' else name}: {error}"
+        raise InvalidInput(msg, where=error.where) from error
+
+
+def file_of(version: Version) -> str:
+    """Give the file a version is."""
+    return write_file(version)
+
+
+def _row(version: Version) -> Wire:
+    return {
+        "slug": version.slug,
+        "type": version.type,
+        "branch": version.branch,
+        "version": version.number,
+        "semver": version.semver,
+        "sections": dict(version.sections),
+        "override_sections": dict(version.override_sections),
+        "inherits": version.inherits,
+        "metadata": dict(version.metadata),
+        "params": [shapes.param(each) for each in version.params],
+        "engine": version.engine,
+        "tags": list(version.tags),
+        "author": version.author,
+        "description": version.description,
+        "sync": version.sync,
+    }

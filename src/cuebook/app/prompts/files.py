@@ -1,0 +1,320 @@
+"""The project's `prompts/` folder and the prompt graph as two forms of one thing: push, pull, and where they differ.
+
+What each does with a branch stands in `prompt_compare`. Whatever is refused, nothing of it is written; a file that says
+the same is left as it is, byte for byte.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.load import FILE as PROJECT
+from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.base import Agreed, BaseFile, base_file_of, text_hash
+from cuebook.app.prompts.compare import Standing, State, compare, families_of, wanted
+from cuebook.app.prompts.folder import Contents, Known, Place, PromptFolder, data_hash
+from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
+from cuebook.app.prompts.writes import Planned, check_planned, save_planned
+from cuebook.config import Config
+from cuebook.engine.desk import Desk
+from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
+from cuebook.prompts import drift as registry_drift
+from cuebook.prompts.difference import Bump, bump, difference, next_semver
+from cuebook.prompts.registry import FILE, path_of
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
+
+_log = logging.getLogger("cuebook.prompts")
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What push or pull did or would do to a branch, or where its two forms differ.
+
+    `version` and `semver` are those it has afterwards; `bump` is what the change asks of the semantic version, and
+    `suggested` the one that would fit where the file still names the old one.
+    """
+
+    path: str
+    slug: str
+    branch: str
+    state: State
+    version: int = 0
+    semver: str = ""
+    bump: Bump = "none"
+    suggested: str = ""
+    message: str = ""
+
+
+class PromptFiles:
+    """A project's prompts on disk."""
+
+    def __init__(self, desk: Desk, config: Config) -> None:
+        self._desk = desk
+        self._prompts = Prompts(desk)
+        self._root = Path(config.folder) / config.settings.prompts.folder
+        self._base = base_file_of(config)
+
+    @property
+    def root(self) -> Path:
+        """The folder they lie in."""
+        return self._root
+
+    async def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[Change]:
+        """Store what was edited or added on disk, all or nothing, and list what changed.
+
+        Raises InvalidInput, BackendError naming the file that is odd, and Conflict where the graph has changed too;
+        `force` stores the file's text on top then.
+        """
+        shelf, base = self._shelf(folder)
+        contents, agreed = await asyncio.to_thread(_read, shelf, base)
+        families = await families_of(self._desk, [each.place[0] for each in contents.prompts])
+        standings = await compare(self._desk, shelf, contents, families, agreed)
+        if not force:
+            _refuse_clash(shelf, standings, "`push --force` stores the file, `pull --force` takes the graph's text")
+        over = ("new", "changed", *(("both", "behind") if force else ()))
+        due = [await self._filled(shelf, each) for each in standings if each.state in over]
+        planned = [one for each in due for one in await self._planned(shelf, contents, each)]
+        await check_planned(self._desk, planned)
+        numbers = {(each.version.slug, each.version.branch): each.number for each in planned}
+        pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
+        if dry_run:
+            return pushed
+        if planned:
+            await save_planned(self._desk, planned, families)
+            await self._point([brought(contents.registry, each.file, each.state) for each in due if each.file])
+        agreed |= {each.place: each.base for each in (*(one for one in standings if one.state == "same"), *due)}
+        await asyncio.to_thread(base.write, agreed)
+        if planned or (contents.registry is None and os.access(shelf.root, os.W_OK)):
+            await self._list_anew(shelf, contents, {each.place[0] for each in due})
+        return pushed
+
+    async def pull(
+        self,
+        folder: Path | None = None,
+        *,
+        slugs: Collection[str] | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> list[Change]:
+        """Write the files of the heads, older versions into `.objects`, and the registry; list what changed.
+
+        `slugs` limits it to these prompts. A file edited meanwhile is left as it is; where the graph has changed too it
+        is a Conflict, unless `force` writes over both.
+        """
+        shelf, base = self._shelf(folder)
+        contents, agreed = await asyncio.to_thread(_read, shelf, base)
+        families = await families_of(self._desk, slugs)
+        compared = await compare(self._desk, shelf, contents, families, agreed)
+        standings = [each for each in compared if slugs is None or each.place[0] in families]
+        if not force:
+            _refuse_clash(shelf, standings, "`pull --force` writes over the file, `push --force` stores it")
+        over = ("behind", "missing", *(("both", "changed") if force else ()))
+        due = [each for each in standings if each.state in over]
+        _check_free(shelf, contents, due)
+        changes = [_change(each) for each in due]
+        if dry_run:
+            return changes
+        fresh = {each.place for each in due}
+        files = await self._lay_out(shelf, contents, None if slugs is None else set(families), fresh)
+        for each in standings:
+            if each.place in fresh and each.head is not None:
+                data = data_hash(files[each.path].encode())
+                agreed[each.place] = replace(each.base, text=text_hash(each.head), data=data)
+            elif each.state == "same":
+                agreed[each.place] = each.base
+        await asyncio.to_thread(base.write, agreed)
+        return changes
+
+    async def drift(self, folder: Path | None = None) -> list[Change]:
+        """List where files, registry and graph do not say the same; nothing where all is well. Writes nothing.
+
+        A graph without any prompt, as that of a fresh checkout, is not compared where there is a registry.
+        """
+        shelf, base = self._shelf(folder)
+        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(), base.read()))
+        families = await families_of(self._desk, None)
+        standings = await compare(self._desk, shelf, contents, families, agreed)
+        fine = ("same",) if families or contents.registry is None else ("same", "new")
+        found = [_change(each) for each in standings if each.state not in fine]
+        if contents.fault is not None:
+            broken = Change(path=FILE, slug="", branch="", state="registry", message=str(contents.fault))
+            return [*found, broken]
+        if contents.registry is None:
+            return found
+        told = {each.slug for each in found} | {each.path for each in found}
+        for each in registry_drift.check(contents.registry, await asyncio.to_thread(shelf.texts)):
+            if not told & {each.id, each.path} and not _is_fine(each, contents):
+                message = shelf.located(each.message, each.path)
+                found.append(Change(path=each.path, slug=each.id, branch="", state="registry", message=message))
+        for family in (each for each in families.values() if each.slug not in told):
+            for why in astray(contents.registry, family):
+                message = shelf.located(why, FILE)
+                found.append(Change(path=FILE, slug=family.slug, branch="", state="registry", message=message))
+        return found
+
+    async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
+        """Give a branch's file, its path and what it says, where it was edited and is not stored yet.
+
+        Raises InvalidInput, BackendError where it is odd.
+        """
+        shelf, base = self._shelf(None)
+        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), base.read()))
+        ours = {path_of(slug, branch), *(each.path for place, each in agreed.items() if place == (slug, branch))}
+        for path, why in contents.odd:
+            if path in {shelf.shown(each) for each in ours}:
+                raise InvalidInput(why, where=path)
+        own = replace(contents, prompts=tuple(each for each in contents.prompts if each.place == (slug, branch)))
+        families = await families_of(self._desk, [slug])
+        for each in await compare(self._desk, shelf, own, families, agreed):
+            if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
+                return shelf.shown(each.path), replace(each.file, number=0, digest="")
+        return None
+
+    # ---- inside
+
+    def _shelf(self, folder: Path | None) -> tuple[PromptFolder, BaseFile]:
+        """Give a folder, and what it agreed about: of the project's own folder that is kept."""
+        if folder is None or folder.resolve() == self._root.resolve():
+            return PromptFolder(self._root), self._base
+        return PromptFolder(folder), BaseFile(None)
+
+    async def _filled(self, shelf: PromptFolder, standing: Standing) -> Standing:
+        """Read a file again whose bytes were known."""
+        if standing.file is not None or standing.source is None:
+            return standing
+        source = await asyncio.to_thread(shelf.again, standing.source)
+        return replace(standing, source=source, file=wanted(source, standing.head))
+
+    async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[Planned]:
+        """Give the versions a file brings: its own, behind those its registry lists on top of what the graph has."""
+        if standing.file is None:
+            return []
+        past = await asyncio.to_thread(history_of, shelf, contents.registry, standing.file, standing.head)
+        first = standing.head.number if standing.head else 0
+        return [
+            Planned(version=version, base=base, origin=past.origin, at=at)
+            for base, (version, at) in enumerate((*past.versions, (standing.file, past.at)), first)
+        ]
+
+    async def _point(self, found: Sequence[Pointers]) -> None:
+        """Restore labels and rollbacks of prompts that came with their history."""
+        for each in found:
+            slug, branch = each.place
+            known = {one.number for one in await self._desk.prompts.versions(Scope(), slug, branch=branch)}
+            for name, number in each.labels:
+                if number in known:
+                    await self._prompts.label(slug, name, branch=branch, version=number)
+            if each.active in known and each.active != max(known):
+                await self._prompts.roll_back(slug, branch=branch, to=each.active, reason="as the registry has it")
+
+    async def _list_anew(self, shelf: PromptFolder, contents: Contents, slugs: Collection[str]) -> None:
+        """Write what is made anew any time, the registry and older texts; a folder nobody may write to is no error."""
+        try:
+            await self._lay_out(shelf, contents, slugs)
+        except BackendError as error:
+            _log.warning("%s; what was pushed is stored all the same", error)
+
+    async def _lay_out(
+        self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()
+    ) -> Mapping[str, str]:
+        """Write the files of the `fresh` heads, the objects of older versions and the registry, of all or some prompts.
+
+        Answers with all files of these prompts by their place.
+        """
+        paths = {each.place: each.path for each in contents.prompts}
+        old = contents.registry
+        kept = () if slugs is None or old is None or not old.text else old.entries
+        families = await families_of(self._desk, slugs if kept else None)
+        versions = [each for slug in families for each in await self._desk.prompts.versions(Scope(), slug)]
+        files = registry_of(versions, families, paths, [each for each in kept if each.id not in families])
+        heads = {
+            paths.get(place) or path_of(*place): place for place in {(each.slug, each.branch) for each in versions}
+        }
+        due = {path: text for path, text in files.items() if path not in heads or heads[path] in fresh}
+        await asyncio.to_thread(lambda: [shelf.write(path, text) for path, text in due.items()])
+        return files
+
+
+def _is_fine(each: registry_drift.Disagreement, contents: Contents) -> bool:
+    """Whether registry and files need not agree about it: objects of other books, a branch that the place names."""
+    path = each.path
+    if each.kind == "no_entry":
+        return path not in {one.path for one in contents.prompts}
+    return each.kind == "metadata" and "@" in path and each.message.startswith(f"{path}: branch is ")
+
+
+def pushes_by_itself(config: Config) -> bool:
+    """Whether files changed on disk are pushed when this book is opened: it is a project's, and it may."""
+    settings, folder = config.settings.prompts, Path(config.folder)
+    named = any(origin.partition(" ")[0] not in ("argument", "environment") for origin in config.origins.values())
+    project = named or "prompts.folder" in config.origins or (folder / PROJECT).exists()
+    return settings.autopush and project and (folder / settings.folder).is_dir()
+
+
+async def push_by_itself(files: PromptFiles) -> None:
+    """Push; what is odd is told in the log, and the book opens with what it has."""
+    try:
+        try:
+            await files.push()
+        except Conflict:
+            await files.push()  # another process may have pushed the same
+    except CuebookError as error:
+        _log.warning("%s (the prompts stay as they were stored; `cuebook prompt push` tries again)", error)
+
+
+def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
+    """Read a folder and what it agreed about; of files whose bytes are known only that."""
+    agreed = base.read()
+    known = {each.path: Known(place, each.data) for place, each in agreed.items() if each.data}
+    return shelf.read(known), agreed
+
+
+def _refuse_clash(shelf: PromptFolder, standings: Sequence[Standing], way_out: str) -> None:
+    """Refuse where file and graph have both changed."""
+    for each in standings:
+        if each.state == "both" and each.head is not None:
+            where = each.head.source.removeprefix("prompt:")
+            raise Conflict(f"{shelf.shown(each.path)}: changed on disk, and in the graph ({where}) too; {way_out}")
+
+
+def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]) -> None:
+    """Refuse to write over a file that is another prompt."""
+    owners = {each.path.lower(): each.place for each in contents.prompts}
+    for each in due:
+        owner = owners.get(each.path.lower(), each.place)
+        if owner != each.place:
+            shown = shelf.shown(each.path)
+            msg = f"{shown}: is prompt {owner[0]!r}, and the place of {each.place[0]!r}; move it to another name"
+            raise Conflict(msg)
+
+
+def _pushed(standing: Standing, number: int) -> Change:
+    file, head = standing.file, standing.head
+    if file is None or head is None:
+        return replace(_change(standing), version=number)
+    asked = bump(difference(head, file))
+    stays = asked != "none" and file.semver == head.semver
+    return replace(
+        _change(standing, file),
+        version=number,
+        bump=asked,
+        suggested=next_semver(head.semver, asked) if stays else "",
+    )
+
+
+def _change(standing: Standing, shown: Version | None = None) -> Change:
+    slug, branch = standing.place
+    told = shown or standing.shown
+    return Change(
+        path=standing.path,
+        slug=slug,
+        branch=branch,
+        state=standing.state,
+        version=told.number if told else 0,
+        semver=told.semver if told else "",
+    )

@@ -1,0 +1,172 @@
+"""What a folder's registry knows beyond its files: older versions, where branches began, labels, what is active."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.prompts.folder import PromptFolder
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.ports.prompts import Family
+from cuebook.prompts import registry as registries
+from cuebook.prompts.digest import digest_of
+from cuebook.prompts.files import read_file
+from cuebook.prompts.registry import Entry, Registry
+from cuebook.records.prompt import MAIN, Version
+
+Place = tuple[str, str]
+
+#: Where a branch began, `main:3`, in the entry of its first version.
+ORIGIN = "branched_from"
+
+
+class Pointers(Struct, frozen=True, kw_only=True):
+    """Labels of a branch by version, and the version that is active; 0 for the newest."""
+
+    place: Place
+    labels: tuple[tuple[str, int], ...] = ()
+    active: int = 0
+
+
+class Past(Struct, frozen=True, kw_only=True):
+    """What a registry tells of a branch: older versions with when they were written, oldest first, and its begin.
+
+    `at` is when the file's own text was written; 0 where that is not known.
+    """
+
+    versions: tuple[tuple[Version, float], ...] = ()
+    origin: tuple[str, int] | None = None
+    at: float = 0.0
+
+
+def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, head: Version | None) -> Past:
+    """Give the versions of a branch between the graph's head, None for none, and its file. Blocks.
+
+    None of them where the registry does not list all, one's text is not the one its place is named after, or the
+    registry's past is not the graph's: the file is one more version on top of the head then.
+    """
+    place = (file.slug, file.branch)
+    entries = _entries(registry, place)
+    last = entries[-1] if entries else None
+    same = last is not None and last.head and last.digest == digest_of(file)
+    told = Past(origin=_origin(entries[0]) if entries else None, at=_time(last) if last and same else 0.0)
+    numbers = [entry.number for entry in entries]
+    if not numbers or numbers[0] != 1 or any(after != before + 1 for before, after in pairwise(numbers)):
+        return told
+    if head is not None:
+        known = len(entries) > head.number and entries[head.number - 1].digest == head.digest
+        if not (same and known):
+            return told
+        entries = entries[head.number :]
+    versions = []
+    for entry in (each for each in entries if not each.head):
+        version = _object(shelf, entry, place)
+        if version is None:
+            return told
+        versions.append((version, _time(entry)))
+    return replace(told, versions=tuple(versions))
+
+
+def _object(shelf: PromptFolder, entry: Entry, place: Place) -> Version | None:
+    """Give an older version's text; None where it is not there, or not the one its place is named after."""
+    try:
+        text = shelf.bytes_of(entry.path)
+        version = read_file(text, path=entry.path)
+    except (InvalidInput, BackendError):
+        return None
+    return version if registries.is_object(entry.path, text) and (version.slug, version.branch) == place else None
+
+
+def _time(entry: Entry) -> float:
+    return registries.time_of(entry.last_updated)
+
+
+def pointers_of(registry: Registry | None, place: Place) -> Pointers:
+    """Give what points at a branch's versions."""
+    entries = _entries(registry, place)
+    labels = tuple((name, entry.number) for entry in entries for name in entry.labels)
+    active = next((entry.number for entry in entries if entry.active), 0)
+    return Pointers(place=place, labels=labels, active=active)
+
+
+def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
+    """Give what points at the versions a file brings: all of a new branch, else those of the text that is new."""
+    place = (file.slug, file.branch)
+    pointers = pointers_of(registry, place)
+    if state == "new":
+        return pointers
+    last = next(reversed(_entries(registry, place)), None)
+    if last is None or not last.head or last.digest != digest_of(file):
+        return Pointers(place=place)
+    return replace(pointers, labels=tuple(each for each in pointers.labels if each[1] == last.number))
+
+
+def astray(registry: Registry, family: Family) -> list[str]:
+    """Say which labels and active versions of a prompt are others in the registry than in the graph.
+
+    So it is where somebody else moved a label or rolled back. Nothing of a prompt the registry does not list.
+    """
+    entries = [each for each in registry.entries if each.id == family.slug and each.number]
+    return [*_labels_astray(entries, family), *_active_astray(entries, family)] if entries else []
+
+
+def _active_astray(entries: Sequence[Entry], family: Family) -> Iterator[str]:
+    for branch in family.branches:
+        own = [each for each in entries if each.branch == branch.name]
+        head = max((each.number for each in own), default=0)
+        active = next((each.number for each in own if each.active), head)
+        if head == branch.head and active != branch.active:
+            place = family.slug if branch.name == MAIN else f"{family.slug}@{branch.name}"
+            taken = f", `cuebook prompt rollback {place} --to {active}` takes this one over"
+            yield (
+                f"{family.slug}@{branch.name}: version {active} is active here and {branch.active} in the book;"
+                f" `cuebook prompt pull` writes the book's{taken if active < branch.active else ''}"
+            )
+
+
+def _labels_astray(entries: Sequence[Entry], family: Family) -> list[str]:
+    theirs = {name: f"{each.branch}:{each.number}" for each in entries for name in each.labels}
+    ours = {each.name: f"{each.branch}:{each.number}" for each in family.labels}
+    return [
+        f"{family.slug}: label {name} is {theirs.get(name, 'nowhere')} here and {ours.get(name, 'nowhere')} in the"
+        " book; `cuebook prompt pull` writes the book's, `cuebook prompt label` moves it"
+        for name in sorted(theirs.keys() | ours.keys())
+        if theirs.get(name) != ours.get(name)
+    ]
+
+
+def _entries(registry: Registry | None, place: Place) -> list[Entry]:
+    """Give a branch's entries, oldest first; those of E's forms have no numbers and no history."""
+    found = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
+    return sorted((each for each in found if each.number), key=lambda each: each.number)
+
+
+def _origin(first: Entry) -> tuple[str, int] | None:
+    branch, _, number = str(first.extra.get(ORIGIN, "")).partition(":")
+    return (branch, int(number)) if branch and number.isdecimal() else None
+
+
+def registry_of(
+    versions: Sequence[Version],
+    families: Mapping[str, Family],
+    paths: Mapping[Place, str],
+    others: Sequence[Entry] = (),
+) -> dict[str, str]:
+    """Give all files of these versions by their place, the registry among them; `others` stay in it as they are."""
+    places = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
+    files = registries.layout(
+        versions,
+        {place: branch.head for place, branch in places.items()},
+        {slug: family.labels for slug, family in families.items()},
+        active={place: branch.active for place, branch in places.items()},
+        paths=paths,
+    )
+    origins = {(each.slug, each.branch): each.branched_from for each in versions if each.branched_from}
+    entries = [
+        replace(entry, extra={**entry.extra, ORIGIN: origins[entry.id, entry.branch]})
+        if entry.number == 1 and (entry.id, entry.branch) in origins and entry.branch != MAIN
+        else entry
+        for entry in registries.read(files[registries.FILE]).entries
+    ]
+    return files | {registries.FILE: registries.render([*entries, *others])}

@@ -1,0 +1,342 @@
+"""What a change of a prompt costs: measured on the last turns that had the prompt in front, assembled anew with it."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from statistics import fmean
+
+from msgspec import Struct
+
+from cuebook.app.prompts.reading import Reading
+from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
+from cuebook.engine.impact import Gone, Shift, Versions, shift
+from cuebook.engine.prompting import resolved_of
+from cuebook.engine.recorded import read_recorded
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.prompts.inherit import text_of
+from cuebook.records.conversation import Conversation
+from cuebook.records.counted import counted
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
+from cuebook.records.turn import Turn
+
+#: Turns that are measured unless said otherwise, and the most there may be.
+TURNS, MOST_TURNS = 50, 200
+#: Newest turns of the book among which those with the prompt are looked for.
+LOOKED_AT = 1_000
+#: Turns that are named for each thing that is other: the newest.
+NAMED = 20
+#: Conversations read at a time.
+_PAGE = 50
+
+#: What is other in a turn's window, and which turn it is, where that may be said.
+Placed = tuple[Shift, "TurnAt | None"]
+_PLURALS = {"memory": "memories", "summary": "summaries"}
+_ORDER = ("memory", "post", "summary")
+
+
+class Tokens(Struct, frozen=True):
+    """Tokens with the version before and with the one after."""
+
+    before: int
+    after: int
+
+    @property
+    def change(self) -> int:
+        """How many more."""
+        return self.after - self.before
+
+
+class TurnAt(Struct, frozen=True):
+    """A turn of a conversation."""
+
+    conversation: str
+    turn: int
+
+
+class Moved(Struct, frozen=True, kw_only=True):
+    """Blocks of a kind that left the windows or came in: in so many turns, so many and so many tokens in all."""
+
+    kind: str
+    turns: int
+    total: int
+    tokens: int
+    at: tuple[TurnAt, ...] = ()  # the newest of these turns, NAMED at most
+
+    @property
+    def mean(self) -> float:
+        """How many in a turn where there were any."""
+        return self.total / self.turns
+
+
+class Reason(Struct, frozen=True):
+    """Why something could not be done, and in how many turns."""
+
+    reason: str
+    turns: int
+
+
+class Impact(Struct, frozen=True, kw_only=True):
+    """What a version would have done to the windows of the last turns that its prompt stood in front of.
+
+    Tokens are means of the turns that were measured; without any, those of the text as it is written.
+    """
+
+    turns: int  # measured
+    looked_at: int  # turns that were looked at for them
+    prompt: Tokens  # the prompt and all that follow it, rendered
+    window: Tokens  # without the turns it is refused in
+    left_out: tuple[Moved, ...] = ()
+    left_out_turns: int = 0  # in which something more is left out
+    let_in: tuple[Moved, ...] = ()
+    let_in_turns: int = 0
+    shortened: int = 0  # posts that would be compressed or cut, and were whole
+    shortened_at: tuple[TurnAt, ...] = ()  # in these turns, the newest, NAMED at most
+    prefix_kept: float = 1.0  # bytes from the front that stay as they were, 0..1: what a provider's cache still holds
+    refused: int = 0  # turns that would be errors: what must stand in their window does not fit
+    refused_at: tuple[TurnAt, ...] = ()  # these, the newest, NAMED at most
+    reproduced: int = 0  # turns whose window came out byte for byte as it was sent
+    unsaid: tuple[Reason, ...] = ()  # where the version after could not be said, and was left out itself
+    missed: tuple[Reason, ...] = ()  # turns that could not be assembled again
+
+    @property
+    def share(self) -> float:
+        """In which share of the turns something more is left out, or the window refused."""
+        return (self.left_out_turns + self.refused) / self.turns if self.turns else 0.0
+
+    @property
+    def summary(self) -> str:
+        """All of it in a sentence."""
+        return "; ".join((f"{self.prompt.change:+,} tokens", *_said(self)))
+
+
+class Measuring(Reading):
+    """Changes measured."""
+
+    async def impact(
+        self,
+        slug: str,
+        a: int,
+        b: int | None = None,
+        *,
+        branch: str | None = None,
+        turns: int = TURNS,
+        user: str | None = None,
+    ) -> Impact:
+        """Say what version `b` (the active one unless named) would have done to past windows in the place of `a`.
+
+        Measured on the last `turns` (1 to 200) that had the prompt in front; with `user` those of their conversations
+        alone are named. Raises NotFound, InvalidInput.
+        """
+        before, after = await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
+        return await measure(self._desk, before, after, turns=turns, user=user)
+
+
+async def measure(
+    desk: Desk, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
+) -> Impact:
+    """Measure a change on the last `turns` that had the prompt in front. Raises InvalidInput.
+
+    Costs two or three assemblies a turn; nothing is stored. With `user` turns of their conversations alone are named.
+    """
+    if not 1 <= turns <= MOST_TURNS:
+        msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
+        raise InvalidInput(msg, where="turns")
+    versions = Versions(desk, before, after)
+    written = [desk.count(text_of(await resolved_of(desk, each))) for each in (before, after)]
+    found, looked_at = await _turns_with(desk, versions, turns)
+    shifts: list[Placed] = []
+    missed: Counter[str] = Counter()
+    for conversation, turn in found:
+        try:
+            recorded = await read_recorded(desk, Scope(), conversation, turn)
+        except NotFound:
+            missed["erased"] += 1
+            continue
+        try:
+            shifted = await shift(desk, recorded, versions)
+        except InvalidInput:
+            missed["its window does not hold the version before either"] += 1
+            continue
+        named = user is None or user in (conversation.user, *conversation.participants)
+        shifts.append((shifted, TurnAt(conversation.id, turn.n) if named else None))
+    return _sum(shifts, Tokens(*written), missed, looked_at)
+
+
+def to_wire(impact: Impact) -> Wire:
+    """Give it as INTERFACE writes it."""
+    return {
+        "summary": impact.summary,
+        "turns": impact.turns,
+        "lookedAt": impact.looked_at,
+        "share": round(impact.share, 4),
+        "tokens": _tokens(impact.prompt),
+        "window": _tokens(impact.window),
+        "leftOut": [_moved(each, impact.turns) for each in impact.left_out],
+        "letIn": [_moved(each, impact.turns) for each in impact.let_in],
+        "shortened": impact.shortened,
+        "shortenedAt": _at(impact.shortened_at),
+        "prefixKept": round(impact.prefix_kept, 4),
+        "refused": impact.refused,
+        "refusedAt": _at(impact.refused_at),
+        "reproduced": impact.reproduced,
+        "unsaid": [{"reason": each.reason, "turns": each.turns} for each in impact.unsaid],
+        "missed": [{"reason": each.reason, "turns": each.turns} for each in impact.missed],
+    }
+
+
+# ---- which turns ----------------------------------------------------------------------------------------------------
+
+
+async def _turns_with(desk: Desk, versions: Versions, most: int) -> tuple[list[tuple[Conversation, Turn]], int]:
+    """Give the newest turns of the book that had the prompt in front, newest first, and how many were looked at.
+
+    Of each conversation the last `most` turns are read.
+    """
+    found: list[tuple[Conversation, Turn]] = []
+    looked_at, cursor = 0, None
+    while True:
+        page = await desk.store.conversations(Scope(), limit=_PAGE, cursor=cursor)
+        for conversation in page.items:
+            if len(found) >= most and conversation.updated_at < found[most - 1][1].created_at:
+                return found[:most], looked_at  # what changed last before those has no newer turns
+            if looked_at >= LOOKED_AT:
+                return found[:most], looked_at
+            turns = await _last(desk, conversation, most)
+            looked_at += len(turns)
+            found += [(conversation, each) for each in turns if await versions.concern(each.steps[0].manifest)]
+            found.sort(key=lambda each: each[1].created_at, reverse=True)
+        if page.cursor is None:
+            return found[:most], looked_at
+        cursor = page.cursor
+
+
+async def _last(desk: Desk, conversation: Conversation, most: int) -> list[Turn]:
+    if not conversation.turns:
+        return []
+    try:
+        turns = await desk.store.turns(Scope(), conversation.id, last=most)
+    except NotFound:  # deleted meanwhile
+        return []
+    return [each for each in turns if each.steps]
+
+
+# ---- sums -----------------------------------------------------------------------------------------------------------
+
+
+def _sum(placed: Sequence[Placed], written: Tokens, missed: Counter[str], looked_at: int) -> Impact:
+    shifts = [each for each, _ in placed]
+    kept = [(each, at) for each, at in placed if not each.refused]
+    held = [each for each, _ in kept]
+    return Impact(
+        turns=len(shifts),
+        looked_at=looked_at,
+        prompt=_mean([each.prompt for each in shifts]) if shifts else written,
+        window=_mean([each.window for each in held]),
+        left_out=_by_kind((each.left_out, at) for each, at in kept),
+        left_out_turns=sum(bool(each.left_out) for each in held),
+        let_in=_by_kind((each.let_in, at) for each, at in kept),
+        let_in_turns=sum(bool(each.let_in) for each in held),
+        shortened=sum(each.shortened for each in held),
+        shortened_at=_newest(at for each, at in kept if each.shortened),
+        prefix_kept=fmean(each.prefix for each in held) if held else 1.0,
+        refused=len(shifts) - len(held),
+        refused_at=_newest(at for each, at in placed if each.refused),
+        reproduced=sum(each.reproduced for each in shifts),
+        unsaid=_reasons(Counter(each.unsaid for each in shifts if each.unsaid)),
+        missed=_reasons(missed),
+    )
+
+
+def _mean(pairs: Sequence[tuple[int, int]]) -> Tokens:
+    return Tokens(*(round(fmean(side)) for side in zip(*pairs, strict=True))) if pairs else Tokens(0, 0)
+
+
+def _newest(turns: Iterable[TurnAt | None]) -> tuple[TurnAt, ...]:
+    """Give those that may be named; the newest come first."""
+    return tuple(islice((each for each in turns if each is not None), NAMED))
+
+
+def _by_kind(turns: Iterable[tuple[Sequence[Gone], TurnAt | None]]) -> tuple[Moved, ...]:
+    """Count by kind; memories first, then posts."""
+    where: dict[str, list[TurnAt | None]] = {}
+    held: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    tokens: Counter[str] = Counter()
+    for gone, at in turns:
+        for kind in {kind for kind, _ in gone}:
+            held[kind] += 1
+            where.setdefault(kind, []).append(at)
+        total.update(kind for kind, _ in gone)
+        for kind, many in gone:
+            tokens[kind] += many
+    kinds = sorted(held, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind))
+    return tuple(
+        Moved(kind=kind, turns=held[kind], total=total[kind], tokens=tokens[kind], at=_newest(where[kind]))
+        for kind in kinds
+    )
+
+
+def _reasons(counted: Counter[str]) -> tuple[Reason, ...]:
+    return tuple(Reason(reason, turns) for reason, turns in counted.most_common())
+
+
+# ---- words ----------------------------------------------------------------------------------------------------------
+
+
+def _said(impact: Impact) -> list[str]:
+    of = "the last turn" if impact.turns == 1 else f"the last {impact.turns} turns"
+    said = []
+    if impact.left_out:
+        said.append(f"leaves out {_parts(impact.left_out, impact.turns)} of {of}")
+    if impact.let_in:
+        said.append(f"lets in {_parts(impact.let_in, impact.turns)} of {of}")
+    if impact.shortened:
+        said.append(f"shortens {_many(impact.shortened, 'post')} in {of}")
+    if impact.refused:
+        said.append(f"does not fit {_percent(impact.refused, impact.turns)} of {of}: they would be errors")
+    if impact.turns and not said:
+        said.append(f"leaves out nothing in {of}")
+    said += [f"cannot be said in {_many(each.turns, 'turn')} ({each.reason})" for each in impact.unsaid]
+    missing = ", ".join(f"{each.turns} {each.reason}" for each in impact.missed)
+    if missing:
+        said.append(f"{_many(sum(each.turns for each in impact.missed), 'turn')} not measured ({missing})")
+    elif not impact.turns:
+        said.append(
+            f"none of the last {_many(impact.looked_at, 'turn')} used it" if impact.looked_at else "no turn is recorded"
+        )
+    return said
+
+
+def _parts(moved: Sequence[Moved], turns: int) -> str:
+    return " and ".join(f"{_many(each.mean, each.kind)} in {_percent(each.turns, turns)}" for each in moved)
+
+
+def _many(count: float, kind: str) -> str:
+    return counted(count, kind, _PLURALS.get(kind, ""))
+
+
+def _percent(part: int, whole: int) -> str:
+    share = 100 * part / whole
+    return f"{share:.0f} %" if share >= 1 else "under 1 %"
+
+
+def _tokens(tokens: Tokens) -> Wire:
+    return {"before": tokens.before, "after": tokens.after, "change": tokens.change}
+
+
+def _moved(moved: Moved, turns: int) -> Wire:
+    return {
+        "kind": moved.kind,
+        "turns": moved.turns,
+        "share": round(moved.turns / turns, 4),
+        "total": moved.total,
+        "mean": round(moved.mean, 2),
+        "tokens": moved.tokens,
+        "at": _at(moved.at),
+    }
+
+
+def _at(turns: Sequence[TurnAt]) -> list[Wire]:
+    return [{"conversationId": each.conversation, "turn": each.turn} for each in turns]

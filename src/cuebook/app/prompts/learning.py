@@ -1,0 +1,195 @@
+"""Prompts as they are chosen and learn: selections, observations, and versions taken back."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from cuebook.app.prompts.once import once
+from cuebook.app.prompts.reading import Reading
+from cuebook.engine.prompting import select_from
+from cuebook.engine.receipts import receipt
+from cuebook.engine.regress import learn
+from cuebook.engine.trials import GUARD, OBSERVATIONS
+from cuebook.errors import InvalidInput
+from cuebook.ports.prompts import Event, Once
+from cuebook.prompts.docket import Course, course
+from cuebook.prompts.learn import score, trail
+from cuebook.prompts.select import EPSILON, Selection
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
+
+__all__ = ["Course", "Event", "Learning", "Observed", "Weighed"]
+
+
+class Observed(Struct, frozen=True, kw_only=True):
+    """What an observation came to. `rolled_back`: it completed the evidence against its branch's newest version."""
+
+    score: float
+    edge_weight: float
+    rolled_back: bool = False
+
+
+class Weighed(Struct, frozen=True, kw_only=True):
+    """How a version's edge weight went: when each observation came (Unix seconds), its score, the weight behind it."""
+
+    branch: str
+    number: int
+    points: tuple[tuple[float, float, float], ...]
+
+
+class Learning(Reading):
+    """Prompts as they are chosen and learn."""
+
+    async def weights(self, slug: str) -> list[Weighed]:
+        """Give how the edge weight of each version that was observed went, by the newest 5,000 observations.
+
+        Branches and versions in order, points oldest first. Raises NotFound.
+        """
+        seen = await self._desk.prompts.observations(Scope(), (await self.family(slug)).slug)
+        by_version: dict[tuple[bool, str, int], list[Observation]] = {}
+        for each in seen:
+            by_version.setdefault((each.branch != MAIN, each.branch, each.number), []).append(each)
+        return [
+            Weighed(
+                branch=branch,
+                number=number,
+                points=tuple((each.at, each.score, weight) for each, weight in zip(said, trail(said), strict=True)),
+            )
+            for (_, branch, number), said in sorted(by_version.items())
+        ]
+
+    async def course(self, slug: str, event: Event) -> Course:
+        """Give how the evidence went that a version was taken back on: `event` is a rollback of `events`.
+
+        Made of the newest 50,000 observations of both versions, as they stand by now. Raises InvalidInput for another
+        event, NotFound.
+        """
+        if event.kind != "rollback":
+            msg = f"event: {event.kind!r} has no evidence; give a rollback"
+            raise InvalidInput(msg, where="event")
+        name, numbers = (await self.family(slug)).slug, (event.number, event.to)
+        seen, *_ = await self._desk.prompts.heard(Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS)
+        since = float(event.evidence.get("since", 0.0))
+        return course(seen, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
+
+    async def select(
+        self,
+        slug: str,
+        signals: Mapping[str, float] | None = None,
+        *,
+        strategy: str | None = None,
+        epsilon: float = EPSILON,
+        seed: int | None = None,
+    ) -> Selection:
+        """Choose among a prompt's variants, the active versions of its branches. The same seed chooses the same."""
+        family = await self.family(slug)
+        return select_from(
+            self._desk, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
+        )
+
+    async def observe(
+        self,
+        slug: str,
+        *,
+        sentiment: float,
+        corrections: int = 0,
+        outcome: TaskOutcome | None = None,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        signals: Mapping[str, float] | None = None,
+        propensity: float = 1.0,
+        conversation: str = "",
+        user: str = "",
+        idempotency_key: str | None = None,
+    ) -> Observed:
+        """Keep a round's word on a version: named, its conversation's, or the active one. Raises InvalidInput."""
+        desk = self._desk
+
+        async def work(asking: Once | None) -> Observed:
+            found = await self.get(slug, branch=branch, version=version, label=label)
+            seen = Observation(
+                slug=found.slug,
+                branch=found.branch,
+                number=found.number,
+                score=score(sentiment, corrections, outcome),
+                sentiment=sentiment,
+                corrections=corrections,
+                outcome=outcome,
+                signals=dict(signals or {}),
+                propensity=propensity,
+                conversation=conversation,
+                user=user,
+                at=desk.clock.now(),
+            )
+            asking = asking and asking.telling(lambda stands: Observed(score=seen.score, edge_weight=stands.weight))
+            named = version is not None or label is not None
+            placed = named or branch is not None
+            stands, taken_back = await learn(desk, seen, found, named=named, placed=placed, once=asking)
+            made = Observed(score=seen.score, edge_weight=stands.weight, rolled_back=taken_back)
+            if asking and taken_back:
+                await desk.prompts.tell(Scope(), asking.telling(lambda result: result), made)
+            return made
+
+        how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
+        asked = ["observe", slug, branch, version, label, *how]
+        return await once(desk, idempotency_key, asked, Observed, work, user=user)
+
+    async def roll_back(
+        self,
+        slug: str,
+        *,
+        branch: str = MAIN,
+        to: int | None = None,
+        reason: str,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
+        """Make an earlier version active again; the one before is not explored until it is cleared.
+
+        `to` is the version before the active one unless named. Raises InvalidInput where there is none.
+        """
+        desk = self._desk
+
+        async def work(asking: Once | None) -> Branch:
+            active = await self.get(slug, branch=branch)
+            target = active.number - 1 if to is None else to
+            what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
+            if target < 1 or target == active.number:
+                msg = f"{what}: there is no version {target} to go back to"
+                raise InvalidInput(msg, where="to")
+            await self.get(slug, branch=branch, version=target)  # raises NotFound naming those there are
+            event = Event(
+                kind="rollback",
+                branch=branch,
+                number=active.number,
+                to=target,
+                by=by,
+                reason=reason,
+                at=desk.clock.now(),
+            )
+            told = receipt(desk, active, "rollback", agent=by, context={"to": target, "reason": reason})
+            return await desk.prompts.activate(Scope(), active.slug, event, audit=told, once=asking)
+
+        return await once(desk, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
+
+    async def clear(
+        self,
+        slug: str,
+        version: int,
+        *,
+        branch: str = MAIN,
+        by: str = "",
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
+        """Let a version that was rolled back be explored again."""
+        desk = self._desk
+
+        async def work(asking: Once | None) -> Branch:
+            found = await self.get(slug, branch=branch, version=version)
+            event = Event(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=desk.clock.now())
+            told = receipt(desk, found, "clear", agent=by, context={"reason": reason})
+            return await desk.prompts.activate(Scope(), found.slug, event, audit=told, once=asking)
+
+        return await once(desk, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by)

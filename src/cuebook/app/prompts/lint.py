@@ -1,0 +1,100 @@
+"""What is wrong about a project's prompts: its files as they lie there, and of the book what has no file."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from cuebook.app.prompts.compare import families_of, wanted
+from cuebook.app.prompts.folder import PromptFolder
+from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
+from cuebook.engine.front import own_names
+from cuebook.errors import NotFound
+from cuebook.prompts.lint import MOST_TOKENS, RULES, Finding, lint
+from cuebook.prompts.names import candidates
+from cuebook.prompts.rating import Rating, rate
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
+
+#: How bad findings are, the worst first.
+SEVERITIES = ("error", "warning", "info")
+#: Observations a rating is made of.
+_OBSERVED = 1_000
+
+
+async def lint_prompts(
+    desk: Desk, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
+) -> list[Finding]:
+    """Give what the rules find, the worst first; of all prompts, or of some beside all. Without `shelf` of the book's.
+
+    A file that is none is an error of the rule `unreadable`, and the others are looked at all the same.
+    """
+    versions, odd = await _versions(desk, shelf)
+    named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
+    found = await asyncio.to_thread(lint, versions, count=desk.count, max_tokens=max_tokens, known=_others(desk))
+    chosen = [each for each in found if not named or each.slug.partition("@")[0] in named]
+    return [*(() if slugs else odd), *chosen]
+
+
+def _known(slug: str, known: Collection[str]) -> str:
+    """Give the id a name means. Raises NotFound."""
+    for name in candidates(slug):
+        if name in known:
+            return name
+    msg = f"no prompt {slug!r}; `cuebook prompt list` names those there are"
+    raise NotFound(msg)
+
+
+async def rate_version(desk: Desk, shelf: PromptFolder | None, version: Version) -> Rating:
+    """Say how good a version is, from 0 to 100, and which parts that is made of."""
+    versions, _ = await _versions(desk, shelf)
+    others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
+    findings = await asyncio.to_thread(lint, [*others, version], count=desk.count, known=_others(desk))
+    seen = await desk.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
+    scores = [each.score for each in seen if each.number == version.number]
+    return rate(version, findings, scores=scores)
+
+
+def rating_to_wire(version: Version, rating: Rating) -> Wire:
+    """Give a rating as the doors show it."""
+    parts = [
+        {"name": each.name, "points": each.points, "most": each.most, "reason": each.reason} for each in rating.parts
+    ]
+    return {
+        "slug": version.slug,
+        "branch": version.branch,
+        "version": version.number,
+        "score": rating.score,
+        "parts": parts,
+    }
+
+
+def _others(desk: Desk) -> set[str]:
+    """Give the ids that mean a text without being prompts of the book: personas' own, and what ships."""
+    return {name for each in desk.personas.values() for name in own_names(each)} | desk.builtin.keys()
+
+
+def rules() -> list[Wire]:
+    """Give every rule: its name, how bad what it finds is, and what that is."""
+    return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
+
+
+async def _versions(desk: Desk, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[Finding]]:
+    """Give the version each branch would have after a push, and the files that are none."""
+    families = await families_of(desk, None)
+    heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
+    if shelf is None:
+        return list(heads.values()), []
+    contents = await asyncio.to_thread(shelf.read, None, lenient=True)
+    files = {
+        each.place: version for each in contents.prompts if (version := wanted(each, heads.get(each.place))) is not None
+    }
+    fresh = {
+        place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
+    }
+    odd = [
+        Finding(rule="unreadable", severity="error", slug="", where=where, message=message)
+        for where, message in contents.odd
+    ]
+    return list((heads | fresh).values()), odd

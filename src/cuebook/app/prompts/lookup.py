@@ -1,0 +1,132 @@
+"""How a prompt is named on a command line: id, branch and version in one word, and labels beside branches.
+
+`persona/a`, `persona/a@trial`, `persona/a@trial:2`, `persona/a:3`; `persona/a@production` where `production` is no
+branch but a label.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.app.prompts import Prompts, impact, shapes
+from cuebook.app.prompts.reading import differ
+from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
+from cuebook.engine.prompting import resolved_of
+from cuebook.errors import InvalidInput
+from cuebook.prompts.inherit import text_of
+from cuebook.prompts.lines import unified
+from cuebook.prompts.names import parse_reference
+from cuebook.records.prompt import Version
+
+
+class Place(Struct, frozen=True):
+    """Where a version is looked for; None: `main`, the active one."""
+
+    slug: str
+    branch: str | None = None
+    version: int | None = None
+
+
+def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> Place:
+    """Read a prompt's name with what options say beside it. Raises InvalidInput, also where they contradict it."""
+    named = parse_reference(text, where="prompt")
+    for name, said, also in (("branch", named.branch, branch), ("version", named.number, version)):
+        if said is not None and also is not None and said != also:
+            msg = f"{text!r} names {name} {said!r}, and --{name} {also!r}; keep one"
+            raise InvalidInput(msg, where=name)
+    return Place(named.slug, named.branch or branch, named.number or version)
+
+
+async def find(
+    prompts: Prompts, text: str, *, branch: str | None = None, version: int | None = None, project: str = ""
+) -> Version:
+    """Give the version a name means, a project's own where it has one. Raises NotFound, InvalidInput."""
+    place = read_place(text, branch=branch, version=version)
+    family = await prompts.family(place.slug, project=project)
+    if place.branch is not None and place.version is None and family.branch(place.branch) is None:
+        for label in family.labels:
+            if label.name == place.branch:
+                return await prompts.get(family.slug, branch=label.branch, version=label.number)
+    return await prompts.get(family.slug, branch=place.branch, version=place.version)
+
+
+async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
+    """Give another version of the same prompt: `3`, `trial`, `trial:2` or a label."""
+    branch, _, number = text.partition(":")
+    if branch.isdecimal() and not number:
+        return await find(prompts, f"{other.slug}@{other.branch}:{branch}")
+    return await find(prompts, f"{other.slug}@{text}")
+
+
+async def compare(desk: Desk, before: Version, after: Version, *, turns: int = 0, user: str | None = None) -> Wire:
+    """Give what is other in a version than in one before it, and what that costs: the tokens of their whole texts.
+
+    And what it would have done to the last `turns` that had the prompt in front; 0 measures none. With
+    `user` turns of their conversations alone are named.
+    """
+    tokens = [desk.count(await whole_text(desk, each)) for each in (before, after)]
+    change = shapes.difference(await differ(before, after))
+    measured = await impact.measure(desk, before, after, turns=turns, user=user) if turns else None
+    return {
+        "slug": after.slug,
+        "branch": after.branch,
+        "a": before.number,
+        "b": after.number or None,
+        **({"branchA": before.branch} if before.branch != after.branch else {}),
+        **change,
+        "tokens": {"before": tokens[0], "after": tokens[1], "change": tokens[1] - tokens[0]},
+        **({"impact": impact.to_wire(measured)} if measured else {}),
+    }
+
+
+async def whole_text(desk: Desk, version: Version) -> str:
+    """Give a version's text with all it inherits, not rendered."""
+    return text_of(await resolved_of(desk, version))
+
+
+async def try_out(
+    desk: Desk,
+    text: str,
+    params: dict[str, Any],
+    *,
+    branch: str | None,
+    version: int | None,
+    diff: bool = False,
+    log: str | None = None,
+    project: str | None = None,
+) -> Wire:
+    """Render a prompt for its author: the text, the template it comes from, its metadata; with `diff` what is new.
+
+    `log` names who asks for it to stand in the audit. `project` says whose own prompt stands for it, "" nobody's: the
+    setting's unless named.
+
+    Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
+    """
+    prompts = Prompts(desk)
+    found = await find(prompts, text, branch=branch, version=version, project=prompts.whose(project))
+    made = await prompts.render(
+        found.slug,
+        params,
+        branch=found.branch,
+        version=found.number,
+        project="",
+        log=log is not None,
+        by=log or "",
+    )
+    family = await prompts.family(found.slug)
+    resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
+    template = text_of(resolved)
+    shown = shapes.version(found, family, resolved)
+    left_out = ("sections", "overrideSections", "lineage")
+    answer = shapes.rendered(made) | {
+        "template": template,
+        "tokens": desk.count(made.text),
+        "metadata": {key: value for key, value in shown.items() if key not in left_out},
+    }
+    if not diff:
+        return answer
+    before = found.number - 1
+    old = await prompts.get(found.slug, branch=found.branch, version=before) if before else None
+    lines = unified(await whole_text(desk, old), template) if old else ()
+    return answer | {"previous": before or None, "diff": list(lines)}

@@ -1,0 +1,107 @@
+"""A migration file brought into the book: planned beside what stands there, written in one transaction, or only shown.
+
+A branch the file has and the book has not begins at the version it is most like, of `main` where there is one, so that
+it can be merged later.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.once import bare, once
+from cuebook.engine.desk import Desk
+from cuebook.engine.receipts import receipt
+from cuebook.ports.prompts import Once, Write
+from cuebook.prompts.difference import Bump, bump, difference
+from cuebook.prompts.migrate import Migration, Skip, Step, plan, slugs
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Version
+
+
+class Migrated(Struct, frozen=True, kw_only=True):
+    """What a migration wrote, or would write, each with the place the file has it at; `skipped` stood there already."""
+
+    dry_run: bool
+    written: tuple[tuple[str, Bump, Version], ...]
+    skipped: tuple[Skip, ...]
+
+
+async def migrate(
+    desk: Desk, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
+) -> Migrated:
+    """Write what a parsed document says, all of it or nothing; a second time nothing is left to write.
+
+    Under a key that comes again the first answer is given, its versions without texts. Raises InvalidInput naming the
+    place of the first thing that is wrong, Conflict where one was written meanwhile.
+    """
+
+    async def work(asking: Once | None) -> Migrated:
+        return await _migrate(desk, document, dry_run=dry_run, by=by, asking=asking)
+
+    return await once(desk, idempotency_key, ["migrate", document, dry_run], Migrated, work, user=by)
+
+
+async def _migrate(desk: Desk, document: Any, *, dry_run: bool, by: str, asking: Once | None) -> Migrated:
+    existing = await _existing(desk, await asyncio.to_thread(slugs, document))
+    found: Migration = await asyncio.to_thread(plan, document, existing)
+    await Prompts(desk).check([replace(step.version, number=step.number) for step in found.steps])
+    if dry_run or not found.steps:
+        stored = [replace(step.version, number=step.number) for step in found.steps]
+    else:
+        writes = [
+            Write(
+                version=step.version,
+                base=step.number - 1,
+                begins=begins,
+                audit=receipt(desk, step.version, "branch" if begins else "write", agent=by),
+            )
+            for step, begins in zip(found.steps, _begins(found.steps, existing), strict=True)
+        ]
+        told = asking and asking.telling(lambda versions: _told(found, [bare(each) for each in versions]))
+        stored = await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now(), once=told)
+    return _told(found, stored, dry_run=dry_run)
+
+
+def _told(found: Migration, stored: Sequence[Version], *, dry_run: bool = False) -> Migrated:
+    told = zip(found.steps, stored, strict=True)
+    return Migrated(
+        dry_run=dry_run,
+        written=tuple((step.place, bump(step.change), version) for step, version in told),
+        skipped=found.skipped,
+    )
+
+
+async def _existing(desk: Desk, named: Iterable[str]) -> list[Version]:
+    """Give all versions of prompts, and of all they inherit from."""
+    families = await desk.prompts.families(Scope(), list(named))
+    return [version for slug in families for version in await desk.prompts.versions(Scope(), slug)]
+
+
+def _begins(steps: Sequence[Step], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
+    """Say for each version where its branch begins: None for a branch that stands, and for the first of a prompt."""
+    known: dict[str, list[Version]] = {}
+    for version in existing:
+        known.setdefault(version.slug, []).append(version)
+    found: list[tuple[str, int] | None] = []
+    for step in steps:
+        family = known.setdefault(step.version.slug, [])
+        stands = any(each.branch == step.version.branch for each in family)
+        origins = [each for each in family if each.branch == MAIN] or family
+        found.append(None if stands or not origins else _most_like(step.version, origins))
+        family.append(replace(step.version, number=step.number))
+    return found
+
+
+def _most_like(version: Version, origins: Sequence[Version]) -> tuple[str, int]:
+    """Give the place of the version that differs in the fewest sections and parameters, the newest of several."""
+
+    def far(origin: Version) -> tuple[int, int]:
+        change = difference(origin, version)
+        return len(change.sections) + len(change.params) + len(change.fields), -origin.number
+
+    nearest = min(origins, key=far)
+    return nearest.branch, nearest.number

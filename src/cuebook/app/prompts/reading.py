@@ -1,0 +1,241 @@
+"""Prompts as they are read: by name, branch and version, with their ancestors, rendered and compared."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.prompts.lint import lint_prompts, rate_version
+from cuebook.app.prompts.once import once
+from cuebook.engine.desk import Desk
+from cuebook.engine.prompting import resolved_of
+from cuebook.engine.receipts import receipt
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.prompts import Event, Family, FamilyPage, Once
+from cuebook.prompts.difference import Difference, difference
+from cuebook.prompts.inherit import text_of
+from cuebook.prompts.lint import Finding
+from cuebook.prompts.names import candidates, check_project, check_slug
+from cuebook.prompts.params import coerce
+from cuebook.prompts.rating import Rating
+from cuebook.prompts.registry import twin
+from cuebook.prompts.template import render
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Branch, Label, Resolved, Version
+
+#: Characters from which on versions are compared in a thread.
+LARGE: Final = 50_000
+
+
+class Rendered(Struct, frozen=True, kw_only=True):
+    """A rendered prompt and what it was rendered from. `timestamp` is ISO 8601 UTC."""
+
+    text: str
+    slug: str
+    branch: str
+    version: int
+    semver: str
+    digest: str
+    timestamp: str
+    lineage: tuple[str, ...] = ()
+    audit_seq: int | None = None  # its record in the audit, where it was to be logged
+
+
+async def standing(desk: Desk, slug: str) -> str:
+    """Give the id a prompt has in the book, where it may be with or without `default/`; a new one's is as given."""
+    names = [name for name in (check_slug(slug), twin(slug)) if name]
+    found = await desk.prompts.families(Scope(), names, ancestors=False)
+    return next((name for name in names if name in found), slug)
+
+
+class Reading:
+    """Prompts as they are read."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
+        """List prompts by name."""
+        if not 1 <= limit <= 200:
+            msg = f"limit: {limit} is not between 1 and 200"
+            raise InvalidInput(msg, where="limit")
+        return await self._desk.prompts.page(Scope(), prefix=prefix, limit=limit, after=after)
+
+    def whose(self, project: str | None) -> str:
+        """Give the project whose own prompts hold: the one named, "" for nobody's, else the setting's."""
+        return self._desk.project if project is None else project
+
+    async def family(self, slug: str, *, project: str = "") -> Family:
+        """Give a prompt as it stands: branches, active versions, labels. Raises NotFound.
+
+        A `project` that has its own of that id gives that one.
+        """
+        names = candidates(check_slug(slug), check_project(project))
+        found = await self._desk.prompts.families(Scope(), names, ancestors=False)
+        for name in names:
+            if name in found:
+                return found[name]
+        msg = f"no prompt {slug!r}; `cuebook prompt list` names those there are"
+        raise NotFound(msg)
+
+    async def get(
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
+    ) -> Version:
+        """Give a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
+        family = await self.family(slug, project=project)
+        if label is not None:
+            branch, version = _labelled(family, label, branch=branch, version=version)
+        name = branch or MAIN
+        active = family.version(name)
+        if active is None:
+            labels = f"; labels are {_names(family.labels)}" if family.labels else ""
+            msg = f"prompt {family.slug!r} has no branch {name!r}; it has {_names(family.branches)}{labels}"
+            raise NotFound(msg)
+        if version is None or version == active.number:
+            return active
+        found = await self._desk.prompts.versions(Scope(), family.slug, branch=name, numbers=[version])
+        if not found:
+            stands = family.branch(name)
+            newest = stands.head if stands else 0
+            msg = f"prompt {family.slug!r} has no version {version} on {name!r}; it has 1 to {newest}"
+            raise NotFound(msg)
+        return found[0]
+
+    async def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
+        """Give all versions of a prompt, of one branch or of all, oldest first."""
+        family = await self.family(slug)
+        return await self._desk.prompts.versions(Scope(), family.slug, branch=branch)
+
+    async def events(self, slug: str, *, limit: int = 100) -> list[Event]:
+        """Give what was done to a prompt, the newest first."""
+        return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
+
+    async def resolve(
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
+    ) -> Resolved:
+        """Give a version with its ancestors merged in. Raises NotFound, InvalidInput."""
+        found = await self.get(slug, branch=branch, version=version, label=label, project=project)
+        return await resolved_of(self._desk, found)
+
+    async def render(
+        self,
+        slug: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str | None = None,
+        log: bool = False,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Rendered:
+        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
+
+        A `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+        `log` has it stand in the audit, asked for `by` somebody; under one key once.
+        """
+
+        async def work(asking: Once | None) -> Rendered:
+            whose = self.whose(project)
+            found = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
+            given = coerce(found.params, params or {})
+            made = self._rendered(found, given)
+            return await self._logged(found, given, made, by, asking) if log else made
+
+        asked = ["render", slug, params or {}, branch, version, label, *([project] if project is not None else [])]
+        made = await once(self._desk, idempotency_key if log else None, asked, Rendered, work, user=by)
+        return made if made.text or made.audit_seq is None else await self._said_before(made)
+
+    def _rendered(self, found: Resolved, given: Mapping[str, Any]) -> Rendered:
+        own = found.version
+        now = datetime.fromtimestamp(self._desk.clock.now(), UTC)
+        return Rendered(
+            text=render(text_of(found), given, engine=found.engine, declared=set(given)),
+            slug=own.slug,
+            branch=own.branch,
+            version=own.number,
+            semver=own.semver,
+            digest=own.digest,
+            timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            lineage=found.lineage,
+        )
+
+    async def _logged(
+        self, found: Resolved, given: Mapping[str, Any], made: Rendered, by: str, asking: Once | None
+    ) -> Rendered:
+        """Append a render to the audit. With a key its place in the audit is kept: there a text can be erased."""
+        desk = self._desk
+        name = desk.dice.new_id("render")
+        told = receipt(desk, found.version, "render", agent=by, context=given, text=made.text, render_id=name)
+        if asking is None:
+            [record] = await desk.audit.append(Scope(), [told])
+        else:
+            place = asking.telling(lambda record: replace(made, text="", audit_seq=record.seq))
+            record = await desk.prompts.log(Scope(), told, once=place)
+        return replace(made, audit_seq=record.seq)
+
+    async def _said_before(self, made: Rendered) -> Rendered:
+        """Give a render with the text its record holds, "" where that was erased."""
+        found = await self._desk.audit.records(Scope(), after=(made.audit_seq or 0) - 1, limit=1)
+        text = found[0].texts.get("interpolated_text") if found else None
+        return replace(made, text=text.text) if text else made
+
+    async def lint(self, *slugs: str) -> list[Finding]:
+        """Give what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
+        return await lint_prompts(self._desk, None, slugs)
+
+    async def rating(
+        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+    ) -> Rating:
+        """Say how good a version is, from 0 to 100: the sum of parts, each with its name, points and reason."""
+        found = await self.get(slug, branch=branch, version=version, label=label)
+        return await rate_version(self._desk, None, found)
+
+    async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
+        """Give what is other in version `b` (the active one unless named) than in `a`."""
+        return await differ(
+            await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
+        )
+
+
+async def differ(before: Version, after: Version) -> Difference:
+    """Give what is other in a version than in one before it. Large ones are compared in a thread: up to 0.5 s."""
+    large = sum(len(text) for each in (before, after) for text in _texts(each)) > LARGE
+    return await asyncio.to_thread(difference, before, after) if large else difference(before, after)
+
+
+def _texts(version: Version) -> list[str]:
+    return [*version.sections.values(), *version.override_sections.values()]
+
+
+def _labelled(family: Family, label: str, *, branch: str | None, version: int | None) -> tuple[str, int]:
+    """Give where a label points. Raises NotFound naming those there are, and InvalidInput beside another place."""
+    if branch is not None or version is not None:
+        msg = f"label: {label!r} names a version by itself; leave out branch and version, or the label"
+        raise InvalidInput(msg, where="label")
+    for each in family.labels:
+        if each.name == label:
+            return each.branch, each.number
+    known = f"it has {_names(family.labels)}" if family.labels else "it has none"
+    msg = f"prompt {family.slug!r} has no label {label!r}; {known}"
+    raise NotFound(msg)
+
+
+def _names(given: Sequence[Branch] | Sequence[Label]) -> str:
+    return ", ".join(each.name for each in given)

@@ -1,0 +1,191 @@
+"""What the doors show of prompts: one version, and lists page by page, in the wire's shapes.
+
+A list stands whole without `limit` and `cursor`. A cursor names the row it stands behind, so that what is written
+meanwhile moves no page.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, read_cursor, write_cursor
+from cuebook.app.prompts import Prompts, lookup, shapes
+from cuebook.app.prompts import lint as linting
+from cuebook.app.shapes import Wire
+from cuebook.engine.desk import Desk
+from cuebook.errors import MergeConflict
+from cuebook.records.prompt import MAIN
+
+T = TypeVar("T")
+
+#: A page of rows and the cursor of the next.
+Page = tuple[list[Wire], str | None]
+#: More events than these nobody reads.
+_ALL_EVENTS = 1_000_000
+
+
+class PromptsAt(Cursor, frozen=True, array_like=True, tag="prompts"):
+    """Behind the prompt `slug`, among those that begin with `prefix`."""
+
+    prefix: str
+    slug: str
+
+
+class KeysAt(Cursor, frozen=True, array_like=True, tag="keys"):
+    """Behind the row `key` of the list `name`, which is in the order of its keys."""
+
+    name: str
+    key: str
+
+
+class EventsAt(Cursor, frozen=True, array_like=True, tag="events"):
+    """The oldest `left` events of the list `name` are still to be read."""
+
+    name: str
+    left: Number
+
+
+async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT, cursor: str | None = None) -> Page:
+    """List prompts by name."""
+    start = read_cursor(cursor, PromptsAt, no=0) if cursor is not None else PromptsAt(0, prefix, "")
+    if start.prefix != prefix:
+        raise no_cursor(cursor or "")
+    found = await prompts.page(prefix=prefix, limit=limit, after=start.slug)
+    more = write_cursor(PromptsAt(0, prefix, found.next)) if found.next is not None else None
+    return [shapes.family(each) for each in found.items], more
+
+
+async def show(
+    prompts: Prompts,
+    slug: str,
+    *,
+    branch: str | None = None,
+    version: int | None = None,
+    label: str | None = None,
+    resolve: bool = False,
+    project: str | None = None,
+) -> Wire:
+    """Give a version, the active one unless named; with `resolve` what it says with its ancestors.
+
+    `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+    """
+    family = await prompts.family(slug, project=prompts.whose(project))
+    found = family.version(branch or MAIN)
+    if found is None or version not in (None, found.number) or label is not None:
+        found = await prompts.get(family.slug, branch=branch, version=version, label=label)
+    if not resolve:
+        return shapes.version(found, family)
+    resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
+    return shapes.version(found, family, resolved)
+
+
+async def versions_page(
+    prompts: Prompts, slug: str, *, branch: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> Page:
+    """List the versions of a prompt without their texts, of one branch or of all, `main` first, oldest first."""
+    family = await prompts.family(slug)
+    if branch:
+        await prompts.get(family.slug, branch=branch)  # raises NotFound naming the branches there are
+    found = await prompts.versions(family.slug, branch=branch or None)
+    name = f"versions {family.slug} {branch}"
+    rows, more = _page(found, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
+    return [shapes.summary(each, family) for each in rows], more
+
+
+async def branches_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
+    """List the branches of a prompt, `main` first."""
+    family = await prompts.family(slug)
+    rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
+    return [shapes.branch(each, family) for each in rows], more
+
+
+async def labels_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
+    """List the labels of a prompt by name."""
+    family = await prompts.family(slug)
+    rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
+    return [shapes.label(each) for each in rows], more
+
+
+async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
+    """List what was done to a prompt, the newest first."""
+    family = await prompts.family(slug)
+    found = await prompts.events(family.slug, limit=_ALL_EVENTS)
+    start = read_cursor(cursor, EventsAt, no=0) if cursor is not None else EventsAt(0, family.slug, len(found))
+    if start.name != family.slug or start.left > len(found):
+        raise no_cursor(cursor or "")
+    left = found[len(found) - start.left :]
+    if limit is None and cursor is None:
+        return [shapes.event(each) for each in left], None
+    shown = left[: _checked(limit)]
+    more = write_cursor(EventsAt(0, family.slug, len(left) - len(shown))) if len(left) > len(shown) else None
+    return [shapes.event(each) for each in shown], more
+
+
+async def compare(
+    desk: Desk,
+    slug: str,
+    a: int,
+    b: int | None = None,
+    *,
+    branch: str | None = None,
+    turns: int = 0,
+    user: str | None = None,
+) -> Wire:
+    """Give what is other in version `b`, the active one unless named, than in `a`, and what that costs."""
+    prompts = Prompts(desk)
+    after = await prompts.get(slug, branch=branch, version=b)
+    before = await prompts.get(after.slug, branch=after.branch, version=a)
+    return await lookup.compare(desk, before, after, turns=turns, user=user)
+
+
+async def rating(
+    prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
+) -> Wire:
+    """Say how good a version is, the active one unless named."""
+    found = await prompts.get(slug, branch=branch, version=version, label=label)
+    made = await prompts.rating(found.slug, branch=found.branch, version=found.number)
+    return linting.rating_to_wire(found, made)
+
+
+async def findings(prompts: Prompts, slug: str) -> list[Wire]:
+    """Give what is wrong about a prompt."""
+    return [msgspec.to_builtins(each) for each in await prompts.lint(slug)]
+
+
+async def merge(
+    prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
+) -> Wire:
+    """Merge a branch's sections into another: the version that was written. Raises MergeConflict with what clashes."""
+    made, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
+    if made is not None:
+        return shapes.written(made)
+    clashes = [shapes.conflict(each) for each in merged.conflicts]
+    names = ", ".join(repr(each.section) for each in merged.conflicts)
+    msg = f"{branch!r} and {into!r} both changed {names}; make them the same in one of the two, then merge again"
+    raise MergeConflict(msg, conflicts=clashes)
+
+
+def _page(
+    rows: Sequence[T], key: Callable[[T], str], name: str, limit: int | None, cursor: str | None
+) -> tuple[Sequence[T], str | None]:
+    """Give a page of rows that stand in the order of their keys."""
+    if limit is None and cursor is None:
+        return rows, None
+    start = read_cursor(cursor, KeysAt, no=0) if cursor is not None else KeysAt(0, name, "")
+    if start.name != name:
+        raise no_cursor(cursor or "")
+    left = [each for each in rows if key(each) > start.key]
+    shown = left[: _checked(limit)]
+    return shown, write_cursor(KeysAt(0, name, key(shown[-1]))) if len(left) > len(shown) else None
+
+
+def _checked(limit: int | None) -> int:
+    limit = LIMIT if limit is None else limit
+    check_limit(limit)
+    return limit
+
+
+def _key(branch: str) -> str:
+    """Give where a branch stands among others: `main` first, then by name. A space comes before all their letters."""
+    return f"{branch != MAIN:d}{branch}"

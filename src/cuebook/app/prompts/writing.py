@@ -1,0 +1,292 @@
+"""Prompts as they are written: versions, branches, merges and labels."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from cuebook.app.prompts.ancestors import check_ancestors
+from cuebook.app.prompts.once import once, stored_once
+from cuebook.app.prompts.reading import LARGE, Reading, differ, standing
+from cuebook.engine.drafts import check_text
+from cuebook.engine.receipts import receipt
+from cuebook.errors import Conflict, InvalidInput
+from cuebook.ports.prompts import Family, Once, Write
+from cuebook.prompts.difference import bump, check_semver, next_semver
+from cuebook.prompts.digest import sealed
+from cuebook.prompts.files import write_file
+from cuebook.prompts.inherit import Merged, merge3
+from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
+from cuebook.prompts.params import read_params
+from cuebook.prompts.registry import twin
+from cuebook.prompts.select import context_fit
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
+
+#: What is asked for as `inherits` of a new version where it stays what it was; no prompt has such a name.
+KEEP: Literal["(keep)"] = "(keep)"
+
+
+class _Clash(Exception):  # no error: what both changed is answered
+    """Two branches cannot be merged."""
+
+
+class Writing(Reading):
+    """Prompts as they are written."""
+
+    async def save(  # a version's fields
+        self,
+        slug: str,
+        sections: Mapping[str, str],
+        *,
+        branch: str = MAIN,
+        type: str | None = None,  # noqa: A002  # the wire's name
+        override_sections: Mapping[str, str] | None = None,
+        params: Any = None,
+        engine: Engine | None = None,
+        inherits: str | None = KEEP,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        author: str = "",
+        description: str | None = None,
+        semver: str | None = None,
+        sync: bool | None = None,
+        base: int | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Version:
+        """Write a new version of a prompt, or a prompt that is new; what is not given stays what it was.
+
+        `base` is the version its writer saw: Conflict where the head has moved on. The semantic version is suggested by
+        what changed unless given. `by` is its author unless one is named. Raises InvalidInput.
+        """
+        check_slug(slug)
+        check_branch(branch)
+        changes = {
+            "type": type,
+            "sections": _sections(sections, "sections"),
+            "override_sections": None
+            if override_sections is None
+            else _sections(override_sections, "overrideSections"),
+            "params": None if params is None else _params(params),
+            "engine": engine,
+            "metadata": None if metadata is None else dict(metadata),
+            "tags": None if tags is None else tuple(tags),
+            "description": description,
+            "sync": sync,
+        }
+
+        async def write(asking: Once | None) -> Version:
+            own = await standing(self._desk, slug)
+            family = (await self._desk.prompts.families(Scope(), [own], ancestors=False)).get(own)
+            before = await self._head(family, branch)
+            version = replace(
+                before or Version(slug=own),
+                branch=branch,
+                number=0,
+                digest="",
+                author=author,
+                **({} if inherits == KEEP else {"inherits": inherits}),
+                **{name: value for name, value in changes.items() if value is not None},
+            )
+            ready = await _numbered(version, before, semver)
+            return (await self._store([ready], base=base, by=author or by, asking=asking))[0]
+
+        asked = ["save", slug, branch, changes, inherits, semver, base, author]
+        return await stored_once(self._desk, idempotency_key, asked, write, user=by)
+
+    async def store(
+        self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
+    ) -> list[Version]:
+        """Store whole versions, all or none, each on its branch's head. Raises InvalidInput, Conflict, NotFound."""
+        return await self._store(versions, base=base, if_changed=if_changed, by=by)
+
+    async def check(self, versions: Sequence[Version]) -> None:
+        """Refuse versions that could not be stored, alone or with each other. Raises InvalidInput."""
+        for each in versions:
+            self._check(each)
+        slugs = {each.slug for each in versions}
+        for slug in sorted(slugs):
+            own = twin(slug) if twin(slug) in slugs else await standing(self._desk, slug)
+            if own != slug:
+                msg = f"slug: {slug!r} and {own!r} are one prompt, with one file; name it {own!r}"
+                raise InvalidInput(msg, where="slug")
+        await check_ancestors(self._desk, versions)
+
+    async def fork(
+        self,
+        slug: str,
+        name: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Version:
+        """Begin a branch with a copy of a version; nothing is shared afterwards.
+
+        Raises Conflict where there is a branch or a label of that name.
+        """
+        check_branch(name)
+
+        async def write(asking: Once | None) -> Version:
+            origin = await self.get(slug, branch=branch, version=version, label=label)
+            family = await self.family(origin.slug)
+            if any(each.name == name for each in family.labels):
+                msg = f"prompt {origin.slug!r} has a label {name!r}; choose another name for the branch"
+                raise Conflict(msg)
+            copy = replace(origin, branch=name, number=0)
+            told = receipt(self._desk, copy, "branch", agent=by)
+            new = Write(version=copy, begins=(origin.branch, origin.number), audit=told)
+            now = self._desk.clock.now()
+            return (await self._desk.prompts.save(Scope(), [new], by=by, now=now, once=asking))[0]
+
+        asked = ["fork", slug, name, branch, version, label]
+        return await stored_once(self._desk, idempotency_key, asked, write, user=by)
+
+    async def merge(
+        self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
+    ) -> tuple[Version | None, Merged]:
+        """Merge a branch's sections into another, against the version it was forked from.
+
+        With conflicts nothing is written: they are answered, each with both texts. Raises NotFound, InvalidInput.
+        """
+        merged = Merged(sections={})
+
+        async def write(asking: Once | None) -> Version:
+            nonlocal merged
+            version, merged = await self._merged(slug, branch, into)
+            if merged.conflicts:
+                raise _Clash
+            return (await self._store([version], base=None, by=by, asking=asking))[0]
+
+        try:
+            stored = await stored_once(self._desk, idempotency_key, ["merge", slug, branch, into], write, user=by)
+        except _Clash:
+            return None, merged
+        return stored, merged if merged.sections else Merged(sections=stored.sections)
+
+    async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, Merged]:
+        if branch == into:
+            msg = f"into: {into!r} is the branch to merge itself; name another"
+            raise InvalidInput(msg, where="into")
+        theirs, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
+        [first] = await self._desk.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
+        origin, _, number = first.branched_from.rpartition(":")
+        if not origin:
+            msg = f"branch {branch!r} of prompt {theirs.slug!r} was forked from none; there is nothing to merge against"
+            raise InvalidInput(msg, where="branch")
+        base = await self.get(theirs.slug, branch=origin, version=int(number))
+        pairs = (
+            (base.sections, ours.sections, theirs.sections),
+            (base.override_sections, ours.override_sections, theirs.override_sections),
+        )
+        large = sum(len(text) for pair in pairs for texts in pair for text in texts.values()) > LARGE
+        merged, over = [await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs]
+        merged = replace(merged, conflicts=(*merged.conflicts, *over.conflicts))
+        version = replace(
+            ours, sections=merged.sections, override_sections=over.sections, number=0, digest="", author=""
+        )
+        return (version if merged.conflicts else await _numbered(version, ours, None)), merged
+
+    async def label(
+        self,
+        slug: str,
+        name: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Label:
+        """Point a label such as `production` at a version, the active one unless named, or where another points.
+
+        Raises Conflict where a branch has that name.
+        """
+        check_branch(name, where="label")
+
+        async def move(asking: Once | None) -> Label:
+            found = await self.get(slug, branch=branch, version=version, label=label)
+            if (await self.family(found.slug)).branch(name) is not None:
+                msg = f"prompt {found.slug!r} has a branch {name!r}; choose another name for the label"
+                raise Conflict(msg)
+            now = self._desk.clock.now()
+            moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
+            told = receipt(self._desk, found, "label", agent=by, context={"label": name})
+            return await self._desk.prompts.move_label(Scope(), found.slug, moved, audit=told, once=asking)
+
+        asked = ["label", slug, name, branch, version, label]
+        return await once(self._desk, idempotency_key, asked, Label, move, user=by)
+
+    # inside
+
+    async def _store(
+        self,
+        versions: Sequence[Version],
+        *,
+        base: int | None,
+        by: str,
+        if_changed: bool = False,
+        asking: Once | None = None,
+    ) -> list[Version]:
+        await self.check(versions)
+        ready = [sealed(each) for each in versions]
+        writes = [
+            Write(version=each, base=base, if_changed=if_changed, audit=receipt(self._desk, each, "write", agent=by))
+            for each in ready
+        ]
+        return await self._desk.prompts.save(Scope(), writes, by=by, now=self._desk.clock.now(), once=asking)
+
+    async def _head(self, family: Family | None, branch: str) -> Version | None:
+        """Give a branch's newest version."""
+        found = family.branch(branch) if family else None
+        if family is None or found is None:
+            return None
+        active = family.version(branch)
+        if active is not None and active.number == found.head:
+            return active
+        versions = await self._desk.prompts.versions(Scope(), family.slug, branch=branch, numbers=[found.head])
+        return versions[0]
+
+    def _check(self, version: Version) -> None:
+        check_slug(version.slug)
+        check_branch(version.branch)
+        check_semver(version.semver)
+        if version.inherits is not None and parse_reference(version.inherits, where="inherits").slug == version.slug:
+            msg = f"inherits: prompt {version.slug!r} cannot inherit from itself"
+            raise InvalidInput(msg, where="inherits")
+        context_fit(version.context_weights, {})  # a weight that is no number stops all choosing
+        for name in version.sections.keys() & version.override_sections.keys():
+            msg = f"overrideSections.{name}: stands in sections too; write it in one of the two"
+            raise InvalidInput(msg, where=f"overrideSections.{name}")
+        for place, texts in (("sections", version.sections), ("overrideSections", version.override_sections)):
+            for name, text in texts.items():
+                check_section(name, where=place)
+                check_text(text, f"{place}.{name}")
+        write_file(version)  # what no file can hold is refused
+
+
+async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:
+    """Give a version with its semantic version: the given one, else what the change asks for."""
+    if semver is not None:
+        return replace(version, semver=semver)
+    if before is None:
+        return version
+    return replace(version, semver=next_semver(before.semver, bump(await differ(before, version))))
+
+
+def _sections(given: Mapping[str, Any], where: str) -> dict[str, str]:
+    for name, text in given.items():
+        check_section(name, where=where)
+        if not isinstance(text, str):
+            msg = f"{where}.{name}: expected a text, got {type(text).__name__}"
+            raise InvalidInput(msg, where=f"{where}.{name}")
+    return dict(given)
+
+
+def _params(given: Any) -> tuple[Param, ...]:
+    ready = isinstance(given, tuple) and all(isinstance(each, Param) for each in given)
+    return given if ready else read_params(given)

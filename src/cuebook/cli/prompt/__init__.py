@@ -1,0 +1,34 @@
+"""`cuebook prompt`, which is `kai-prompt-manager` too, and `kai-prompt-tester`: a module for each kind of command."""
+
+from cuebook.cli import main as command_line
+from cuebook.cli.group import command, new_app
+from cuebook.cli.prompt import branch, choose, edit, lint, show, sync, transfer  # noqa: F401  # each declares its commands
+from cuebook.cli.prompt.group import app
+from cuebook.cli.prompt.tester import try_out
+
+__all__ = ["app", "manager", "tester"]
+
+#: In the order of the help.
+_ORDER = (
+    "list show log diff new edit test branch merge label rollback clear select observe push pull drift export import"
+    " migrate lint rate"
+).split()
+app.registered_commands.sort(key=lambda each: _ORDER.index(each.name or ""))
+
+tester_app = new_app()
+command(
+    tester_app,
+    "kai-prompt-tester --prompt persona/kind_helper --param user_name=Alex --param agent_name=kAI",
+    "kai-prompt-tester --prompt persona/kind_helper --param user_name=Alex --diff",
+    name="kai-prompt-tester",
+)(try_out)
+
+
+def tester() -> int:
+    """Run `kai-prompt-tester`, another name for `cuebook prompt test`."""
+    return command_line.main(tester_app, "kai-prompt-tester")
+
+
+def manager() -> int:
+    """Run `kai-prompt-manager`, another name for `cuebook prompt`."""
+    return command_line.main(app, "kai-prompt-manager")

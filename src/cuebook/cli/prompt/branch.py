@@ -1,0 +1,239 @@
+"""`cuebook prompt branch|merge|label|rollback|clear`: which version is meant where."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.prompts import lookup, shapes, views
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import command
+from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, wait, whoever, write_through
+from cuebook.cli.state import State
+from cuebook.records.prompt import MAIN
+
+
+@command(
+    app,
+    "cuebook prompt branch persona/kind",
+    "cuebook prompt branch persona/kind trial",
+    "cuebook prompt branch persona/kind:3 old",
+    name="branch",
+)
+def branch_(
+    state: State,
+    prompt: Prompt,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The new branch's name.")] = None,
+    *,
+    branch: Branch = None,
+    version: Number = None,
+    by: By = None,
+) -> None:
+    """Begin a branch, a variant to choose from; or list them.
+
+    It begins with a copy of a version, and shares nothing with it afterwards. Without NAME they are listed.
+    """
+    if name is None:
+        _list_branches(state, lookup.read_place(prompt).slug)
+        return
+
+    async def fork(book: Cuebook) -> Wire:
+        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
+        at: dict[str, Any] = {"branch": found.branch, "version": found.number}
+        made = await book.prompts.fork(found.slug, name, **at, by=whoever(by))
+        await write_through(book, made.slug)
+        return shapes.written(made) | {"from": at}
+
+    made = wait(state, fork)
+    if state.json:
+        screen.say_json(made)
+    else:
+        origin = f"{made['from']['branch']}:{made['from']['version']}"
+        screen.say(f"branch {made['branch']} of {made['slug']} begins with {origin}")
+
+
+def _list_branches(state: State, slug: str) -> None:
+    items, _ = wait(state, lambda book: views.branches_page(book.prompts, slug))
+    if state.json:
+        screen.say_json({"items": items})
+        return
+    rows = [
+        (
+            each["name"],
+            str(each["head"]),
+            str(each["active"]),
+            each["semver"],
+            f"{each['edgeWeight']:.3f}",
+            f"{each['observations']:,}",
+            ", ".join(map(str, each["rolledBackVersions"])),
+        )
+        for each in items
+    ]
+    names = ("branch", "head", "active", "semver", "weight", "observations", "rolled back")
+    screen.table(names, rows, right=names[1:3] + names[4:6], fold=("branch",))
+
+
+@command(
+    app, "cuebook prompt merge persona/kind trial", "cuebook prompt merge persona/kind trial --into warm", name="merge"
+)
+def merge(
+    state: State,
+    prompt: Prompt,
+    name: Annotated[str, typer.Argument(metavar="BRANCH", help="The branch to merge.", show_default=False)],
+    *,
+    into: Annotated[str, typer.Option("--into", metavar="NAME", help="The branch it goes into.")] = MAIN,
+    by: By = None,
+) -> None:
+    """Merge a branch's sections into another.
+
+    Exits 1 where both changed the same lines, shows them, and writes nothing.
+    """
+    slug = lookup.read_place(prompt).slug
+
+    async def run(book: Cuebook) -> Wire:
+        made, merged = await book.prompts.merge(slug, name, into=into, by=whoever(by))
+        if made is not None:
+            await write_through(book, made.slug)
+            return shapes.written(made)
+        clashes = merged.conflicts
+        return {
+            "conflicts": [
+                {"section": each.section, "base": each.base, "ours": each.ours, "theirs": each.theirs}
+                for each in clashes
+            ]
+        }
+
+    done = wait(state, run)
+    if state.json:
+        screen.say_json(done)
+    elif "conflicts" not in done:
+        screen.say(f"wrote {done['slug']}@{done['branch']}:{done['version']} ({done['semver']})")
+    else:
+        for each in done["conflicts"]:
+            screen.heading(f"[{each['section']}] both changed it")
+            screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
+        named = ", ".join(each["section"] for each in done["conflicts"])
+        way = f"`cuebook prompt edit {slug}@{name}` until {named} reads as in {into}, or the other way round"
+        screen.complain(f"nothing was merged; {way}, then merge again")
+    if "conflicts" in done:
+        raise typer.Exit(1)
+
+
+def _marked(mark: str, text: str | None) -> list[str]:
+    return [f"{mark} (not there)"] if text is None else [f"{mark}{line}" for line in text.split("\n")]
+
+
+@command(
+    app,
+    "cuebook prompt label persona/kind",
+    "cuebook prompt label persona/kind:3 production",
+    name="label",
+)
+def label(
+    state: State,
+    prompt: Prompt,
+    name: Annotated[str | None, typer.Argument(metavar="[LABEL]", help="Such as production.")] = None,
+    *,
+    branch: Branch = None,
+    version: Number = None,
+    by: By = None,
+) -> None:
+    """Point a label at a version; or list the labels.
+
+    Its moves stand in the log. Without LABEL they are listed.
+    """
+    if name is None:
+        _list_labels(state, lookup.read_place(prompt).slug)
+        return
+
+    async def move(book: Cuebook) -> Wire:
+        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
+        at: dict[str, Any] = {"branch": found.branch, "version": found.number}
+        moved = await book.prompts.label(found.slug, name, **at, by=whoever(by))
+        await write_through(book, found.slug)
+        return shapes.label(moved)
+
+    moved = wait(state, move)
+    if state.json:
+        screen.say_json(moved)
+    else:
+        screen.say(f"{name} is {moved['branch']}:{moved['version']}")
+
+
+def _list_labels(state: State, slug: str) -> None:
+    items, _ = wait(state, lambda book: views.labels_page(book.prompts, slug))
+    if state.json:
+        screen.say_json({"items": items})
+        return
+    rows = [
+        (
+            each["name"],
+            f"{each['branch']}:{each['version']}",
+            each["movedBy"],
+            (each["movedAt"] or "")[:19].replace("T", " "),
+        )
+        for each in items
+    ]
+    screen.table(("label", "version", "moved by", "when"), rows)
+
+
+@command(
+    app,
+    "cuebook prompt rollback persona/kind",
+    "cuebook prompt rollback persona/kind --to 2 --reason 'too chatty'",
+    name="rollback",
+)
+def rollback(
+    state: State,
+    prompt: Prompt,
+    *,
+    to: Annotated[int | None, typer.Option("--to", metavar="N", min=1, help="The one before by default.")] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the log.")] = "by hand",
+    branch: Branch = None,
+    by: By = None,
+) -> None:
+    """Make an earlier version active again.
+
+    The later one stays, and is not explored until it is cleared.
+    """
+
+    async def run(book: Cuebook) -> Wire:
+        found = await lookup.find(book.prompts, prompt, branch=branch)
+        at = {"branch": found.branch, "by": whoever(by)}
+        stands = await book.prompts.roll_back(found.slug, to=to, reason=reason, **at)
+        await write_through(book, found.slug)
+        active = await book.prompts.get(found.slug, branch=found.branch, version=stands.active)
+        return shapes.rolled_back(active, stands)
+
+    done = wait(state, run)
+    if state.json:
+        screen.say_json(done)
+    else:
+        screen.say(f"{done['slug']}@{done['branch']}:{done['version']} ({done['semver']}) is active again")
+
+
+@command(app, "cuebook prompt clear persona/kind 3 --reason 'it was the model'", name="clear")
+def clear(
+    state: State,
+    prompt: Prompt,
+    version: Annotated[int, typer.Argument(metavar="N", min=1, help="The version.", show_default=False)],
+    *,
+    branch: Branch = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the log.")] = "",
+    by: By = None,
+) -> None:
+    """Let a version that was rolled back be explored again."""
+    place = lookup.read_place(prompt, branch=branch)
+
+    async def run(book: Cuebook) -> Wire:
+        family = await book.prompts.family(place.slug)
+        at = {"branch": place.branch or MAIN, "by": whoever(by)}
+        stands = await book.prompts.clear(family.slug, version, reason=reason, **at)
+        return shapes.branch(stands, await book.prompts.family(family.slug))
+
+    done = wait(state, run)
+    if state.json:
+        screen.say_json(done)
+    else:
+        screen.say(f"{place.slug}@{done['name']}:{version} is explored again")

@@ -1,0 +1,129 @@
+"""`cuebook prompt select|observe`: which variant speaks, and what a round taught."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.prompts import lookup, shapes
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import command
+from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, wait
+from cuebook.cli.state import State
+from cuebook.records.prompt import Strategy, TaskOutcome
+
+Signals = Annotated[
+    list[str] | None, typer.Option("--signal", metavar="NAME[=0..1]", help="A signal, 1 unless given; may come again.")
+]
+
+
+@command(
+    app,
+    "cuebook prompt select persona/kind --signal task_coding --explain",
+    "cuebook prompt select persona/kind --signal user_frustrated=0.7 --strategy thompson --seed 7 --json",
+    name="select",
+)
+def select(
+    state: State,
+    prompt: Prompt,
+    *,
+    signal: Signals = None,
+    strategy: Annotated[Strategy | None, typer.Option("--strategy", help="The project's unless named.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", metavar="0..1", min=0, max=1, help="How often epsilon_greedy explores.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed chooses the same.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show every variant with what speaks for it.")] = False,
+) -> None:
+    """Choose among a prompt's variants, and say why.
+
+    Variants are the active versions of its branches. Nothing is stored.
+    """
+    slug, signals = lookup.read_place(prompt).slug, numbers(signal, "--signal")
+    given: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
+
+    async def run(book: Cuebook) -> Wire:
+        named = strategy or book.config.settings.prompts.strategy
+        return shapes.selection(await book.prompts.select(slug, signals, strategy=named, seed=seed, **given))
+
+    shown = wait(state, run)
+    if state.json:
+        screen.say_json(shown)
+        return
+    picked = shown["selected"]
+    how = "explored" if shown["explored"] else "the best"
+    screen.say(f"{_name(picked)} ({how}, picked with probability {shown['propensity']:.3f})")
+    if explain:
+        rows = [
+            (
+                "→" if each == picked else "",
+                _name(each),
+                f"{each['edgeWeight']:.3f}",
+                f"{each['contextFit']:+.3f}",
+                f"{each['totalScore']:.3f}",
+                f"{each['propensity']:.3f}",
+            )
+            for each in shown["variants"]
+        ]
+        names = ("", "variant", "edge weight", "context fit", "total", "propensity")
+        screen.table(names, rows, right=names[2:], fold=("variant",))
+
+
+def _name(choice: Wire) -> str:
+    return f"{choice['slug']}@{choice['branch']}:{choice['version']}"
+
+
+@command(
+    app,
+    "cuebook prompt observe persona/kind --sentiment 0.9 --outcome success",
+    "cuebook prompt observe persona/kind@trial --sentiment 0.2 --corrections 3",
+    name="observe",
+)
+def observe(
+    state: State,
+    prompt: Prompt,
+    *,
+    sentiment: Annotated[
+        float, typer.Option("--sentiment", metavar="0..1", min=0, max=1, help="How pleased the user was.")
+    ],
+    corrections: Annotated[int, typer.Option("--corrections", metavar="N", min=0, help="How often corrected.")] = 0,
+    outcome: Annotated[TaskOutcome | None, typer.Option("--outcome", help="What became of the task.")] = None,
+    signal: Signals = None,
+    propensity: Annotated[
+        float, typer.Option("--propensity", metavar="0..1", min=0, max=1, help="With which it had been picked.")
+    ] = 1.0,
+    branch: Branch = None,
+    version: Number = None,
+    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Where it was said.")] = "",
+    user: Annotated[str, typer.Option("--user", metavar="USER", help="Whose word it is.")] = "",
+) -> None:
+    """Keep what a round says about the version that spoke.
+
+    Its score moves the branch's edge weight.
+    """
+    place, signals = lookup.read_place(prompt, branch=branch, version=version), numbers(signal, "--signal")
+
+    async def run(book: Cuebook) -> Wire:
+        named = place.branch is not None or place.version is not None
+        found = await lookup.find(book.prompts, prompt, branch=branch, version=version) if named else None
+        seen = await book.prompts.observe(
+            found.slug if found else place.slug,
+            sentiment=sentiment,
+            corrections=corrections,
+            outcome=outcome,
+            branch=found.branch if found else None,
+            version=found.number if found and (place.version or place.branch != found.branch) else None,  # a label
+            signals=signals,
+            propensity=propensity,
+            conversation=conversation,
+            user=user,
+        )
+        return shapes.observed(seen)
+
+    shown = wait(state, run)
+    if state.json:
+        screen.say_json(shown)
+    else:
+        back = "; it was rolled back" if shown["rolledBack"] else ""
+        screen.say(f"score {shown['score']:.3f}, edge weight {shown['edgeWeight']:.3f} now{back}")

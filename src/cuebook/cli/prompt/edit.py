@@ -1,0 +1,214 @@
+"""`cuebook prompt new|edit`: a text becomes a version, on the head its author saw."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.prompts import draft as drafts
+from cuebook.app.prompts import lookup, shapes
+from cuebook.app.prompts.lookup import Place
+from cuebook.cli import screen
+from cuebook.cli.group import command
+from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, wait, write_through
+from cuebook.cli.state import State
+from cuebook.errors import Conflict, CuebookError, InvalidInput
+from cuebook.records.prompt import BODY, MAIN, Engine, Version
+
+#: Who edits where neither VISUAL nor EDITOR says so.
+_EDITOR = "notepad" if os.name == "nt" else "vi"
+
+_Texts = list[str] | None
+
+FileArgument = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="Its file, or its text alone; - reads from the pipe.")
+]
+Text = Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Its text.")]
+Section = Annotated[_Texts, typer.Option("--section", metavar="NAME=TEXT", help="A section; @FILE reads its text.")]
+Override = Annotated[_Texts, typer.Option("--override", metavar="NAME=TEXT", help="A section instead of the parent's.")]
+ParamOption = Annotated[_Texts, typer.Option("--param", metavar="NAME[=DEFAULT]", help="A parameter of the text.")]
+Weight = Annotated[_Texts, typer.Option("--weight", metavar="SIGNAL=W", help="How well it fits a signal.")]
+Inherits = Annotated[str | None, typer.Option("--inherits", metavar="ID", help='Its parent; "" for none.')]
+Type = Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Such as persona or addon.")]
+EngineOption = Annotated[Engine | None, typer.Option("--engine", help="Whether it has $name or {{name}}.")]
+Description = Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")]
+Tag = Annotated[_Texts, typer.Option("--tag", metavar="TAG", help="A tag; may come again.")]
+Semver = Annotated[str | None, typer.Option("--semver", metavar="X.Y.Z", help="Suggested unless given.")]
+Base = Annotated[int | None, typer.Option("--base", metavar="N", min=0, help="The head you saw.")]
+Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Its author.")]
+
+
+@command(
+    app,
+    "cuebook prompt new persona/kind kind.md",
+    "cuebook prompt new persona/kind --text 'Welcome $user_name.' --param user_name --description 'A kind helper'",
+    "cuebook prompt new persona/kind@trial --text 'Hi $user_name.' --weight task_casual=1",
+    name="new",
+)
+def new(
+    state: State,
+    prompt: Prompt,
+    file: FileArgument = None,
+    *,
+    text: Text = None,
+    section: Section = None,
+    override: Override = None,
+    param: ParamOption = None,
+    weight: Weight = None,
+    branch: Branch = None,
+    inherits: Inherits = None,
+    type_: Type = None,
+    engine: EngineOption = None,
+    description: Description = None,
+    tag: Tag = None,
+    semver: Semver = None,
+    base: Base = None,
+    author: Author = "",
+) -> None:
+    """Write a prompt, or a new version of one.
+
+    From a file, from options, or in $EDITOR where neither is given. What is not given stays what it was. With --base it
+    is refused if somebody wrote meanwhile.
+    """
+    place = lookup.read_place(prompt, branch=branch)
+    sections = {} if text is None else {BODY: text}
+    sections |= {name: _read_at(value) for name, value in pairs(section, "--section").items()}
+    overriding = {name: _read_at(value) for name, value in pairs(override, "--override").items()}
+    fields: dict[str, Any] = {
+        "params": [_param(each) for each in param] if param else None,
+        "type": type_,
+        "engine": engine,
+        "description": description,
+        "tags": tag,
+        "semver": semver,
+        "override_sections": overriding or None,
+        "metadata": {"context_weights": numbers(weight, "--weight")} if weight else None,
+    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    given |= {} if inherits is None else {"inherits": inherits or None}
+    if file is not None and (sections or given):
+        msg = "give a file or the text's options, not both"
+        raise typer.BadParameter(msg, param_hint="FILE")
+    if file is not None:
+        _tell(state, wait(state, lambda book: _save_file(book, place, file, base, author)))
+    elif sections or given:
+        given |= {"base": base, "author": author}
+        _tell(state, wait(state, lambda book: _save(book, place, sections, given)))
+    else:
+        _edit(state, place, author=author, new=True)
+
+
+async def _save_file(book: Cuebook, place: Place, file: str, base: int | None, author: str) -> Version:
+    draft = await drafts.draft_of(book.desk, place.slug, place.branch, new=True)
+    if base not in (None, draft.base):
+        msg = f"prompt {draft.slug!r} has moved on: its head is {draft.base} on {draft.branch!r}, you saw {base}"
+        raise Conflict(msg)
+    made = await drafts.save_draft(book.desk, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
+    await write_through(book, made.slug)
+    return made
+
+
+async def _save(book: Cuebook, place: Place, sections: dict[str, str], fields: dict[str, Any]) -> Version:
+    """Write the fields given; the others, and the sections where none is given, stay what they were."""
+    before = (await drafts.draft_of(book.desk, place.slug, place.branch, new=True)).before
+    if "metadata" in fields and before:
+        fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
+    kept = dict(before.sections) if before and not sections else sections
+    made = await book.prompts.save(place.slug, kept, branch=place.branch or MAIN, **fields)
+    await write_through(book, made.slug)
+    return made
+
+
+def _param(written: str) -> dict[str, Any]:
+    name, mark, default = written.partition("=")
+    return {"name": name} | ({"default": default} if mark else {})
+
+
+def _read(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
+def _read_at(text: str) -> str:
+    return Path(text[1:]).read_text("utf-8").removesuffix("\n") if text.startswith("@") else text
+
+
+@command(
+    app, "cuebook prompt edit persona/kind", "EDITOR='code --wait' cuebook prompt edit persona/kind@trial", name="edit"
+)
+def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author = "") -> None:
+    """Edit a prompt in $EDITOR and write a new version.
+
+    $VISUAL goes before $EDITOR. Where somebody wrote meanwhile, or the file is wrong, nothing is written and yours
+    is kept.
+    """
+    _edit(state, lookup.read_place(prompt, branch=branch), author=author, new=False)
+
+
+def _edit(state: State, place: Place, *, author: str, new: bool) -> None:
+    draft = wait(state, lambda book: drafts.draft_of(book.desk, place.slug, place.branch, new=new))
+    folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
+    file = folder / f"{draft.slug.rpartition('/')[2]}.md"
+    file.write_text(draft.text, "utf-8", newline="\n")
+    _run_editor(file)
+    data = file.read_bytes()
+    if data.decode("utf-8", "replace") == draft.text:
+        _remove(file)
+        if state.json:
+            screen.say_json({"changed": False})
+        else:
+            screen.say("nothing changed")
+        return
+
+    async def write(book: Cuebook) -> Version | None:
+        version = drafts.read_draft(draft, data, name=file.name)
+        if not drafts.changes(draft, version):
+            return None
+        made = await drafts.save_draft(book.desk, draft, version, by=author)
+        await write_through(book, made.slug)
+        return made
+
+    try:
+        made = wait(state, write)
+    except CuebookError as error:
+        target = f"{draft.slug}@{draft.branch}" if draft.branch != MAIN else draft.slug
+        way = f"yours is in {file}; mend it and write it with `cuebook prompt new {target} {file}`"
+        raise type(error)(f"{error}; {way}") from error
+    _remove(file)
+    if made is None:
+        screen.say("nothing changed")
+    else:
+        _tell(state, made)
+
+
+def _run_editor(file: Path) -> None:
+    named = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not named and not screen.on_terminal():
+        msg = "no text: give a FILE, --text or --section, or set EDITOR"
+        raise InvalidInput(msg, where="text")
+    command_line = [*shlex.split(named or _EDITOR, posix=os.name != "nt"), str(file)]
+    try:
+        done = subprocess.run(command_line, check=False)  # noqa: S603  # the user's own editor
+    except OSError as error:
+        msg = f"the editor {command_line[0]!r} cannot be started ({error.strerror}); set EDITOR to one that can"
+        raise InvalidInput(msg, where="EDITOR") from error
+    if done.returncode:
+        msg = f"the editor {command_line[0]!r} ended with {done.returncode}; nothing was written (yours is in {file})"
+        raise InvalidInput(msg, where="EDITOR")
+
+
+def _remove(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    file.parent.rmdir()
+
+
+def _tell(state: State, made: Version) -> None:
+    if state.json:
+        screen.say_json(shapes.written(made))
+    else:
+        screen.say(f"wrote {made.slug}@{made.branch}:{made.number} ({made.semver})")

@@ -1,0 +1,95 @@
+"""What the commands of `cuebook prompt` share: how a prompt is named, how the book is opened, what follows a write."""
+
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.prompts.files import pushes_by_itself
+from cuebook.cli import screen
+from cuebook.cli.group import new_app
+from cuebook.cli.state import State
+from cuebook.errors import CuebookError
+
+T = TypeVar("T")
+
+app = new_app(
+    "Write, compare, test, choose and roll back prompts.",
+    "cuebook prompt new persona/kind --text 'Welcome $user_name.' --param user_name",
+    "cuebook prompt edit persona/kind",
+    "cuebook prompt diff persona/kind",
+)
+
+Prompt = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROMPT", help="A prompt's id; @BRANCH, @LABEL, :N and @BRANCH:N name a version.", show_default=False
+    ),
+]
+Branch = Annotated[str | None, typer.Option("--branch", metavar="NAME", help="Which branch.  [default: main]")]
+Number = Annotated[
+    int | None, typer.Option("--version", metavar="N", min=1, help="Which version; the active one by default.")
+]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who does it; your user name by default.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+
+
+def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: bool | None = None) -> T:
+    """Open the project's book, do one thing with it, and close it. `autopush` False leaves files on disk alone."""
+
+    async def run() -> T:
+        config = state.project({} if autopush is None else {"prompts.autopush": autopush})
+        async with Cuebook.open(config, worker=False) as book:
+            return await work(book)
+
+    return asyncio.run(run())
+
+
+async def write_through(book: Cuebook, *slugs: str) -> None:
+    """Write the files of prompts that were written in the book, where files are pushed by themselves."""
+    if not pushes_by_itself(book.config):
+        return
+    try:
+        await book.prompt_files.pull(slugs=slugs)
+    except CuebookError as error:
+        screen.complain(f"stored, but its file was not written: {error}")
+
+
+def whoever(by: str | None) -> str:
+    """Give the name given, else that of the account this runs under."""
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return ""
+
+
+def pairs(values: list[str] | None, option: str, *, alone: str | None = None) -> dict[str, str]:
+    """Read `NAME=VALUE` options; a name `alone` has that value. Raises BadParameter."""
+    found: dict[str, str] = {}
+    for each in values or ():
+        name, mark, value = each.partition("=")
+        if not name or (not mark and alone is None):
+            msg = f"{each!r} is no NAME=VALUE"
+            raise typer.BadParameter(msg, param_hint=option)
+        if name in found:
+            msg = f"{name!r} is given twice"
+            raise typer.BadParameter(msg, param_hint=option)
+        found[name] = value if mark else alone or ""
+    return found
+
+
+def numbers(values: list[str] | None, option: str) -> dict[str, float]:
+    """Read `NAME=NUMBER` options; a name alone is 1. Raises BadParameter."""
+    found: dict[str, float] = {}
+    for name, value in pairs(values, option, alone="1").items():
+        try:
+            found[name] = float(value)
+        except ValueError:
+            msg = f"{name}: {value!r} is no number"
+            raise typer.BadParameter(msg, param_hint=option) from None
+    return found

@@ -1,0 +1,101 @@
+"""`cuebook prompt lint|rate`: what is wrong about prompts before anybody is told them, and how good they are."""
+
+from collections import Counter
+from typing import Annotated
+
+import msgspec
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.prompts import lint as linting
+from cuebook.app.prompts import lookup
+from cuebook.app.prompts.folder import PromptFolder
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import command
+from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
+from cuebook.cli.state import State
+
+_STATES = {"error": "fail", "warning": "warn", "info": "info"}
+
+
+@command(
+    app,
+    "cuebook prompt lint",
+    "cuebook prompt lint persona/kind --strict",
+    "cuebook prompt lint --json > lint.json",
+    name="lint",
+)
+def lint(
+    state: State,
+    prompts: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Ids; all prompts by default.", show_default=False)
+    ] = None,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 on warnings too.")] = False,
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules instead.")] = False,
+) -> None:
+    """Look for secrets, injections, lost parameters and more.
+
+    Files are looked at as they lie there. Exits 1 on errors, so that it may stand in CI; nothing is written.
+    """
+    if rules:
+        _list_rules(state)
+        return
+    slugs = [lookup.read_place(each).slug for each in prompts or ()]
+
+    async def run(book: Cuebook) -> list[Wire]:
+        found = await linting.lint_prompts(book.desk, PromptFolder(book.prompt_files.root), slugs)
+        return [msgspec.to_builtins(each) for each in found]
+
+    found = wait(state, run, autopush=False)
+    counts = Counter(each["severity"] for each in found)
+    if state.json:
+        screen.say_json({"counts": {name: counts[name] for name in linting.SEVERITIES}, "findings": found})
+    else:
+        for each in found:
+            where = " ".join(filter(None, (each["slug"], each["where"])))
+            said = each["message"] if each["message"].startswith(where) else f"{where}: {each['message']}"
+            screen.verdict(_STATES[each["severity"]], each["rule"], said)
+        told = [f"{counts[name]:,} {name}{'s' * (counts[name] != 1 and name != 'info')}" for name in linting.SEVERITIES]
+        screen.say(", ".join(told) if found else "nothing found")
+    if counts["error"] or (strict and counts["warning"]):
+        raise typer.Exit(1)
+
+
+def _list_rules(state: State) -> None:
+    listed = linting.rules()
+    if state.json:
+        screen.say_json({"items": listed})
+    else:
+        screen.table(("rule", "severity", "what"), [(each["rule"], each["severity"], each["what"]) for each in listed])
+
+
+@command(app, "cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json", name="rate")
+def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number = None) -> None:
+    """Say how good a prompt is, from 0 to 100.
+
+    It is made of what lint finds, and what is described, tested and observed.
+    """
+
+    async def run(book: Cuebook) -> Wire:
+        found = await lookup.find(book.prompts, prompt, branch=branch, version=version)
+        rating = await linting.rate_version(book.desk, PromptFolder(book.prompt_files.root), found)
+        return linting.rating_to_wire(found, rating)
+
+    shown = wait(state, run)
+    if state.json:
+        screen.say_json(shown)
+        return
+    screen.heading(f"{shown['slug']}@{shown['branch']}:{shown['version']} · {shown['score']:.1f} of 100")
+    rows = [
+        (
+            each["name"],
+            f"{each['points']:g}",
+            str(each["most"]),
+            screen.bar(each["points"] / each["most"]),
+            each["reason"],
+        )
+        for each in shown["parts"]
+    ]
+    screen.table(("part", "points", "of", "", "why"), rows, right=("points", "of"))

@@ -1,0 +1,253 @@
+"""`cuebook prompt list|show|log|diff`: what there is, and how it came about."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.prompts import lookup, views
+from cuebook.app.prompts.export import file_of
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import Cursor, PageLimit, Project, command
+from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
+from cuebook.cli.state import State
+from cuebook.errors import InvalidInput
+from cuebook.records.prompt import Version
+
+
+@command(app, "cuebook prompt list", "cuebook prompt list --prefix persona/ --json", name="list")
+def list_(
+    state: State,
+    *,
+    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Only ids that begin so.")] = "",
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 50,
+    cursor: Cursor = None,
+) -> None:
+    """List prompts with their branches, labels and what was learnt."""
+    items, more = wait(state, lambda book: views.prompts_page(book.prompts, prefix=prefix, limit=limit, cursor=cursor))
+    if state.json:
+        screen.say_json({"items": items} | ({"next": more} if more else {}))
+        return
+    if not items:
+        none = f"no prompt's id begins with {prefix!r}; `cuebook prompt list` names those there are"
+        new = "no prompts yet; `cuebook prompt new PROMPT` writes one, files below prompts/ are taken over"
+        screen.say(none if prefix else new)
+        return
+    rows = [
+        (
+            each["slug"],
+            each["semver"],
+            ", ".join(_branch(one) for one in each["branches"]),
+            ", ".join(one["name"] for one in each["labels"]),
+            each["type"],
+            each["description"],
+        )
+        for each in items
+    ]
+    names = ("prompt", "semver", "branches", "labels", "type", "what for")
+    screen.table(names, rows, fold=("prompt", "branches"))
+    if more:
+        screen.say(f"there are more: --cursor {more}")
+
+
+def _branch(branch: Wire) -> str:
+    back = f", head {branch['head']}" if branch["head"] != branch["active"] else ""
+    seen = f" {branch['edgeWeight']:.2f} of {branch['observations']:,}" if branch["observations"] else ""
+    return f"{branch['name']}:{branch['active']}{seen}{back}"
+
+
+@command(
+    app,
+    "cuebook prompt show persona/kind",
+    "cuebook prompt show persona/kind@trial:2 --resolve",
+    "cuebook prompt show persona/kind --file > kind.md",
+    name="show",
+)
+def show(
+    state: State,
+    prompt: Prompt,
+    *,
+    branch: Branch = None,
+    version: Number = None,
+    resolve: Annotated[bool, typer.Option("--resolve", help="With the sections it inherits.")] = False,
+    file: Annotated[bool, typer.Option("--file", help="As the file it is, whole.")] = False,
+    project: Project = None,
+) -> None:
+    """Show a version: its sections, parameters and where it stands."""
+
+    async def read(book: Cuebook) -> tuple[Version, Wire]:
+        whose = book.prompts.whose(project)
+        found = await lookup.find(book.prompts, prompt, branch=branch, version=version, project=whose)
+        at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
+        return found, await views.show(book.prompts, found.slug, **at, resolve=resolve)
+
+    found, shown = wait(state, read)
+    if state.json:
+        screen.say_json(shown)
+    elif file:
+        screen.say(file_of(found), end="")
+    else:
+        _draw(shown)
+
+
+def _draw(shown: Wire) -> None:
+    marks = [name for name, holds in (("head", shown["head"]), ("active", shown["active"])) if holds]
+    marks += ["rolled back"] if shown["rolledBack"] else []
+    marks += [*(f"label {name}" for name in shown["labels"])]
+    where = f"{shown['slug']}@{shown['branch']}:{shown['version']}"
+    screen.heading(" · ".join((where, shown["semver"], *marks)))
+    about = {
+        "what for": shown["description"],
+        "author": shown["author"],
+        "written": (shown["createdAt"] or "")[:19].replace("T", " "),
+        "type": shown["type"],
+        "engine": shown["engine"] if shown["engine"] != "dollar" else "",
+        "inherits": shown["inherits"] or "",
+        "made of": " → ".join(shown["lineage"]) if len(shown["lineage"]) > 1 else "",
+        "tags": ", ".join(shown["tags"]),
+        "digest": shown["digest"],
+    }
+    for name, value in about.items():
+        if value:
+            screen.say(f"{name:<9} {screen.line_of(value)}")
+    for each in shown["params"]:
+        screen.say(f"{'param':<9} {_param(each)}")
+    if shown["metadata"]:
+        screen.say(f"{'metadata':<9} {screen.json_text(shown['metadata'], compact=True)}")
+    for name, text in shown["sections"].items():
+        screen.heading(f"\n[{name}]".strip())
+        screen.say(text)
+    for name, text in shown["overrideSections"].items():
+        screen.heading(f"[{name}] (overrides)")
+        screen.say(text)
+
+
+def _param(param: Wire) -> str:
+    default = "" if param["default"] is None else f" = {param['default']!r}"
+    optional = "" if param["required"] else "?"
+    note = f", {param['description']}" if param["description"] else ""
+    return screen.line_of(f"{param['name']}{optional}: {param['type']}{default}{note}")
+
+
+@command(app, "cuebook prompt log persona/kind", "cuebook prompt log persona/kind --limit 5 --json", name="log")
+def log(state: State, prompt: Prompt, *, limit: PageLimit = None, cursor: Cursor = None) -> None:
+    """Show what was done to a prompt, the newest first.
+
+    Who did it and why stands beside it.
+    """
+    slug = lookup.read_place(prompt).slug
+    items, more = wait(state, lambda book: views.history_page(book.prompts, slug, limit=limit, cursor=cursor))
+    if state.json:
+        screen.say_json({"items": items} | ({"next": more} if more else {}))
+        return
+    rows = [
+        (
+            (each["timestamp"] or "")[:19].replace("T", " "),
+            each["kind"],
+            f"{each['branch']}:{each['version']}",
+            _what(each),
+            each["by"],
+            each["reason"],
+        )
+        for each in items
+    ]
+    screen.table(("when", "what", "version", "to", "by", "why"), rows)
+    if more:
+        screen.say(f"there are more: --cursor {more}")
+
+
+def _what(event: Wire) -> str:
+    if event["label"]:
+        return str(event["label"])
+    return f"{event['branch']}:{event['to']}" if event["kind"] == "rollback" else ""
+
+
+@command(
+    app,
+    "cuebook prompt diff persona/kind",
+    "cuebook prompt diff persona/kind 1 3",
+    "cuebook prompt diff persona/kind main trial",
+    name="diff",
+)
+def diff(
+    state: State,
+    prompt: Prompt,
+    a: Annotated[str | None, typer.Argument(metavar="A", help="The version before the other by default.")] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="The one PROMPT names by default.")] = None,
+    *,
+    branch: Branch = None,
+    turns: Annotated[
+        int, typer.Option("--turns", metavar="N", min=0, max=MOST_TURNS, help="Measure on so many turns; 0 on none.")
+    ] = TURNS,
+) -> None:
+    """Show what is new between two versions, and what it costs.
+
+    A and B are numbers, branches (`trial`, `trial:2`) or labels. Without them a file that was edited, and is not pushed
+    yet, is compared with the book. The cost is in tokens, with all that is inherited, and in what would have been left
+    out of the last turns that had the prompt: each is assembled anew, and nothing is stored.
+    """
+
+    async def read(book: Cuebook) -> Wire:
+        named = await lookup.find(book.prompts, prompt, branch=branch)
+        edited = await _edited(book, prompt, named) if a is None else None
+        if edited:
+            path, draft = edited
+            return await lookup.compare(book.desk, named, draft, turns=turns) | {"file": path}
+        after = await lookup.find_beside(book.prompts, named, b) if b else named
+        if a is None and after.number == 1:
+            msg = f"{after.slug}@{after.branch}:1 is the first of its branch; name what to compare it with"
+            raise InvalidInput(msg, where="a")
+        before = await lookup.find_beside(book.prompts, named, a or f"{after.branch}:{after.number - 1}")
+        return await lookup.compare(book.desk, before, after, turns=turns)
+
+    shown = wait(state, read, autopush=None if a else False)
+    if state.json:
+        screen.say_json(shown)
+        return
+    first = f"{shown.get('branchA', shown['branch'])}:{shown['a']}"
+    second = shown.get("file") or f"{shown['branch']}:{shown['b']}"
+    screen.heading(f"{shown['slug']} {first} → {second}")
+    draw_difference(shown)
+    tokens = shown["tokens"]
+    asked = "" if shown["bump"] == "none" else f"; a {shown['bump']} change"
+    screen.say(f"{tokens['change']:+,} tokens ({tokens['before']:,} → {tokens['after']:,}){asked}")
+    if "impact" in shown:
+        _draw_impact(shown["impact"])
+
+
+def _draw_impact(impact: Wire) -> None:
+    screen.say(f"in use: {screen.line_of(impact['summary'])}")
+    if impact["reproduced"] < impact["turns"]:
+        exact = f"{impact['reproduced']} of {impact['turns']} windows come out byte for byte as they were sent"
+        screen.say(f"{exact}, the others nearly")
+
+
+async def _edited(book: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
+    """Give the file of a branch where it was edited; none where a number or a label was named."""
+    place = lookup.read_place(prompt)
+    if place.version is not None or place.branch not in (None, named.branch):
+        return None
+    return await book.prompt_files.edited(named.slug, named.branch)
+
+
+def draw_difference(shown: Wire) -> None:
+    """Draw sections as a unified diff, and the other fields line by line."""
+    if not (shown["sections"] or shown["params"] or shown["fields"]):
+        screen.say("they say the same")
+    for each in shown["sections"]:
+        screen.heading(f"[{each['name']}] {'(overrides) ' if each['override'] else ''}{each['kind']}")
+        screen.diff(each["lines"])
+    for each in shown["params"]:
+        screen.heading(f"param {each['name']} {each['kind']}")
+        screen.diff(
+            f"{mark}{_param(each[side])}" for mark, side in (("-", "before"), ("+", "after")) if each[side] is not None
+        )
+    for each in shown["fields"]:
+        screen.heading(f"{each['name']} changed")
+        screen.diff(f"{mark}{_value(each[side])}" for mark, side in (("-", "before"), ("+", "after")))
+
+
+def _value(value: object) -> str:
+    return screen.line_of(value) if isinstance(value, str) else screen.json_text(value, compact=True)

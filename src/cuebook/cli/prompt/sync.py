@@ -1,0 +1,119 @@
+"""`cuebook prompt push|pull|drift`: the files below prompts/ and the book."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cuebook.app.prompts.files import Change
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import command
+from cuebook.cli.prompt.group import DryRun, app, wait
+from cuebook.cli.state import State
+from cuebook.records.prompt import MAIN
+
+_STANDS = {
+    "new": "not in the book yet",
+    "changed": "changed on disk",
+    "both": "changed on disk and in the book",
+    "behind": "older than the book's",
+    "missing": "has no file",
+    "registry": "",
+}
+
+
+@command(app, "cuebook prompt push", "cuebook prompt push --dry-run --json", name="push")
+def push(
+    state: State,
+    *,
+    dry_run: DryRun = False,
+    force: Annotated[bool, typer.Option("--force", help="Store files on top where the book has changed too.")] = False,
+) -> None:
+    """Store what was edited below prompts/, all or nothing.
+
+    An odd file is named, and nothing is written then.
+    """
+    done = wait(state, lambda book: book.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
+    if state.json:
+        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in done]})
+        return
+    for each in done:
+        screen.say(f"{each.path}: {'would be ' * dry_run}{_pushed(each)}")
+        if each.suggested:
+            screen.say(f"  its version is still {each.semver}; for a {each.bump} change write {each.suggested}")
+    if not done:
+        screen.say("nothing has changed on disk")
+
+
+def _pushed(each: Change) -> str:
+    new = ", new" if each.state == "new" else ""
+    return f"pushed{new} as {_name(each)} ({each.semver})"
+
+
+@command(app, "cuebook prompt pull", "cuebook prompt pull --dry-run", name="pull")
+def pull(
+    state: State,
+    *,
+    dry_run: DryRun = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over files that were edited too.")] = False,
+) -> None:
+    """Write the newest versions to their files below prompts/.
+
+    Older ones go to .objects, and registry.json is made anew.
+    """
+    done = wait(state, lambda book: book.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
+    if state.json:
+        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in done]})
+        return
+    for each in done:
+        screen.say(f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})")
+    if not done:
+        screen.say("nothing has changed in the book")
+
+
+@command(app, "cuebook prompt drift", "cuebook prompt drift --json", name="drift")
+def drift(state: State) -> None:
+    """Look where files and book do not say the same, for CI.
+
+    registry.json too. Exits 1 if they differ; nothing is written.
+    """
+    found = wait(state, lambda book: book.prompt_files.drift(), autopush=False)
+    if state.json:
+        screen.say_json({"ok": not found, "items": [_wire(each) for each in found]})
+    else:
+        _draw(found)
+    if found:
+        raise typer.Exit(1)
+
+
+def _draw(found: Sequence[Change]) -> None:
+    for each in found:
+        what = each.message or f"{each.path}: {_STANDS[each.state]} ({_name(each)})"
+        screen.verdict("fail" if each.state in ("both", "registry") else "warn", each.state, what)
+    if not found:
+        screen.say("files, registry.json and book say the same")
+    elif any(each.state in ("new", "changed") for each in found):
+        screen.say("`cuebook prompt push` takes over what changed on disk")
+    elif any(each.state in ("behind", "missing") for each in found):
+        screen.say("`cuebook prompt pull` writes what changed in the book")
+
+
+def _name(each: Change) -> str:
+    branch = "" if each.branch == MAIN else f"@{each.branch}"
+    return f"{each.slug}{branch}" + (f":{each.version}" if each.version else "")
+
+
+def _wire(each: Change) -> Wire:
+    told: Wire = {
+        "path": each.path,
+        "slug": each.slug,
+        "branch": each.branch,
+        "version": each.version,
+        "semver": each.semver,
+        "state": each.state,
+        "bump": each.bump,
+    }
+    if each.suggested:
+        told["suggested"] = each.suggested
+    return told | ({"message": each.message} if each.message else {})

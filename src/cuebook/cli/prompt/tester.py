@@ -1,0 +1,89 @@
+"""`cuebook prompt test`, which is `kai-prompt-tester` too."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.prompts import lookup
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import Project, command
+from cuebook.cli.prompt.group import Branch, Number, app, pairs, wait, whoever
+from cuebook.cli.state import State
+
+Named = Annotated[
+    str | None, typer.Option("--prompt", metavar="ID", help="The prompt; @BRANCH, :N and @BRANCH:N name a version.")
+]
+Given = Annotated[
+    list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter's value; may come again.")
+]
+Diff = Annotated[bool, typer.Option("--diff", help="Also what is new in the template since the version before.")]
+Log = Annotated[bool, typer.Option("--log", help="Let it stand in the audit.")]
+TextOnly = Annotated[bool, typer.Option("--text", help="Print the rendered text and nothing else.")]
+Positional = Annotated[str | None, typer.Argument(metavar="[PROMPT]", help="The same as --prompt.", show_default=False)]
+
+
+@command(
+    app,
+    "cuebook prompt test --prompt persona/kind --param user_name=Alex",
+    "cuebook prompt test persona/kind:2 --param user_name=Alex --diff",
+    name="test",
+)
+def try_out(
+    state: State,
+    named: Positional = None,
+    *,
+    prompt: Named = None,
+    param: Given = None,
+    branch: Branch = None,
+    version: Number = None,
+    diff: Diff = False,
+    log: Log = False,
+    text: TextOnly = False,
+    project: Project = None,
+) -> None:
+    """Render a prompt: text, template, metadata and time.
+
+    A missing parameter exits 1 and is named.
+    """
+    slug = prompt or named
+    if slug is None or (prompt and named):
+        msg = "name one prompt"
+        raise typer.BadParameter(msg, param_hint="--prompt")
+    params = pairs(param, "--param")
+    who = whoever(None) if log else None
+    options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
+    shown = wait(state, lambda book: lookup.try_out(book.desk, slug, params, **options))
+    if state.json:
+        screen.say_json(shown)
+    elif text:
+        screen.say(shown["text"])
+    else:
+        _draw(shown)
+
+
+#: What the heading says already.
+_SAID = ("slug", "branch", "version", "semver")
+
+
+def _draw(shown: Wire) -> None:
+    screen.say(shown["text"])
+    where = f"{shown['slug']}@{shown['branch']}:{shown['version']}"
+    screen.heading(f"\n{where} · {shown['semver']} · {shown['tokens']:,} tokens · {shown['timestamp']}".strip())
+    screen.heading("template")
+    screen.say(shown["template"])
+    screen.heading("metadata")
+    screen.say_json(
+        {key: value for key, value in shown["metadata"].items() if key not in ("slug", "branch", "version")}
+    )
+    if "auditSeq" in shown:
+        screen.say(f"record {shown['auditSeq']} of the audit")
+    if "diff" not in shown:
+        return
+    if shown["previous"] is None:
+        screen.say("there is no version before it")
+    elif not shown["diff"]:
+        screen.say(f"the template is that of version {shown['previous']}")
+    else:
+        before = f"{shown['slug']}@{shown['branch']}:{shown['previous']}"
+        screen.diff((f"--- {before}", f"+++ {where}", *shown["diff"]))

@@ -1,0 +1,160 @@
+"""`cuebook prompt export|import|migrate`: prompts from and for other books and programs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.files import write_whole
+from cuebook.app.prompts import lookup, shapes
+from cuebook.app.prompts.draft import import_files
+from cuebook.app.prompts.export import export_prompts, file_of, read_document
+from cuebook.app.prompts.migration import migrate as migrate_document
+from cuebook.app.shapes import Wire
+from cuebook.cli import screen
+from cuebook.cli.group import command
+from cuebook.cli.prompt.group import DryRun, app, wait, write_through
+from cuebook.cli.state import State
+from cuebook.errors import InvalidInput
+
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="The author of what names none.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="JSON; - reads from the pipe.", show_default=False)]
+
+
+@command(
+    app,
+    "cuebook prompt migrate prompts.json --dry-run",
+    "cuebook prompt migrate prompts.json",
+    name="migrate",
+)
+def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None) -> None:
+    """Take over a JSON file of prompts, all of it or nothing.
+
+    The second time there is nothing left to do. It reads an array of versions, {"prompts": [...]}, and {"prompts",
+    "versions", "inheritance"}.
+    """
+    data = _data(file)
+
+    async def run(book: Cuebook) -> Wire:
+        done = await migrate_document(book.desk, read_document(data, name=file), dry_run=dry_run, by=by or "")
+        if not dry_run:
+            await write_through(book, *(each.slug for _, _, each in done.written))
+        return shapes.migrated(done)
+
+    _tell(state, wait(state, run))
+
+
+def _tell(state: State, done: Wire) -> None:
+    if state.json:
+        screen.say_json(done)
+        return
+    for each in done["written"]:
+        asked = "" if each["bump"] == "none" else f", a {each['bump']} change"
+        verb = "would write" if done["dryRun"] else "wrote"
+        what = f"{each['slug']}@{each['branch']}:{each['version']} ({each['semver']}{asked})"
+        screen.say(f"{verb} {what} from {each['place']}")
+    skipped = len(done["skipped"])
+    if skipped:
+        screen.say(f"{skipped:,} version{'s' * (skipped != 1)} stood there already")
+    if not done["written"]:
+        screen.say("nothing to write")
+
+
+def _data(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
+@command(
+    app,
+    "cuebook prompt import greet.prompt chat.prompty",
+    "cuebook prompt export | cuebook -C copy prompt import -",
+    name="import",
+)
+def import_(
+    state: State,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files; - reads JSON from the pipe.", show_default=False)
+    ],
+    *,
+    by: By = None,
+) -> None:
+    """Take over prompts of other books and programs.
+
+    It reads files (.md), dotprompt (.prompt), prompty (.prompty), and JSON as export writes it. The same file again
+    writes nothing. A file that names no id gets its own name as one.
+    """
+    texts = [each for each in files if each != "-" and not each.endswith(".json")]
+    documents = [each for each in files if each not in texts]
+    if texts and documents:
+        msg = "give either JSON or files of prompts, for each is all or nothing"
+        raise typer.BadParameter(msg, param_hint="FILE")
+    if len(documents) > 1:
+        msg = "give one JSON file, for it is all or nothing"
+        raise typer.BadParameter(msg, param_hint="FILE")
+    if documents:
+        migrate(state, documents[0], dry_run=False, by=by)
+        return
+    data = [(Path(each).name, Path(each).read_bytes()) for each in texts]
+
+    async def run(book: Cuebook) -> list[Wire]:
+        made = await import_files(book.desk, data, by=by or "")
+        await write_through(book, *(each.slug for each in made))
+        return [shapes.written(each) for each in made]
+
+    made = wait(state, run)
+    if state.json:
+        screen.say_json({"items": made})
+        return
+    for each in made:
+        screen.say(f"wrote {each['slug']}@{each['branch']}:{each['version']} ({each['semver']})")
+    if not made:
+        screen.say("nothing new")
+
+
+@command(
+    app,
+    "cuebook prompt export > prompts.json",
+    "cuebook prompt export persona/kind persona/brief -o prompts.json",
+    "cuebook prompt export persona/kind@trial --format md > kind.md",
+    name="export",
+)
+def export(
+    state: State,
+    prompts: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Ids; all prompts by default.", show_default=False)
+    ] = None,
+    *,
+    form: Annotated[
+        str, typer.Option("--format", metavar="json|md", help="All versions, or one version's file.")
+    ] = "json",
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+) -> None:
+    """Write prompts with all their versions, for a backup.
+
+    Or one version as its file.
+    """
+    if form not in ("json", "md"):
+        msg = f"{form!r} is none; give json or md"
+        raise typer.BadParameter(msg, param_hint="--format")
+    named = prompts or []
+    if form == "md" and len(named) != 1:
+        msg = f"--format md is one prompt's file, and {len(named)} are named; `cuebook prompt pull` writes all files"
+        raise InvalidInput(msg, where="format")
+
+    async def run(book: Cuebook) -> tuple[str, int]:
+        if form == "md":
+            return file_of(await lookup.find(book.prompts, named[0])), 1
+        document: dict[str, Any] = await export_prompts(book.desk, [lookup.read_place(each).slug for each in named])
+        return f"{screen.json_text(document)}\n", len(document["prompts"])
+
+    text, count = wait(state, run)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    write_whole(output, [text])
+    if state.json:
+        screen.say_json({"file": str(output), "versions": count})
+    else:
+        screen.say(f"wrote {output} ({count:,} version{'s' * (count != 1)})")
