@@ -1,10 +1,18 @@
-"""The live stream of turns ends with what let its watcher in."""
+"""The live stream of turns: one reader for all who watch, as many as may, and it ends with what let them in."""
 
-from collections.abc import Callable, Iterator
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, aclosing
 
 import httpx
 
-from conftest import Live
+from conftest import Live, config
+from cuebook import Ask, Cuebook
+from cuebook.app import live as goings_on
+from cuebook.app.live import Sums
+from cuebook.app.live_turns import LiveTurn
+from cuebook.app.looks import Looks
 
 
 def test_a_key_that_is_revoked_sees_nothing_more(serve_live: Callable[..., Live]) -> None:
@@ -31,3 +39,55 @@ def ended(pieces: Iterator[bytes]) -> bool:
         return next(pieces, b"") == b""
     except httpx.RemoteProtocolError:
         return True
+
+
+async def test_all_who_watch_share_a_reader_and_see_what_they_may(book: Cuebook) -> None:
+    readers: dict[int, Looks] = {}
+    live = goings_on.Live(book.desk, book.config, readers)
+    async with AsyncExitStack() as open_:
+        watching: list[AsyncGenerator[LiveTurn | Sums | None, None]] = []
+        for user in ("ann", "ann", "bob", None):
+            watching.append(await open_.enter_async_context(aclosing(live.changes(user=user))))
+            assert await anext(watching[-1]) is None
+        [looks] = readers.values()
+        await book.ask(Ask("Psst.", "secret", user="ann"))
+        told = await asyncio.gather(*map(until_sums, watching[:2]), until_sums(watching[3]))
+        assert [[each.query for each in turns][-1] for turns, _ in told] == ["Psst."] * 3
+        assert told[0][1] is told[1][1], "the sums of one user are made once"
+        assert await anext(watching[2]) is None, "nothing of it is bob's to see"
+        before, began = looks.looks, time.monotonic()
+        for each in watching:
+            assert await anext(each) is None
+        assert looks.looks - before <= 2 + (time.monotonic() - began) / 0.5, "as if one watched"
+    assert readers == {}, "nobody reads where nobody watches"
+
+
+async def until_sums(found: AsyncGenerator[LiveTurn | Sums | None, None]) -> tuple[list[LiveTurn], Sums]:
+    turns: list[LiveTurn] = []
+    async for each in found:
+        if isinstance(each, Sums):
+            return turns, each
+        turns += [each] if each else []
+    raise AssertionError
+
+
+def test_so_many_may_watch_and_one_key_not_all_of_them(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(config(watchers=3, watchers_of_key=2))
+    for most, named in ((3, "server.watchers"), (2, "server.watchers_of_key")):
+        made = None if most == 3 else live.ask_book(lambda: live.book.keys.new("viewer", user="ann"))
+        shown = {"X-Cuebook-Key": made.token} if made else {}
+        with ExitStack() as open_:
+            for _ in range(most):
+                assert watch(open_, live, shown).status_code == 200
+            refused = watch(open_, live, shown)
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
+            assert f"{most} live views are open, and {named} allows {most}" in refused.read().decode()
+        for _ in range(100):  # those who left make room
+            with ExitStack() as open_:
+                if (again := watch(open_, live, shown).status_code) == 200:
+                    break
+        assert again == 200
+
+
+def watch(open_: ExitStack, live: Live, headers: dict[str, str]) -> httpx.Response:
+    return open_.enter_context(httpx.stream("GET", f"{live.url}/page/live", headers=headers, timeout=5))

@@ -101,6 +101,7 @@ class Cuebook(Parts):
         self._ledger: Ledger | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Desk] = {}
+        self._looks = {}
 
     @classmethod
     def open(

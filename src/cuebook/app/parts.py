@@ -8,6 +8,7 @@ from cuebook.app.experiences import Experiences
 from cuebook.app.forgetting import Holds, Receipts
 from cuebook.app.keys import Keys
 from cuebook.app.live import Live
+from cuebook.app.looks import Looks
 from cuebook.app.memories import Memories
 from cuebook.app.memory import Memory
 from cuebook.app.mind import MindOf
@@ -33,6 +34,7 @@ class Parts:
     _tenant: str
     _mirror: Mirror | None
     _shadow: Shadow | None
+    _looks: dict[int, Looks]
 
     @property
     @abstractmethod
@@ -107,7 +109,7 @@ class Parts:
     @property
     def live(self) -> Live:
         """What goes on: the newest turns, and each change of one as it comes."""
-        return Live(self.desk, self.config)
+        return Live(self.desk, self.config, self._looks)
 
     @property
     def mind(self) -> MindOf:

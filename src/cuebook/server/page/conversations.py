@@ -9,7 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from cuebook.app import shapes
-from cuebook.app.live import kinds_of
+from cuebook.app.live_turns import kinds_of
 from cuebook.app.mind import mind_shape
 from cuebook.records.talk import Talk
 from cuebook.records.turn import Turn

@@ -1,15 +1,18 @@
 """The live view: what the book did so far, the newest turns, and each change of one as it comes."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import msgspec
 from litestar import Response, get
 
-from cuebook.app.live import LiveTurn, Sums
+from cuebook.app.live import Sums
+from cuebook.app.live_turns import LiveTurn
+from cuebook.errors import Busy
 from cuebook.records.counted import counted
-from cuebook.server.caller import AnyRequest, admit, book_of, user_of
+from cuebook.server.caller import AnyRequest, admit, book_of, caller_of, user_of
 from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.markup import plain
 from cuebook.server.page.render import HEADERS, money, number, percent, place, seconds, show
@@ -17,6 +20,10 @@ from cuebook.server.streams import Start, Streamed, encoded
 
 #: Looks that found nothing after which a word goes out, so that who went away is noticed.
 _QUIET = 20
+#: Looks that found nothing after which it is asked again whether who watches is let in.
+_LET_IN = 2
+#: Seconds after which who was refused may try again.
+_RETRY_S = 10.0
 _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-buffering", "no"), *HEADERS.items()]
 _encode = msgspec.json.Encoder().encode
 
@@ -39,28 +46,52 @@ async def front(request: AnyRequest) -> Response[bytes]:
 
 @get("/page/live", include_in_schema=False)
 async def changes(request: AnyRequest) -> Streamed:
-    """Give each change of a turn as an event, a JSON object as the view shows it; behind them the sums."""
+    """Give each change of a turn as an event, a JSON object as the view shows it; behind them the sums.
+
+    429 where too many are open already.
+    """
     return Streamed(request.app.state.running, _events(request))
 
 
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
     """Give the events for as long as who asks is let in: a key that is revoked or expires sees nothing more."""
-    book, user = book_of(request), user_of(request)
-    yield Start(200, encoded(_HEAD))
-    yield b": watching\n\n"
-    quiet, stale = 0, False
-    async with aclosing(book.live.changes(user=user)) as found:  # type: ignore[type-var]
-        async for each in found:
-            await admit(request)
-            quiet = 0 if each else quiet + 1
-            if each is not None:
-                stale = True
-                yield b"event: turn\ndata: " + _encode(shown(each)) + b"\n\n"
-            elif stale:
-                stale = False
-                yield b"event: sums\ndata: " + _encode(summed(await book.live.sums(user=user))) + b"\n\n"
-            elif quiet % _QUIET == 0:
-                yield b": quiet\n\n"
+    book, user, quiet = book_of(request), user_of(request), 0
+    with _seat(request):
+        async with aclosing(book.live.changes(user=user)) as found:
+            await anext(found)  # what changes from here on is told
+            yield Start(200, encoded(_HEAD))
+            yield b": watching\n\n"
+            async for each in found:
+                quiet = 0 if each else quiet + 1
+                if each is not None or quiet % _LET_IN == 0:
+                    await admit(request)
+                if isinstance(each, LiveTurn):
+                    yield b"event: turn\ndata: " + _encode(shown(each)) + b"\n\n"
+                elif isinstance(each, Sums):
+                    yield b"event: sums\ndata: " + _encode(summed(each)) + b"\n\n"
+                elif quiet % _QUIET == 0:
+                    yield b": quiet\n\n"
+
+
+@contextmanager
+def _seat(request: AnyRequest) -> Iterator[None]:
+    """Count who watches. Raises Busy where too many do, or too many under one key."""
+    watching: Counter[str] = request.app.state.watching
+    limits, key = book_of(request).config.settings.server, caller_of(request).key
+    for many, most, setting in (
+        (watching.total(), limits.watchers, "server.watchers"),
+        (watching[key] if key else 0, limits.watchers_of_key, "server.watchers_of_key"),
+    ):
+        if many >= most:
+            msg = f"{counted(many, 'live view')} are open, and {setting} allows {most}; close one, or raise it"
+            raise Busy(msg, retry_after=_RETRY_S)
+    watching[key] += 1
+    try:
+        yield
+    finally:
+        watching[key] -= 1
+        if not watching[key]:
+            del watching[key]
 
 
 def shown(turn: LiveTurn) -> dict[str, Any]:

@@ -74,7 +74,12 @@ source.addEventListener("sums", (event) => {
   document.getElementById("part").setAttribute("width", `${sums.part}%`);
 });
 source.addEventListener("open", () => { state.textContent = "Watching: new turns appear here as they come."; });
-source.addEventListener("error", () => { state.textContent = "The server does not answer; trying again."; });
+source.addEventListener("error", () => {
+  const ended = source.readyState === EventSource.CLOSED;
+  state.textContent = ended
+    ? "Not watching: too many live views are open, or the key opens this no more. Reload to try again."
+    : "The server does not answer; trying again.";
+});
 
 for (const each of document.querySelectorAll(".copied")) {
   const button = made("button", "small", "Copy");
