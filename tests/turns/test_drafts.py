@@ -1,11 +1,13 @@
 """What is refused or replaced before anything of a post is stored."""
 
+import json
 import math
 
 import pytest
 from stage import NAME, book_on, user
 
 from cuebook import Ask, InvalidInput, NotFound, Part, Posted
+from cuebook.records.openai_messages import read_message
 
 
 @pytest.fixture
@@ -78,3 +80,29 @@ async def test_what_is_no_post_is_refused_by_its_place_however_it_is_appended(bo
         assert "posts[1]" in str(refused.value)
     with pytest.raises(NotFound):
         await book.conversations.get(NAME)
+
+
+LONG = "Berlin, 3 May 2024: `get_user` failed at /srv/app/main.py with error 4711. " * 5
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": LONG},
+        {"role": "user", "content": LONG, "name": "ana"},
+        {"role": "user", "content": [{"type": "text", "text": LONG}, {"type": "text", "text": "And then?"}]},
+        {"role": "assistant", "content": LONG, "annotations": []},
+        {"role": "assistant", "refusal": "No.", "content": None},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f",
+         "arguments": '{"password": "hunter2"}'}}]},
+        {"role": "tool", "tool_call_id": "a", "content": LONG},
+        {"role": "system", "content": LONG},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_a_message_known_to_hold_no_secret_becomes_the_same_post_as_one_that_is_looked_through(book, message):
+    raw, writer = json.dumps(message).encode(), book.desk.writer
+    clean = writer.clean_json(raw)
+    said = read_message(clean)
+    known = writer.message(clean, said, id="p", user="ana", now=1.7e9, owner="ana", clean=True)
+    assert known == writer.message(bytes(clean), said, id="p", user="ana", now=1.7e9, owner="ana")

@@ -141,23 +141,31 @@ class Writer(Struct, frozen=True):
         user: str | None,
         now: float,
         owner: str | None = None,
+        clean: bool = False,
     ) -> Draft:
         """Give a draft of a message of the OpenAI wire, its own bytes kept where writing it anew would lose something.
 
         It takes the tokens of what goes to the model now: the live message where that is the larger one. `user` sends
-        what names nobody; `owner` is whose posts are written without a name.
+        what names nobody; `owner` is whose posts are written without a name. `clean`: it is known to hold no secret.
         """
         found: Taken = []
-        clean = self.take_json(raw, found)
-        if clean is not raw:
-            said = read_message(clean)
+        kept = raw if clean else self.take_json(raw, found)
+        clean = kept is raw
+        if not clean:
+            said = read_message(kept)
         sender = sender_of(said, user)
-        plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(clean)
-        wire = None if plain else bytes(clean)
+        plain = not said.parts and said.name is None and sender in (owner, "user", ASSISTANT) and _is_plain(kept)
         draft = self.draft(
-            said, id=id, sender=sender, recipient=recipient_of(said.role), now=now, wire=wire, found=found
+            said,
+            id=id,
+            sender=sender,
+            recipient=recipient_of(said.role),
+            now=now,
+            wire=None if plain else bytes(kept),
+            found=found,
+            clean=clean,
         )
-        if clean is raw:
+        if clean:
             return draft
         return msgspec.structs.replace(draft, tokens=max(draft.tokens, weigh(decode(raw), self.count)))
 
@@ -173,19 +181,21 @@ class Writer(Struct, frozen=True):
         wire: bytes | None = None,
         limited: bool = True,
         found: Iterable[tuple[str, str]] = (),
+        clean: bool = False,
     ) -> Draft:
         """Give a draft of what was said. Raises TooLarge for too much text, if it is `limited`.
 
-        `found` are the secrets that were replaced in it before.
+        `found` are the secrets that were replaced in it before. `clean`: `wire` says the same, and no secret was found
+        there. A text that is all a message says is one string of its JSON; one of several, or a call's, is made of it.
         """
         check_text(said.message, "message")
         check_time(now)
         if limited:
             self._check_size(said)
         into = list(found)
-        message = self._take(said.message, into)
+        message = said.message if clean and not said.parts else self._take(said.message, into)
         parts, encoded = self._clean_parts(said.parts, into)
-        wire = self.take_json(wire, into) if wire else None
+        wire = self.take_json(wire, into) if wire and not clean else wire
         post = PathPost(
             0, id, 0, said.role, sender, message, 0, None, 0, 0, now,
             encoded, wire, state,
@@ -218,7 +228,7 @@ class Writer(Struct, frozen=True):
 
     def tokens(self, post: PathPost) -> int:
         """Tokens of a whole post as it goes on the wire, its speaker named."""
-        if post.wire is None and post.parts is None and post.state == "complete" and post.role in (ASSISTANT, SYSTEM):
+        if post.wire is None and _is_bare(post):
             return MESSAGE_OVERHEAD + self.count(post.message or "")
         return weigh(decode(whole(post, None)), self.count)
 
@@ -229,8 +239,11 @@ class Writer(Struct, frozen=True):
         small = compress(post.message or "", role=post.role)
         if small is None:
             return None, tokens
-        message = short(post, small, None)
-        small_tokens = self._most(weigh(decode(message), self.count), message, values)
+        if _is_bare(post) and not values:
+            small_tokens = MESSAGE_OVERHEAD + self.count(small)
+        else:
+            message = short(post, small, None)
+            small_tokens = self._most(weigh(decode(message), self.count), message, values)
         return (small, small_tokens) if small_tokens < tokens else (None, tokens)
 
     def _check_size(self, said: Said) -> None:
@@ -279,6 +292,12 @@ def sender_of(said: Said, user: str | None) -> str:
 def recipient_of(role: Role) -> str:
     """Give to whom a post goes that names nobody: a user's or a tool's to the assistant, an assistant's to the user."""
     return {ASSISTANT: "user", "user": ASSISTANT, TOOL: ASSISTANT}.get(role, "")
+
+
+def _is_bare(post: PathPost) -> bool:
+    """Say whether a post is written as its role and a text, whoever owns the conversation."""
+    unnamed = post.role in (ASSISTANT, SYSTEM) or (post.role == "user" and post.sender == "user")
+    return unnamed and post.parts is None and post.state == "complete"
 
 
 def _is_plain(raw: bytes) -> bool:

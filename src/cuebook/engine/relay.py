@@ -196,7 +196,11 @@ def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
     drafts: list[Draft] = []
     for each in request.history[place.first_new :]:
         id_, now = desk.dice.new_id("post"), desk.clock.now()
-        drafts.append(desk.writer.message(each.raw, each.said, id=id_, user=request.user, now=now, owner=place.owner))
+        drafts.append(
+            desk.writer.message(
+                each.raw, each.said, id=id_, user=request.user, now=now, owner=place.owner, clean=not each.secret
+            )
+        )
     return tuple(drafts)
 
 

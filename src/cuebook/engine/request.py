@@ -70,11 +70,12 @@ class Spoken(Struct, frozen=True):
     role: str
     digest: bytes
     secret: bool
+    read: Said | None = None  # where it was read for this request, and holds no secret
 
     @property
     def said(self) -> Said:
         """What it says."""
-        return read_message(self.raw)
+        return self.read or read_message(self.raw)
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -219,11 +220,12 @@ def _spoken(desk: Desk, raw: bytes, number: int) -> Spoken:
     """Read a message; one that came before, byte for byte, is known by its digest."""
     name = digest_of(raw)
     known = desk.heard.get(name)
-    if known is None:
-        clean = desk.writer.clean_json(raw)
-        said = read_message(clean, index=number)
-        known = desk.keep_heard(name, (said.role, openai_messages.digest(said), clean is not raw))
-    return Spoken(raw, *known)
+    if known is not None:
+        return Spoken(raw, *known)
+    clean = desk.writer.clean_json(raw)
+    said = read_message(clean, index=number)
+    known = desk.keep_heard(name, (said.role, openai_messages.digest(said), clean is not raw))
+    return Spoken(raw, *known, None if clean is not raw else said)
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:

@@ -137,8 +137,8 @@ class Step:
         It is read behind its redaction, as a client's are: so the same message resent has the same digest.
         """
         found: Taken = []
-        clean = self._desk.writer.take_json(wire, found)
-        return self._draft(read_message(clean), id_, "finished", clean, found)
+        kept = self._desk.writer.take_json(wire, found)
+        return self._draft(read_message(kept), id_, "finished", kept, found, clean=kept is wire)
 
     def _partial(self, state: TurnState) -> Draft | None:
         """Give what has come so far, None where nothing has; of what goes on no half of a key."""
@@ -148,7 +148,16 @@ class Step:
             said = Said(said.role, said.name, self._desk.writer.settled(said.message), said.parts)
         return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
 
-    def _draft(self, said: Said, id_: str, state: TurnState, wire: bytes | None, found: Taken | None = None) -> Draft:
+    def _draft(
+        self,
+        said: Said,
+        id_: str,
+        state: TurnState,
+        wire: bytes | None,
+        found: Taken | None = None,
+        *,
+        clean: bool = False,
+    ) -> Draft:
         text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         draft = self._desk.writer.draft(
             Said(said.role, said.name, text, said.parts),
@@ -160,6 +169,7 @@ class Step:
             wire=wire,
             limited=False,  # what a model said is kept, however long
             found=found or (),
+            clean=clean and text == said.message,
         )
         return dated([draft], self._zone)[0]
 

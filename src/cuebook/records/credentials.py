@@ -205,7 +205,7 @@ def hinted(text: str) -> bool:
         or any(word in lower for word, _, _ in _WORDS)
         or "PRIVATE KEY" in text
         or ("://" in text and "@" in text)
-        or _CARD_RUN.search(text) is not None
+        or next(_card_numbers(text), None) is not None
     )
 
 
@@ -265,6 +265,13 @@ def _url_passwords(text: str) -> Iterator[Span]:
 
 
 def _cards(text: str) -> Iterator[Span]:
+    for start, end in _card_numbers(text):
+        if _stands_alone(text, start, end):
+            yield start, end, "card"
+
+
+def _card_numbers(text: str) -> Iterator[tuple[int, int]]:
+    """Find the numbers that are a card's wherever they stand: in JSON an escaped line break ends in a letter."""
     for run in _CARD_RUN.finditer(text):
         groups = [(run.start() + one.start(), run.start() + one.end()) for one in re.finditer(r"[0-9]+", run.group())]
         for first, (begin, stop) in enumerate(groups):
@@ -272,8 +279,8 @@ def _cards(text: str) -> Iterator[Span]:
                 window = groups[first : first + count]
                 start, end = begin, window[-1][1]
                 printed = count == 1 or tuple(stop - begin for begin, stop in window) in _CARD_GROUPS
-                if printed and _stands_alone(text, start, end) and is_card(re.sub("[ -]", "", text[start:end])):
-                    yield start, end, "card"
+                if printed and is_card(re.sub("[ -]", "", text[start:end])):
+                    yield start, end
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

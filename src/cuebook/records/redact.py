@@ -33,7 +33,7 @@ _COLON = Expression(r"[ \t\r\n]*:[ \t\r\n]*")
 #: A character of a JSON string as it is spelled there.
 _CHARACTER = Expression(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 _HIDING = ("\\u", "\\/")  # escapes that can hide a hint from a search in the raw document
-_SHORTEST = 8  # characters a text needs to name and hold a secret: pin=1234
+_SHORTEST = 6  # characters a text needs to name and hold a secret: 密码=123
 _NUMBER_FAMILIES = frozenset({"pin", "password"})
 
 

@@ -5,7 +5,7 @@ import string
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
@@ -110,6 +110,14 @@ def test_json_stays_json_of_the_same_form(document, escaped, indent):
     if isinstance(document, list | dict):
         assert len(again) == len(document) or findings
     assert REDACTOR.json(clean) == (clean, ())
+
+
+@given(texts, st.booleans())
+@example("密码=123", False)
+@example(f"a line\n{CARDS[0]}\nanother", False)
+def test_a_string_of_json_holds_a_secret_where_its_text_does(text, escaped):
+    raw = json.dumps({"content": text}, ensure_ascii=escaped).encode()
+    assert json.loads(REDACTOR.json(raw)[0]) == {"content": REDACTOR.text(text)[0]}
 
 
 @given(st.dictionaries(plain_texts, plain_texts, max_size=3), st.sampled_from(list(SHAPES)))
