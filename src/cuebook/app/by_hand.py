@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from cuebook.app.items import check_item
+from cuebook.app.memories.items import check_item
 from cuebook.app.parts import Parts
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.items import named

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cuebook.app import memory_shapes as shapes
+from cuebook.app.memories import shapes
 from cuebook.cli import screen
 from cuebook.cli.group import DAYS, Cursor, User, command, new_app, seconds
 from cuebook.cli.state import State

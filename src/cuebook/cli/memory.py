@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app import memory_shapes, shapes
+from cuebook.app import shapes
 from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.memories import shapes as memory_shapes
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.cli import memory_judge, screen
 from cuebook.cli.group import (

@@ -10,7 +10,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
 from msgspec import Meta
 
-from cuebook.app import memory_shapes as shapes
+from cuebook.app.memories import shapes
 from cuebook.app.shapes import Wire
 from cuebook.errors import NotFound
 from cuebook.records.memory import Memory

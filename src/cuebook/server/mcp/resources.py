@@ -5,7 +5,8 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from cuebook.app import memory_shapes, shapes
+from cuebook.app import shapes
+from cuebook.app.memories import shapes as memory_shapes
 from cuebook.app.shapes import Wire
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.counted import counted

@@ -9,10 +9,11 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
-from cuebook.app import memory_shapes, shapes
+from cuebook.app import shapes
 from cuebook.app.book import Cuebook
 from cuebook.app.forgetting import receipt_shape
 from cuebook.app.memories import KINDS
+from cuebook.app.memories import shapes as memory_shapes
 from cuebook.app.utility import VERDICTS, Utility
 from cuebook.errors import NotFound
 from cuebook.records.memory import Memory

@@ -1,0 +1,148 @@
+"""Knowledge: what is kept under a category and a key, of a user or of the book; use and repeats make it surer."""
+
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.memories.reading import BOOK, FOUND, MemoriesAt
+from cuebook.app.memories.writing import RETRIES, Writing, busy
+from cuebook.app.paging import check_limit, read_cursor, write_cursor
+from cuebook.engine.deliver import decay
+from cuebook.engine.retrieve import answers
+from cuebook.engine.sense import sense
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
+from cuebook.memory.placed import memory_id
+from cuebook.memory.recall import read_query
+from cuebook.ports.memories import Asked, PlaceChange
+from cuebook.records.memory import Memory, Place, Scope
+
+#: Characters of a key.
+MAX_KEY = 200
+
+
+class Decayed(Struct, frozen=True, kw_only=True):
+    """What a decay came to."""
+
+    lost: int
+    gone: int
+
+
+class Knowing(Writing):
+    """What is known in a book."""
+
+    async def knowledge(
+        self,
+        query: str | None = None,
+        *,
+        category: str | None = None,
+        user: str | None = None,
+        limit: int = 20,
+        cursor: str | None = None,
+    ) -> tuple[list[Memory], str | None]:
+        """Give knowledge of a user, or of the book, that holds: what answers a query best first, else in the order it
+        came.
+
+        Raises InvalidInput.
+        """
+        check_limit(limit)
+        if category is not None:
+            _check_knowledge(category)
+        place, store = Place("user", user) if user else BOOK, self._desk.store.memories
+        if query:
+            asked = Asked(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
+            matched = await store.find(Scope(), [place], asked)
+            known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
+            read = read_query(query, now=self._desk.clock.now(), zone=self._desk.zone)
+            matched = replace(matched, memories=tuple(known.values()))
+            return [known[hit.memory_id] for hit in answers(matched, read, limit=limit, count=self._desk.count)], None
+        start = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
+        shown: list[Memory] = []
+        while len(shown) <= limit:
+            page = await store.page(Scope(), [place], category=category, after=start, limit=FOUND)
+            shown += [each for each in page if _is_knowledge(each, category)]
+            if len(page) < FOUND:
+                break
+            start = page[-1].no
+        more = write_cursor(MemoriesAt(0, shown[limit - 1].no)) if len(shown) > limit else None
+        return shown[:limit], more
+
+    async def put(
+        self, category: str, key: str, value: str, *, user: str | None = None, confidence: float | None = None
+    ) -> Memory:
+        """Keep knowledge under a category and a key, of a user or of the book. A repeat raises its confidence.
+
+        Another value takes the place of the one before, which stays as history. Raises InvalidInput.
+        """
+        _check_knowledge(category)
+        if not key.strip() or len(key) > MAX_KEY:
+            msg = f"key: expected 1 to {MAX_KEY} characters"
+            raise InvalidInput(msg, where="key")
+        if confidence is not None and not 0.0 <= confidence <= 1.0:
+            msg = f"confidence: {confidence!r} is not between 0 and 1"
+            raise InvalidInput(msg, where="confidence")
+        key, value = self._said(key, "key"), self._said(value, "value")
+        place = Place("user", user) if user else BOOK
+        for _ in range(RETRIES):
+            if (kept := await self._put(place, (category, key, value), confidence)) is not None:
+                return kept
+        raise busy()
+
+    async def _put(self, place: Place, said: tuple[str, str, str], confidence: float | None) -> Memory | None:
+        category, key, value = said
+        own, now = memory_id(place, category, key), self._desk.clock.now()
+        store = self._desk.store.memories
+        generation, _ = await store.place(Scope(), place, near=())
+        held = await store.get(Scope(), own, places=[place])
+        before = held[0] if held else None
+        sure = FIRST if confidence is None else confidence
+        fresh = Memory(
+            id=own, place=place, category=category, name=key, text=value, confidence=sure, used_at=now,
+            valid_from=now, written=True, uses=1,
+        )  # fmt: skip
+        if before is None:
+            changed = [fresh]
+        elif same(before.text, value):
+            sure = raised(before.confidence, REPEAT) if confidence is None else max(before.confidence, confidence)
+            fresh = replace(before, confidence=sure, uses=before.uses + 1, used_at=now, valid_to=None)
+            changed = [fresh]
+        else:
+            since = max(now, before.valid_from)  # a clock may be set back, or stand still
+            own = memory_id(place, category, f"{key}|{before.text}|{since}|{generation}")
+            past = replace(before, no=0, id=own, valid_to=since, ended_by=fresh.id)
+            fresh = replace(fresh, no=before.no, supersedes=past.id, created_at=before.created_at, valid_from=since)
+            changed = [past, fresh]
+        change = PlaceChange(place=place, generation=generation, memories=tuple(changed))
+        return fresh if await store.save(Scope(), change, now=now) else None
+
+    async def use(self, id: str, *, user: str | None = None) -> Memory:  # noqa: A002
+        """Count a use of a memory: it raises its confidence by 0.05. Raises NotFound."""
+        try:
+            known = await self.get(id, user=user)
+        except NotFound:
+            msg = f"no knowledge {id!r}; `cuebook knowledge list` names what there is"
+            raise NotFound(msg) from None
+        for _ in range(RETRIES):
+            generation, old = await self._now(known)
+            now = self._desk.clock.now()
+            new = replace(old, uses=old.uses + 1, used_at=now, confidence=raised(old.confidence, USE))
+            if await self._save(old.place, generation, [new]):
+                return new
+        raise busy()
+
+    async def decay(self, *, as_of: float | datetime | None = None) -> Decayed:
+        """Let knowledge that lay idle lose confidence, 0.1 for each 30 days, once; below 0.1 it goes."""
+        at = as_of.timestamp() if isinstance(as_of, datetime) else as_of
+        lost, gone = await decay(self._desk, now=at)
+        return Decayed(lost=lost, gone=gone)
+
+
+def _check_knowledge(category: str) -> None:
+    if category not in KNOWLEDGE:
+        msg = f"category: no category {category!r}; there are {', '.join(KNOWLEDGE)}"
+        raise InvalidInput(msg, where="category")
+
+
+def _is_knowledge(memory: Memory, category: str | None) -> bool:
+    return memory.category in KNOWLEDGE and category in (None, memory.category)

@@ -1,0 +1,166 @@
+"""Memories as they are found, listed and told: whose they are is named, and what holds or held then."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from msgspec.structs import replace
+
+from cuebook.app.memories.items import get_item
+from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
+from cuebook.engine.desk import Desk
+from cuebook.engine.items import parted
+from cuebook.engine.retrieve import answers
+from cuebook.engine.sense import sense
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.memory.knowledge import KNOWLEDGE
+from cuebook.memory.recall import Query
+from cuebook.memory.scopes import SCOPES, persona_place
+from cuebook.ports.memories import Asked
+from cuebook.records.memory import CATEGORIES, Dense, Hit, Memory, Place, Scope
+
+#: What a memory may be: an item's categories, and those of knowledge.
+KINDS = (*CATEGORIES, *KNOWLEDGE)
+#: Whose knowledge is nobody's: the book's own.
+BOOK = Place("book", "")
+#: Memories full text brings for a search at most,
+FOUND = 200
+#: and at least, of each place: 64 posts give what 200 give (docs/design/005).
+LEAST = 64
+
+
+class MemoriesAt(Cursor, frozen=True, array_like=True, tag="memories"):
+    """Behind the memory numbered `after`."""
+
+    after: Number
+
+
+class Reading:
+    """What can be read of a book's memories. A user sees their own."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def places(
+        self, *, user: str | None = None, persona: str | None = None, organization: str | None = None
+    ) -> list[Place] | None:
+        """Give the places somebody means: a user's with all their personas', or those named; None = all there are."""
+        if user is None and persona is None and organization is None:
+            return None
+        found: list[Place] = []
+        if user and persona:
+            found = [persona_place(user, persona)]
+        elif user:  # personas that are configured no more among them
+            known = await self._desk.store.memories.places(Scope(user=user), user)
+            own = Place("user", user)
+            spoken = {*known, *(persona_place(user, name) for name in self._desk.personas)} - {own}
+            found = [own, *sorted(spoken)]
+        elif persona is not None:
+            msg = "persona: what a persona knows is of one user; name the user too"
+            raise InvalidInput(msg, where="persona")
+        return [*found, *([Place("organization", organization)] if organization else [])]
+
+    async def search(
+        self,
+        query: Query,
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        scopes: Sequence[str] | None = None,
+        as_of: float | None = None,
+        limit: int = 10,
+    ) -> list[Hit]:
+        """Give memories that answer a query, best first: those that hold, or that held at `as_of` (Unix seconds)."""
+        dense = await sense(self._desk, query.text)
+        return await self.answer(
+            query, dense, user=user, persona=persona, organization=organization, scopes=scopes, as_of=as_of, limit=limit
+        )
+
+    async def answer(
+        self,
+        query: Query,
+        dense: Dense | None,
+        *,
+        user: str | None,
+        persona: str | None,
+        organization: str | None,
+        scopes: Sequence[str] | None,
+        as_of: float | None,
+        limit: int,
+    ) -> list[Hit]:
+        """Give the same for a query whose vector is known."""
+        wanted = SCOPES if scopes is None else scopes
+        named = await self.places(user=user, persona=persona, organization=organization) or []
+        places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
+        asked = Asked(text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0)
+        matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
+        held = tuple(each for each in matched.memories if _holds(each, as_of))
+        return answers(replace(matched, memories=held), query, limit=limit, count=self._desk.count)
+
+    async def page(
+        self,
+        *,
+        user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        category: str | None = None,
+        ended: bool = False,
+        as_of: float | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Paged[Memory]:
+        """List memories in the order they came; with `ended` those that no longer hold too.
+
+        With `as_of` (Unix seconds) those that held then.
+        """
+        check_limit(limit)
+        if category is not None and category not in KINDS:
+            msg = f"category: no category {category!r}; there are {', '.join(KINDS)}"
+            raise InvalidInput(msg, where="category")
+        after = read_cursor(cursor, MemoriesAt, no=0).after if cursor is not None else 0
+        places = await self.places(user=user, persona=persona, organization=organization)
+        found, store, scope = list[Memory](), self._desk.store.memories, Scope(user=user)
+        past, batch = (ended, limit + 1) if as_of is None else (True, max(FOUND, limit + 1))
+        while len(found) <= limit:
+            some = await store.page(scope, places, ended=past, category=category, after=after, limit=batch)
+            found += [each for each in some if as_of is None or _holds(each, as_of)]
+            if len(some) < batch:
+                break
+            after = some[-1].no
+        more = write_cursor(MemoriesAt(0, found[limit - 1].no)) if len(found) > limit else None
+        return Paged(tuple(found[:limit]), more)
+
+    async def get(self, id: str, *, user: str | None = None, organization: str | None = None) -> Memory:  # noqa: A002
+        """Give a memory by its id, or an item of a conversation by `item:CONVERSATION:ID`.
+
+        Raises NotFound, also for another user's.
+        """
+        if parted(id):
+            return await get_item(self._desk, id, user)
+        places = await self.places(user=user, organization=organization)
+        known = await self._desk.store.memories.get(Scope(user=user), id.removeprefix("memory:"))
+        for each in known:
+            if places is None or each.place in places or each.place == BOOK:
+                return each
+        raise missing(id)
+
+    async def export(self, *, user: str | None = None, organization: str | None = None) -> AsyncGenerator[Memory, None]:
+        """Give all memories of a user or an organization, ended ones too, with what they come from."""
+        cursor: str | None = None
+        while True:
+            page = await self.page(user=user, organization=organization, ended=True, limit=200, cursor=cursor)
+            for each in page.items:
+                yield each
+            if page.cursor is None:
+                return
+            cursor = page.cursor
+
+
+def _holds(memory: Memory, as_of: float | None) -> bool:
+    if as_of is None:
+        return memory.valid_to is None
+    return memory.valid_from <= as_of and (memory.valid_to is None or memory.valid_to > as_of)
+
+
+def missing(name: str) -> NotFound:
+    """Say that there is no memory of that name."""
+    return NotFound(f"no memory {name!r}; `cuebook memory list` names those there are")

@@ -1,0 +1,119 @@
+"""Memories as they are changed by hand: corrected, removed, and each change decided anew where another was first."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from cuebook.app.memories.items import check_item, correct_item, tell
+from cuebook.app.memories.reading import BOOK, Reading, missing
+from cuebook.engine.drafts import check_text
+from cuebook.engine.forget import forget
+from cuebook.engine.items import parted
+from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
+from cuebook.memory.corrected import corrections_of
+from cuebook.memory.knowledge import KNOWLEDGE
+from cuebook.memory.placed import memory_id
+from cuebook.ports.memories import PlaceChange
+from cuebook.records.erasure import Receipt, Target
+from cuebook.records.memory import Correction, Memory, Place, Scope
+
+#: How often a change is decided anew when another was first.
+RETRIES = 20
+
+
+class Writing(Reading):
+    """What can be changed of a book's memories."""
+
+    async def correct(
+        self,
+        id: str,  # noqa: A002  # the wire's name
+        text: str,
+        *,
+        user: str | None = None,
+        organization: str | None = None,
+    ) -> Memory:
+        """Say what a memory should have said; it was wrong, so nothing of the old text is kept.
+
+        Raises NotFound, and Denied where it is the book's and a user or an organization is named.
+        """
+        text = self._said(text, "text")
+        if parted(id):
+            return await correct_item(self._desk, id, text, user=user, also=lambda each: self.correct(each.id, text))
+        names = [id]
+        for _ in range(RETRIES):
+            generation, old = await self._at(names, user=user, organization=organization)
+            now = self._desk.clock.now()
+            own = old.id if old.category in KNOWLEDGE else memory_id(old.place, old.category, text)
+            new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
+            changed = [new]
+            for other in [] if own == old.id else await self._desk.store.memories.get(Scope(), own, places=[old.place]):
+                both = tuple(sorted({*old.sources, *other.sources}))  # one says that already
+                new = replace(new, no=other.no, uses=old.uses + other.uses, sources=both, valid_to=None)
+                changed = [replace(old, sources=(), written=False), new]
+            corrections = corrections_of(old, text)
+            if await self._save(old.place, generation, changed, corrections):
+                await tell(self._desk, corrections)
+                return new
+            names = [id, own]  # another correction may have said the same
+        raise busy()
+
+    async def remove(self, id: str, *, user: str | None = None, organization: str | None = None) -> Receipt:  # noqa: A002
+        """Forget a memory, with its words in windows that said it.
+
+        Raises NotFound, Conflict naming a hold, and Denied where it is the book's and a user or an organization named.
+        """
+        found = await self._own(id, user=user, organization=organization)
+        scope = Scope(user=user) if parted(id) else Scope()
+        return await forget(self._desk, scope, Target("memory", (found.id,)))
+
+    async def _own(self, id: str, *, user: str | None, organization: str | None) -> Memory:  # noqa: A002
+        """Give a memory that who is named may change: what is the book's is everybody's to read only.
+
+        Raises NotFound, Denied.
+        """
+        found = await self.get(id, user=user, organization=organization)
+        await check_item(self._desk, id, user)
+        if found.place == BOOK and (user is not None or organization is not None):
+            msg = f"memory {id!r} is the book's, and nobody's alone to change; name no user and no organization"
+            raise Denied(msg)
+        return found
+
+    async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
+        for name in names[:-1]:
+            with suppress(NotFound):
+                return await self._now(await self._own(name, user=user, organization=organization))
+        return await self._now(await self._own(names[-1], user=user, organization=organization))
+
+    async def _now(self, memory: Memory) -> tuple[int, Memory]:
+        """Give a place's generation, and its memory as it is from there on. Raises NotFound."""
+        store = self._desk.store.memories
+        generation, _ = await store.place(Scope(), memory.place, near=())
+        again = await store.get(Scope(), memory.id, places=[memory.place])
+        if not again:
+            raise missing(memory.id)
+        return generation, again[0]
+
+    async def _save(
+        self,
+        place: Place,
+        generation: int,
+        memories: Sequence[Memory],
+        corrections: tuple[Correction, ...] = (),
+    ) -> bool:
+        change = PlaceChange(place=place, generation=generation, memories=tuple(memories), corrections=corrections)
+        return await self._desk.store.memories.save(Scope(), change, now=self._desk.clock.now())
+
+    def _said(self, text: Any, where: str) -> str:
+        """Give a text as it is kept: without secrets. Raises InvalidInput."""
+        check_text(text, where)
+        if not isinstance(text, str) or not text.strip():
+            msg = f"{where}: expected a text"
+            raise InvalidInput(msg, where=where)
+        return self._desk.writer.clean(" ".join(text.split()) if where == "key" else text.strip())
+
+
+def busy() -> Conflict:
+    """Say that others changed the same again and again."""
+    return Conflict("these memories change faster than this can be written; try again")
