@@ -155,7 +155,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_v1_body: int = 64 * 1024 * 1024  # bytes of a request under /v1
     max_post: int = 2 * 1024 * 1024  # bytes of one post
     line: int = 64  # turns that may wait for one conversation
-    watchers: int = 100  # live views that may be open at once
+    watchers: int = 100  # live views, and clients that listen at /mcp, at once
     watchers_of_key: int = 20  # of them under one key
 
 

@@ -7,12 +7,14 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import jsonschema
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.client.subscriptions import ResourcesListChanged
 from mcp_types import LATEST_PROTOCOL_VERSION
 
 from cuebook import Ask, Cuebook
@@ -24,15 +26,15 @@ CUEBOOK = "import sys; from cuebook.cli.main import main; sys.exit(main())"
 
 
 @asynccontextmanager
-async def spoken(project: Path, *more: str, mode: str = "auto") -> AsyncIterator[Client]:
-    """Start `cuebook mcp` as an agent's program does."""
+async def spoken(project: Path, *more: str, mode: str = "auto", heard: Any = None) -> AsyncIterator[Client]:
+    """Start `cuebook mcp` as an agent's program does; `heard` gets what it says unasked."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-c", CUEBOOK, "-C", str(project), "mcp", *more],
         env={"PYTHONPATH": ":".join(sys.path)},
     )
     with anyio.fail_after(60):
-        async with Client(stdio_client(server), mode=mode) as client:
+        async with Client(stdio_client(server), mode=mode, message_handler=heard) as client:
             yield client
 
 
@@ -89,7 +91,10 @@ async def test_a_turn_is_explained(project: Path) -> None:
 
 async def test_what_is_kept_in_a_conversation_is_a_post_of_it(project: Path) -> None:
     async with spoken(project, "--user", "ann") as client:
-        kept = await client.call_tool("remember", {"text": "The key is under the mat.", "conversation": "house"})
+        assert client.protocol_version == LATEST_PROTOCOL_VERSION
+        async with client.listen(resources_list_changed=True) as told:
+            kept = await client.call_tool("remember", {"text": "The key is under the mat.", "conversation": "house"})
+            assert await anext(told) == ResourcesListChanged()
         assert kept.structured_content == {"kept": "conversation", "conversationId": "house", "seq": 1} | dict.fromkeys(
             ("id", "category", "key", "confidence")
         )
@@ -158,6 +163,34 @@ async def test_conversations_and_memories_are_resources(project: Path) -> None:
         for listing in (client.list_resources, client.list_prompts, client.list_tools):
             with pytest.raises(MCPError, match="cursor"):
                 await listing(cursor="elsewhere")
+
+
+@pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
+async def test_a_client_of_an_older_revision_is_told_of_changes_unasked(project: Path) -> None:
+    says, hears = anyio.create_memory_object_stream[tuple[str, str | None]](99)
+
+    async def heard(message: Any) -> None:
+        await says.send((message.method, getattr(message.params, "uri", None)))
+
+    async def until(*wanted: tuple[str, str | None]) -> None:
+        told = set[tuple[str, str | None]]()
+        while not set(wanted) <= told:
+            told.add(await hears.receive())
+
+    uri, prompts = "cuebook://conversations/house", ("notifications/prompts/list_changed", None)
+    async with says, hears, spoken(project, "--user", "ann", mode="legacy", heard=heard) as client:
+        said = client.server_capabilities
+        assert (said.resources.subscribe, said.resources.list_changed, said.prompts.list_changed) == (True, True, True)
+        with pytest.raises(MCPError, match="no conversation"):
+            await client.subscribe_resource(uri)
+        await client.call_tool("remember", {"text": "The door is red.", "conversation": "house"})
+        await until(("notifications/resources/list_changed", None))
+        await client.subscribe_resource(uri)
+        async with Cuebook.open(project / "cuebook.toml", worker=False) as book:  # another process, as it were
+            await book.append("house", [{"role": "user", "content": "And tall."}], user="ann")
+            await book.prompts.save("greet", sections={"body": "Hello."})
+        await until(("notifications/resources/updated", uri), prompts)
+        await client.unsubscribe_resource(uri)
 
 
 async def test_the_prompt_book_gives_prompts(project: Path) -> None:

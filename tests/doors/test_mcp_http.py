@@ -10,9 +10,10 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, Subscription
 from mcp_types import PromptReference, ResourceTemplateReference
 
-from conftest import Live
+from conftest import Live, config
 from cuebook.records.key import Role
 from cuebook.records.prompt import Param
 
@@ -194,3 +195,66 @@ async def test_what_is_typed_is_completed_for_who_types_it(serve_live: Callable[
         for ref, name in [(greet, "else"), (PromptReference(name="none"), "name"), (conversations, "uri")]:
             with pytest.raises(MCPError, match="no "):
                 await client.complete(ref, {"name": name, "value": ""})
+
+
+async def heard(told: Subscription, event: object) -> set[object]:
+    """Wait for an event, and give what was told until it came."""
+    seen = set[object]()
+    while event not in seen:
+        seen.add(await anext(told))
+    return seen
+
+
+async def test_who_listens_is_told_of_what_may_be_read_alone(serve_live: Callable[..., Live]) -> None:
+    live = serve_live()
+    ann, bob = key(live, "editor", "ann"), key(live, "editor", "bob")
+    async with spoken(live, bob) as client:
+        await client.call_tool("remember", {"text": "The boat is blue.", "conversation": "boats"})
+        hers = [f"cuebook://conversations/{name}" for name in ("house", "boats")]
+    async with spoken(live, ann) as client, spoken(live, bob) as other:
+        await client.call_tool("remember", {"text": "The door is red.", "conversation": "house"})
+        wanted = {"prompts_list_changed": True, "resources_list_changed": True, "resource_subscriptions": hers}
+        async with client.listen(**wanted) as told:
+            assert told.honored.resource_subscriptions == ["cuebook://conversations/house"]
+            await other.call_tool("remember", {"text": "The boat is big.", "conversation": "boats"})
+            await other.call_tool("remember", {"text": "Bob likes tea.", "conversation": "tea"})
+            await client.call_tool("remember", {"text": "The key is under the mat.", "conversation": "house"})
+            assert await heard(told, ResourceUpdated(hers[0])) <= {ResourceUpdated(hers[0])}
+            await client.call_tool("remember", {"text": "Ann likes tea."})
+            await heard(told, ResourcesListChanged())
+            saved = live.ask_book(lambda: live.book.prompts.save("greet", sections={"body": "Hello."}))
+            await heard(told, PromptsListChanged())
+            live.ask_book(lambda: live.book.prompts.label("greet", "prod", version=saved.number))
+            await heard(told, PromptsListChanged())
+            live.ask_book(lambda: live.book.conversations.participants("boats", ["ann"]))
+            assert ResourceUpdated(hers[1]) not in await heard(told, ResourcesListChanged())  # now it may be read
+            [known] = [each for each in live.ask_book(live.book.keys.list) if each.user == "ann"]
+            live.ask_book(lambda: live.book.keys.revoke(known.id))
+            with pytest.raises(StopAsyncIteration):
+                await heard(told, None)
+
+
+async def test_who_listens_takes_a_place_and_is_let_go_when_the_server_stops(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(config(watchers=1))
+    async with spoken(live) as client, client.listen(tools_list_changed=True) as told:
+        with pytest.raises(MCPError, match=r"server\.watchers allows 1"):
+            async with client.listen(tools_list_changed=True):
+                pass
+        live.server.should_exit = True
+        with pytest.raises(StopAsyncIteration):
+            await anext(told)
+
+
+async def test_a_tool_that_may_take_long_says_that_it_is_at_work(serve_live: Callable[..., Live]) -> None:
+    live, said = serve_live(), []
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        said.append((progress, total, message))
+
+    async with spoken(live) as client:
+        kept = await client.call_tool("remember", {"text": "Ann likes tea."}, progress_callback=hear)
+        assert said == []
+        ids = {"ids": [kept.structured_content["id"]]}
+        gone = await client.call_tool("forget", ids, progress_callback=hear)
+        assert gone.structured_content["receipt"]["state"] == "done"
+        assert said[0] == (0, None, "Forgetting")

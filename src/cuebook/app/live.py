@@ -1,5 +1,6 @@
 """What goes on in a book: its newest turns and what they took, and each change as it comes, whoever makes it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from contextlib import aclosing
 from typing import Final
@@ -8,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.live_turns import LiveTurn, lines_of
-from cuebook.app.looks import WATCHED, Looks
+from cuebook.app.looks import PAUSE_S, WATCHED, Looks
 from cuebook.app.spent import MOST, TURNS, SpentOn, Taken
 from cuebook.app.talks import Talking
 from cuebook.app.tenants import Within
@@ -85,6 +86,15 @@ class Live:
         finally:
             if not looks.watched and self._looks.get(name) is looks:
                 del self._looks[name]
+
+    async def writes(self) -> AsyncGenerator[bool, None]:
+        """Look again and again whether anything was written, by whichever process. True may be said in vain."""
+        seen: dict[int, int] = {}
+        while True:
+            reader, mark = await self._desk.store.talks.written()
+            yield seen.get(reader) != mark
+            seen[reader] = mark
+            await asyncio.sleep(PAUSE_S)
 
     async def sums(self, *, user: str | None = None) -> Sums:
         """Sum up what the newest turns took. Raises InvalidInput for prices of the project that cannot be read."""

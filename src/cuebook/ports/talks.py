@@ -10,6 +10,13 @@ from cuebook.records.talk import Answering, PostPlace, Run, Talks
 class TalkStore(Protocol):
     """Reads conversations as lists and readers see them."""
 
+    async def written(self) -> tuple[int, int]:
+        """Give a reader and its mark: read again by the same reader it differs when anything was written meanwhile.
+
+        By whichever process, and to whichever tenant: it says when to look again, and nothing else.
+        """
+        ...
+
     async def find(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
         """List conversations who asks takes part in, the most recent first.
 

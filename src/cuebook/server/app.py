@@ -151,7 +151,7 @@ def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: in
     exposed = host is not None and not is_local(host)
     app.state = State(
         {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
-        | {"watching": Counter()}  # live views that are open, by key
+        | {"watching": Counter()}  # who watches, by key
     )
     app.asgi_handler = Guard(
         app.asgi_handler, host=host, port=port, exposed=exposed, shadow=book.config.settings.upstream.shadow

@@ -35,6 +35,14 @@ class TalksContract:
         with pytest.raises(InvalidInput):
             await store.talks.find(ANN, [], limit=2, cursor="nonsense")
 
+    async def test_what_is_written_shows_in_a_readers_mark(self, store: Store) -> None:
+        marks = dict([await store.talks.written() for _ in range(9)])
+        again = [await store.talks.written() for _ in range(9)]
+        assert all(marks.get(reader, mark) == mark for reader, mark in again)
+        marks |= dict(again)
+        await say(store, "c", draft("p1", "a post"))
+        assert not {await store.talks.written() for _ in range(9)} & set(marks.items())
+
     async def test_branches_are_runs_that_follow_where_they_part(self, store: Store) -> None:
         await say(store, "c", *(draft(f"p{n}", f"post {n}") for n in range(1, 4)))
         await say(store, "c", draft("s1", "aside"), draft("s2", "still aside"), parent="p1")

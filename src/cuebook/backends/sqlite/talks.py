@@ -28,6 +28,15 @@ class SqliteTalks:
     def __init__(self, read: Reader) -> None:
         self._read = read
 
+    async def written(self) -> tuple[int, int]:
+        """Give a reader and its mark, which is another when anything was written since it was read there."""
+
+        def read(connection: sqlite3.Connection) -> tuple[int, int]:
+            others = connection.execute("PRAGMA data_version").fetchone()[0]
+            return id(connection), others + connection.total_changes  # its own are the writer's, where that reads
+
+        return await self._read(read)
+
     async def find(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
         """List conversations, the most recent first; with `words` those that have each. Raises InvalidInput."""
         return await self._read(lambda connection: _found(connection, scope, words, limit=limit, cursor=cursor))

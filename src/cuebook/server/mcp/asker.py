@@ -1,5 +1,7 @@
 """Who asks over the protocol, and of which book: over HTTP a key says so, over a pipe who started the program."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from litestar import Request
@@ -25,6 +27,14 @@ class Asker(Struct, frozen=True, kw_only=True):
     def may_know(self, memory: Memory) -> bool:
         """Whether a memory may be shown: an organization's is for its own keys."""
         return memory.place.kind != "organization" or self.caller.belongs_to(memory.place.id)
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """Says of a message's context who asks; the same a while later; and gives who listens a place, if there is one."""
+
+    now: Callable[[Any], Asker]
+    later: Callable[[Any], Awaitable[Asker]]  # raises Unproven for a key that opens nothing any more
+    seat: Callable[[Any], AbstractContextManager[None]]  # raises Busy
 
 
 def asker_of(scope: Any) -> Asker:

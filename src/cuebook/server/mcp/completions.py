@@ -12,6 +12,8 @@ from cuebook.server.mcp.resources import CONVERSATIONS, MEMORIES, PAGE, TEMPLATE
 MOST: Final = 100
 #: Conversations, or memories, that are looked at.
 LOOKED_AT: Final = 1_000
+#: Memories read at once.
+AT_ONCE: Final = 500
 _BOOLEANS: Final = ("true", "false")
 
 
@@ -45,12 +47,13 @@ async def _of_address(asker: Asker, uri: str, name: str) -> AsyncIterator[str]:
         known = " and ".join(each["uriTemplate"] for each in TEMPLATES)
         msg = f"{uri!r} has no argument {name!r}; there are {known}"
         raise NotFound(msg)
-    ids = {CONVERSATIONS: _conversations, MEMORIES: _memories}[uri.removesuffix("{id}")]
+    ids = {CONVERSATIONS: conversations, MEMORIES: memories}[uri.removesuffix("{id}")]
     async for each in ids(asker):
         yield each
 
 
-async def _conversations(asker: Asker) -> AsyncIterator[str]:
+async def conversations(asker: Asker) -> AsyncIterator[str]:
+    """Give the ids of the newest conversations of who asks, LOOKED_AT at most."""
     user, cursor = asker.user(), None
     for _ in range(LOOKED_AT // PAGE):
         page = await asker.book.conversations.list(user=user, limit=PAGE, cursor=cursor)
@@ -60,10 +63,11 @@ async def _conversations(asker: Asker) -> AsyncIterator[str]:
             return
 
 
-async def _memories(asker: Asker) -> AsyncIterator[str]:
-    user, cursor = asker.user(), None
-    for _ in range(LOOKED_AT // PAGE):
-        page = await asker.book.memories.page(user=user, limit=PAGE, cursor=cursor)
+async def memories(asker: Asker, *, most: int = LOOKED_AT) -> AsyncIterator[str]:
+    """Give the ids of the oldest memories of who asks, of `most` that are looked at."""
+    user, cursor, at_once = asker.user(), None, min(most, AT_ONCE)
+    for _ in range(most // at_once):
+        page = await asker.book.memories.page(user=user, limit=at_once, cursor=cursor)
         for each in page.items:
             if asker.may_know(each):
                 yield each.id

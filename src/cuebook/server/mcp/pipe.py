@@ -11,13 +11,14 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from cuebook import Config, Cuebook
 from cuebook.records.key import Caller
-from cuebook.server.mcp.asker import Asker
+from cuebook.server.mcp.asker import Asker, Asking
 from cuebook.server.mcp.speak import new_server
+from cuebook.server.mcp.telling import Unasked, ending
 
 #: Bytes read at once.
 PIECE = 65_536
@@ -32,16 +33,24 @@ def serve_pipe(settings: Config, *, user: str | None) -> None:
 async def _serve(settings: Config, user: str | None) -> None:
     book = Cuebook.open(settings)
     asker = Asker(book=book, caller=Caller(user=user or None))
-    server = new_server(lambda _: asker)
+    unasked = Unasked(asker)
+
+    async def again(_: Any) -> Asker:
+        return asker
+
+    server = new_server(Asking(now=lambda _: asker, later=again, seat=nullcontext), unasked)
+    from mcp.server.lowlevel import NotificationOptions
     from mcp.server.stdio import stdio_server
+
+    options = server.create_initialization_options(NotificationOptions(prompts_changed=True, resources_changed=True))
 
     task = asyncio.current_task()
     if task is not None:
         with suppress(NotImplementedError):  # on Windows the program just ends
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     given: Any = Lines(sys.stdin.fileno())
-    async with book, stdio_server(stdin=given) as (reads, writes):
-        await server.run(reads, writes, server.create_initialization_options())
+    async with book, stdio_server(stdin=given) as (reads, writes), ending(unasked):
+        await server.run(reads, writes, options)
 
 
 class Lines:

@@ -17,8 +17,9 @@ async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
         if each["branch"] != MAIN:
             continue  # nothing of it speaks by its name alone
         resolved = await prompts.resolve(each["slug"], branch=each["branch"], version=each["version"])
-        about = {"description": each["description"]} if each["description"] else {}
-        shown.append({"name": each["slug"], **about, "arguments": [_argument(param) for param in resolved.params]})
+        about = each["description"] or f"{each['slug']} {each['semver']}"
+        arguments = [_argument(param) for param in resolved.params]
+        shown.append({"name": each["slug"], "description": about, "arguments": arguments})
     return {"prompts": shown} | ({"nextCursor": more} if more is not None else {})
 
 

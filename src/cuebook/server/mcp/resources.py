@@ -74,11 +74,16 @@ def _memory(memory: Memory) -> Wire:
     }
 
 
+def named_in(uri: str, base: str) -> str:
+    """Give the id an address names behind its base."""
+    return unquote(uri.removeprefix(base))
+
+
 async def read_resource(asker: Asker, uri: str) -> Wire:
     """Give a conversation or a memory by its address. Raises NotFound."""
     for base, read in ((CONVERSATIONS, _conversation), (MEMORIES, _one_memory)):
         if uri.startswith(base) and len(uri) > len(base):
-            kind, text = await read(asker, unquote(uri.removeprefix(base)))
+            kind, text = await read(asker, named_in(uri, base))
             return {"contents": [{"uri": uri, "mimeType": kind, "text": text}]}
     msg = f"there is no resource {uri!r}; there are {CONVERSATIONS}ID and {MEMORIES}ID"
     raise NotFound(msg)

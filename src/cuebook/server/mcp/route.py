@@ -6,10 +6,12 @@ from litestar import post
 from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
-from cuebook.server.caller import AnyRequest
+from cuebook.errors import BackendError
+from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.lists import UserQuery
-from cuebook.server.mcp.asker import asker_of
+from cuebook.server.mcp.asker import Asker, Asking, asker_of
 from cuebook.server.mcp.speak import new_server, speak_on_request
+from cuebook.server.seats import seat
 
 
 class Spoken(ASGIResponse):
@@ -30,8 +32,23 @@ class Spoken(ASGIResponse):
 async def speak(request: AnyRequest, user_id: UserQuery = None) -> Spoken:
     """Answer a message of the protocol; what may be asked in it is the caller's key's to say."""
     _ = user_id  # read with the caller's key and the headers
-    server = new_server(lambda context: asker_of(context.request.scope))
+    server = new_server(_ASKING)
     return Spoken(server, largest=request.app.state.book.config.settings.server.max_body)
 
 
+async def _later(context: Any) -> Asker:
+    """Give who asks, a while later. Raises Unproven for a key that opens nothing any more, BackendError at the end."""
+    request = AnyRequest(context.request.scope)
+    if request.app.state.running.stopping:
+        msg = "the server is stopping; listen again"
+        raise BackendError(msg, retryable=True)
+    await admit(request)
+    return asker_of(request.scope)
+
+
+_ASKING = Asking(
+    now=lambda context: asker_of(context.request.scope),
+    later=_later,
+    seat=lambda context: seat(AnyRequest(context.request.scope)),
+)
 ROUTES = [speak]

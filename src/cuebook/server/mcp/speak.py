@@ -1,15 +1,18 @@
 """The protocol itself, by its official SDK, which is an extra and is imported when it speaks: a server, and HTTP."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Literal, get_args
 
 from cuebook.app.shapes import Wire
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.server.mcp.asker import Asker
+from cuebook.server.caller import header
+from cuebook.server.mcp.asker import Asker, Asking
 from cuebook.server.mcp.completions import complete
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
 from cuebook.server.mcp.resources import TEMPLATES, list_resources, read_resource
+from cuebook.server.mcp.telling import Unasked, listen
 from cuebook.server.mcp.tools import call_tool, list_tools
 
 INSTRUCTIONS = """\
@@ -18,32 +21,69 @@ talk; remember what will matter later; forget only what the user confirms. `why`
 
 #: JSON-RPC's code for a request that names what is not there, or may not be asked.
 INVALID_PARAMS: Final = -32602
+#: The first revision whose answers are JSON or events as they need to be; and the events' kind.
+STREAMS, EVENTS = "2026-07-28", "text/event-stream"
 _Listed = Literal["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
 #: What is answered for one caller alone, and may be other a moment later.
 _LISTS: tuple[_Listed, ...] = get_args(_Listed)
 
-#: Says of a message who asks.
-Asking = Callable[[Any], Asker]
+#: Answers a message, given its context and its parameters.
+Answering = Callable[[Any, Any], Awaitable[Wire]]
 
 
-def new_server(asking: Asking) -> Any:
-    """Make a server of the protocol whose every message is answered for who sent it. Raises InvalidInput."""
+def new_server(asking: Asking, unasked: Unasked | None = None) -> Any:
+    """Make a server of the protocol whose every message is answered for who sent it. Raises InvalidInput.
+
+    Where one client alone speaks, on a pipe, `unasked` tells it what older revisions tell without being asked.
+    """
     try:
         from mcp import MCPError
         from mcp.server.caching import CacheHint
         from mcp.server.lowlevel import Server
+        from mcp.types import NotificationParams
     except ImportError:
         msg = "the Model Context Protocol needs a package; install cuebook[mcp]"
         raise InvalidInput(msg) from None
 
-    def answered(work: Callable[[Asker, Any], Awaitable[Wire]]) -> Any:
+    def refusing(work: Answering) -> Answering:
         async def answer(context: Any, params: Any) -> Wire:
             try:
-                return {"resultType": "complete", **await work(asking(context), params)}
+                return {"resultType": "complete", **await work(context, params)}
             except CuebookError as error:
                 raise MCPError(INVALID_PARAMS, str(error)) from error
 
         return answer
+
+    async def listens(context: Any, params: Any) -> Any:
+        try:
+            with asking.seat(context):
+                return await listen(asking.now(context), partial(asking.later, context), context, params)
+        except CuebookError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from error
+
+    handlers: dict[str, Any] = {name: refusing(work) for name, work in _answers(asking, unasked).items()}
+    server: Any = Server(
+        "cuebook",
+        title="Cuebook",
+        version=version("cuebook"),
+        instructions=INSTRUCTIONS,
+        cache_hints=dict.fromkeys(_LISTS, CacheHint(ttl_ms=0, scope="private")),
+        on_subscriptions_listen=listens,
+        **handlers,
+    )
+    if unasked is not None:
+        server.add_notification_handler("notifications/initialized", NotificationParams, unasked.begin)
+    return server
+
+
+def _answers(asking: Asking, unasked: Unasked | None) -> dict[str, Answering]:
+    """Give what answers each message, by the name the SDK takes it under."""
+
+    async def call(context: Any, params: Any) -> Wire:
+        async def tell(progress: float, message: str) -> None:
+            await context.session.report_progress(progress, message=message)
+
+        return await call_tool(asking.now(context), params.name, params.arguments, tell)
 
     async def tools(asker: Asker, params: Any) -> Wire:
         return list_tools(asker, params and params.cursor)
@@ -51,27 +91,30 @@ def new_server(asking: Asking) -> Any:
     async def templates(_: Asker, __: Any) -> Wire:
         return {"resourceTemplates": TEMPLATES}
 
-    return Server(
-        "cuebook",
-        title="Cuebook",
-        version=version("cuebook"),
-        instructions=INSTRUCTIONS,
-        cache_hints=dict.fromkeys(_LISTS, CacheHint(ttl_ms=0, scope="private")),
-        on_list_tools=answered(tools),
-        on_call_tool=answered(lambda asker, params: call_tool(asker, params.name, params.arguments)),
-        on_list_resources=answered(lambda asker, params: list_resources(asker, params and params.cursor)),
-        on_list_resource_templates=answered(templates),
-        on_read_resource=answered(lambda asker, params: read_resource(asker, str(params.uri))),
-        on_list_prompts=answered(lambda asker, params: list_prompts(asker, params and params.cursor)),
-        on_get_prompt=answered(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
-        on_completion=answered(lambda asker, params: complete(asker, params.ref, params.argument)),
-    )
+    def told(work: Callable[[Asker, Any], Awaitable[Wire]]) -> Answering:
+        return lambda context, params: work(asking.now(context), params)
+
+    older = {"subscribe": unasked.subscribe, "unsubscribe": unasked.unsubscribe} if unasked else {}
+    return {f"on_{name}_resource": work for name, work in older.items()} | {
+        "on_list_tools": told(tools),
+        "on_call_tool": call,
+        "on_list_resources": told(lambda asker, params: list_resources(asker, params and params.cursor)),
+        "on_list_resource_templates": told(templates),
+        "on_read_resource": told(lambda asker, params: read_resource(asker, str(params.uri))),
+        "on_list_prompts": told(lambda asker, params: list_prompts(asker, params and params.cursor)),
+        "on_get_prompt": told(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
+        "on_completion": told(lambda asker, params: complete(asker, params.ref, params.argument)),
+    }
 
 
 async def speak_on_request(server: Any, scope: Any, receive: Any, send: Any, *, largest: int) -> None:
-    """Answer one HTTP request, of at most `largest` bytes, with JSON. No session is kept: each says who asks."""
+    """Answer one HTTP request, of at most `largest` bytes. No session is kept: each says who asks.
+
+    With JSON; of the newest revision also with events, where there is something to tell before the answer.
+    """
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    wire = StreamableHTTPSessionManager(server, json_response=True, stateless=True, max_request_body_size=largest)
+    plain = (header(scope, b"mcp-protocol-version") or "") < STREAMS or EVENTS not in (header(scope, b"accept") or "")
+    wire = StreamableHTTPSessionManager(server, json_response=plain, stateless=True, max_request_body_size=largest)
     async with wire.run():
         await wire.handle_request(scope, receive, send)

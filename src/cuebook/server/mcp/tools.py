@@ -15,6 +15,7 @@ from cuebook.records.key import Role
 from cuebook.server.edge import named
 from cuebook.server.mcp import schemas
 from cuebook.server.mcp.asker import Asker
+from cuebook.server.mcp.work import Tell, at_work
 from cuebook.server.wire import In, Out
 
 #: Characters of a text that is shown by its beginning.
@@ -36,6 +37,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     gives: type[Out]
     run: Callable[[Asker, Any], Awaitable[Answer]]
     hints: Wire
+    long: str = ""  # what may take long in it
 
     def shown(self, name: str, asker: Asker) -> Wire:
         """Give it as a list of tools does. Whose key is one user's need not say who asks."""
@@ -206,6 +208,7 @@ TOOLS: Final = {
         gives=schemas.Forgotten,
         run=forget,
         hints={"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
+        long="Forgetting",
     ),
     "why": Tool(
         title="Why a prompt was as it was",
@@ -237,15 +240,21 @@ def list_tools(asker: Asker, cursor: str | None) -> Wire:
     return {"tools": [each.shown(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
 
 
-async def call_tool(asker: Asker, name: str, arguments: Wire | None) -> Wire:
-    """Use a tool. What it refuses is an answer too, which says what to do. Raises NotFound for a tool there is not."""
+async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell) -> Wire:
+    """Use a tool, and `tell` of one that takes long. What it refuses is an answer too, which says what to do.
+
+    Raises NotFound for a tool there is not.
+    """
     tool = TOOLS.get(name)
     if tool is None:
         msg = f"there is no tool {name!r}; there are {', '.join(TOOLS)}"
         raise NotFound(msg)
     try:
         asker.caller.need(tool.needs, f"tool {name}")
-        said, told = await tool.run(asker, _read(tool.takes, arguments or {}))
+        given = _read(tool.takes, arguments or {})
+        if tool.long:
+            await tell(0, tool.long)
+        said, told = await at_work(tool.run(asker, given), tell, tool.long or tool.title)
     except CuebookError as error:
         hint = "" if not isinstance(error, Denied) else "; nothing was done"
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}

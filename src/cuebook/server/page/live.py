@@ -1,8 +1,7 @@
 """The live view: what the book did so far, the newest turns, and each change of one as it comes."""
 
-from collections import Counter
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -10,20 +9,18 @@ from litestar import Response, get
 
 from cuebook.app.live import Sums
 from cuebook.app.live_turns import LiveTurn
-from cuebook.errors import Busy
 from cuebook.records.counted import counted
-from cuebook.server.caller import AnyRequest, admit, book_of, caller_of, user_of
+from cuebook.server.caller import AnyRequest, admit, book_of, user_of
 from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.markup import plain
 from cuebook.server.page.render import HEADERS, money, number, percent, place, seconds, show
+from cuebook.server.seats import seat
 from cuebook.server.streams import Start, Streamed, encoded
 
 #: Looks that found nothing after which a word goes out, so that who went away is noticed.
 _QUIET = 20
 #: Looks that found nothing after which it is asked again whether who watches is let in.
 _LET_IN = 2
-#: Seconds after which who was refused may try again.
-_RETRY_S = 10.0
 _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-buffering", "no"), *HEADERS.items()]
 _encode = msgspec.json.Encoder().encode
 
@@ -56,7 +53,7 @@ async def changes(request: AnyRequest) -> Streamed:
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
     """Give the events for as long as who asks is let in: a key that is revoked or expires sees nothing more."""
     book, user, quiet = book_of(request), user_of(request), 0
-    with _seat(request):
+    with seat(request):
         async with aclosing(book.live.changes(user=user)) as found:
             await anext(found)  # what changes from here on is told
             yield Start(200, encoded(_HEAD))
@@ -71,27 +68,6 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
                     yield b"event: sums\ndata: " + _encode(summed(each)) + b"\n\n"
                 elif quiet % _QUIET == 0:
                     yield b": quiet\n\n"
-
-
-@contextmanager
-def _seat(request: AnyRequest) -> Iterator[None]:
-    """Count who watches. Raises Busy where too many do, or too many under one key."""
-    watching: Counter[str] = request.app.state.watching
-    limits, key = book_of(request).config.settings.server, caller_of(request).key
-    for many, most, setting in (
-        (watching.total(), limits.watchers, "server.watchers"),
-        (watching[key] if key else 0, limits.watchers_of_key, "server.watchers_of_key"),
-    ):
-        if many >= most:
-            msg = f"{counted(many, 'live view')} are open, and {setting} allows {most}; close one, or raise it"
-            raise Busy(msg, retry_after=_RETRY_S)
-    watching[key] += 1
-    try:
-        yield
-    finally:
-        watching[key] -= 1
-        if not watching[key]:
-            del watching[key]
 
 
 def shown(turn: LiveTurn) -> dict[str, Any]:

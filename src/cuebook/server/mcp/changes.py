@@ -1,0 +1,120 @@
+"""What changed for who asks: lists by their names, resources by their addresses. What may not be read never does."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
+from cuebook.server.mcp.asker import Asker
+from cuebook.server.mcp.completions import conversations, memories
+from cuebook.server.mcp.resources import CONVERSATIONS, named_in, read_resource
+from cuebook.server.mcp.tools import list_tools
+
+TOOLS, PROMPTS, RESOURCES = "tools", "prompts", "resources"
+#: Addresses one client may watch.
+MOST: Final = 100
+#: Memories a list of resources is watched for.
+WATCHED: Final = 10_000
+#: Prompts read at once.
+_PAGE: Final = 200
+
+_encode = msgspec.json.Encoder().encode
+
+#: Gives who asks as they are now. Raises Unproven for a key that opens nothing any more.
+Again = Callable[[], Awaitable[Asker]]
+
+
+class Watched:
+    """Lists and addresses as they were when somebody looked last."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, bytes] = {}
+
+    async def add(self, asker: Asker, names: Iterable[str]) -> None:
+        """Watch lists, or addresses, from now on. Raises NotFound for an address that cannot be read, InvalidInput."""
+        for name in names:
+            if len(self._seen) >= MOST and name not in self._seen:
+                msg = f"uri: {MOST} are watched already; end one of them first"
+                raise InvalidInput(msg, where="uri")
+            self._seen[name] = await _sign(asker, name)
+
+    def drop(self, name: str) -> None:
+        """Watch it no more."""
+        self._seen.pop(name, None)
+
+    async def changed(self, asker: Asker) -> list[str]:
+        """Give what changed since the last look. What cannot be read any more changed once."""
+        found = []
+        for name, before in list(self._seen.items()):
+            try:
+                now = await _sign(asker, name)
+            except (NotFound, Denied):
+                now = b""
+            if now != before and name in self._seen:
+                self._seen[name] = now
+                found.append(name)
+        return found
+
+
+async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
+    """Give those of some addresses that can be read."""
+    found = []
+    for uri in uris:
+        try:
+            await _sign(asker, uri)
+        except CuebookError:
+            continue
+        found.append(uri)
+    return found
+
+
+async def news(watched: Watched, again: Again) -> AsyncGenerator[str, None]:
+    """Give each list and address that changed, as it does. Raises Unproven when who asks may ask no more."""
+    asker = await again()
+    async with aclosing(asker.book.live.writes()) as looks:
+        async for written in looks:
+            asker = await again()
+            if written:
+                for name in await watched.changed(asker):
+                    yield name
+
+
+async def _sign(asker: Asker, name: str) -> bytes:
+    """Give what differs when a list, or what stands at an address, does. Raises NotFound, Denied."""
+    lists = {TOOLS: _tools, PROMPTS: _prompts, RESOURCES: _resources}
+    found = await lists[name](asker) if name in lists else await _resource(asker, name)
+    return blake2b(_encode(found), digest_size=16).digest()
+
+
+async def _tools(asker: Asker) -> Any:
+    return [each["name"] for each in list_tools(asker, None)["tools"]]
+
+
+async def _prompts(asker: Asker) -> Any:
+    """Give of each prompt what its name, or one of its labels, speaks with."""
+    found, after = list[Any](), ""
+    while True:
+        page = await asker.book.prompts.page(limit=_PAGE, after=after)
+        for each in page.items:
+            spoken = each.version()
+            labels = sorted((label.name, label.branch, label.number) for label in each.labels)
+            found.append((each.slug, spoken.digest if spoken else "", labels))
+        if page.next is None:
+            return found
+        after = page.next
+
+
+async def _resources(asker: Asker) -> Any:
+    """Give which there are: of the newest conversations as many as are completed, and of the memories WATCHED."""
+    lists = conversations(asker), memories(asker, most=WATCHED)
+    return [sorted([each async for each in ids]) for ids in lists]
+
+
+async def _resource(asker: Asker, uri: str) -> Any:
+    if uri.startswith(CONVERSATIONS):
+        found = await asker.book.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user())
+        return found.last_seq, found.head, found.generation, found.updated_at
+    return await read_resource(asker, uri)
