@@ -1,9 +1,15 @@
 """What every test gets: Hypothesis profiles, asyncio as the only loop, and a network that ends at this machine."""
 
+import gc
+import inspect
 import ipaddress
+import os
 import signal
 import sys
+import warnings
+import weakref
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -82,6 +88,55 @@ def network_off() -> Iterator[None]:
     network_guard.closed = True
     yield
     network_guard.closed = False
+
+
+class SocketWatch:
+    """Finds sockets that a test leaves open, so that it fails and not the later one they happen to be collected in.
+
+    What servers accepted is left out: their side ends a moment after the client's.
+    """
+
+    def __init__(self) -> None:
+        self._made: list[tuple[weakref.ref[Any], str]] = []
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if event != "socket.__new__":
+            return
+        frame: Any = inspect.currentframe()
+        frame = frame.f_back.f_back  # who made it: behind this is socket.__init__
+        if frame.f_code.co_name == "accept":
+            return
+        while frame.f_back is not None and os.sep + "tests" + os.sep not in frame.f_code.co_filename:
+            frame = frame.f_back
+        self._made.append((weakref.ref(args[0]), f"{frame.f_code.co_filename}:{frame.f_lineno}"))
+
+    def dropped(self) -> list[str]:
+        """Give the places whose sockets are open and nobody's. What somebody still holds is looked at again."""
+        opened = [made for made in self._made if (one := made[0]()) is not None and one.fileno() >= 0]
+        one = None
+        if opened:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                gc.collect()
+        self._made = []  # a socket that lives on belongs to a fixture of wider scope
+        return [place for held, place in opened if held() is None]
+
+
+watch = SocketWatch()
+
+
+@pytest.fixture
+def socket_watch() -> SocketWatch:
+    return watch
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Fail a test that leaves a socket open which nobody can close any more."""
+    yield
+    if dropped := watch.dropped():
+        pytest.fail(f"left open, close what opened it: {', '.join(dropped)}")
 
 
 @pytest.fixture(scope="session")

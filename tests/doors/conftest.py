@@ -4,6 +4,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,41 @@ def serve_live() -> Iterator[Callable[..., Live]]:
     yield start
     for each in running:
         each.stop()
+
+
+@pytest.fixture
+def closing() -> Iterator[Callable[[Any], Any]]:
+    """Close a client when its test ends."""
+    with ExitStack() as clients:
+        yield clients.enter_context
+
+
+@pytest.fixture
+def openai_of(closing: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Make a client of OpenAI's library, closed when its test ends."""
+    import openai  # takes half a second
+
+    def made(live: Live, place: str = "", **more: Any) -> openai.OpenAI:
+        client: openai.OpenAI = closing(
+            openai.OpenAI(base_url=f"{live.url}{place}/v1", api_key="sk-theirs", max_retries=0, **more)
+        )
+        return client
+
+    return made
+
+
+@pytest.fixture
+def anthropic_of(closing: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Make a client of Anthropic's library, closed when its test ends."""
+    import anthropic  # takes half a second
+
+    def made(live: Live, place: str = "", **more: Any) -> anthropic.Anthropic:
+        client: anthropic.Anthropic = closing(
+            anthropic.Anthropic(base_url=f"{live.url}{place}", api_key="sk-ant-theirs", max_retries=0, **more)
+        )
+        return client
+
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -100,8 +100,10 @@ def test_answers_continue_it_and_their_items_are_listed(client: openai.OpenAI, *
     assert client.conversations.items.retrieve(answer.output[0].id, conversation_id=made.id) == listed[-1]
 
 
-def test_the_calls_of_an_answer_are_items_of_their_own(relayed: Live, upstream: Upstream) -> None:
-    client = openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="sk-theirs", max_retries=0)
+def test_the_calls_of_an_answer_are_items_of_their_own(
+    relayed: Live, upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
+) -> None:
+    client = openai_of(relayed)
     made = client.conversations.create()
     tool: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
     answer = client.responses.create(model="tools", input="Weather?", conversation=made.id, tools=[tool])
@@ -117,8 +119,10 @@ def test_the_calls_of_an_answer_are_items_of_their_own(relayed: Live, upstream: 
     assert [each.id for each in listed[1:3]] == [each.id for each in answer.output]
 
 
-def test_what_is_none_of_ours_is_asked_above(relayed: Live, upstream: Upstream) -> None:
-    client = openai.OpenAI(base_url=f"{relayed.url}/v1", api_key="sk-theirs", max_retries=0)
+def test_what_is_none_of_ours_is_asked_above(
+    relayed: Live, upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
+) -> None:
+    client = openai_of(relayed)
     theirs = "conv_" + "5a" * 24
     for ask in (
         lambda: client.conversations.retrieve(theirs),
@@ -168,10 +172,10 @@ def test_the_same_items_under_one_key_are_added_once(client: openai.OpenAI) -> N
 
 
 def test_an_item_is_forgotten_with_what_came_of_it(
-    serve_live: Callable[..., Live], upstream: Upstream, tmp_path: Path
+    serve_live: Callable[..., Live], upstream: Upstream, tmp_path: Path, openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     live = serve_live(config(store=str(tmp_path / "book.db"), upstream=upstream.url))
-    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="sk-theirs", max_retries=0)
+    client = openai_of(live)
     made = client.conversations.create(items=[{"role": "user", "content": "The code is Wolpertinger."}])
     for said, told_before in (("What is the Wolpertinger code?", "Hunt the Tatzelwurm."), ("And now?", "Be brief.")):
         client.responses.create(model="plain", input=said, instructions=told_before, conversation=made.id)

@@ -29,10 +29,6 @@ def start(upstream: Upstream, serve_live: Callable[..., Live]) -> Callable[..., 
     return started
 
 
-def client_of(live: Live, place: str = "", **more: Any) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=f"{live.url}{place}", api_key="sk-ant-theirs", max_retries=0, **more)
-
-
 def show(live: Live, conversation: str, turn: int) -> dict[str, Any]:
     return live.ask_book(lambda: live.book.turns.show(conversation, turn))
 
@@ -70,10 +66,15 @@ def talk(client: anthropic.Anthropic, *, stream: bool, thinking: bool = False, *
 @pytest.mark.parametrize("messages", ["keep", "book"])
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_a_round_with_tools_is_one_turn(
-    start: Callable[..., Live], upstream: Upstream, messages: str, *, stream: bool
+    start: Callable[..., Live],
+    upstream: Upstream,
+    messages: str,
+    anthropic_of: Callable[..., anthropic.Anthropic],
+    *,
+    stream: bool,
 ) -> None:
     live = start(messages)
-    history = talk(client_of(live, "/c/trip/u/ann"), stream=stream, thinking=True)
+    history = talk(anthropic_of(live, "/c/trip/u/ann"), stream=stream, thinking=True)
     assert [block["type"] for block in history[1]["content"]] == [
         "thinking", "redacted_thinking", "text", "tool_use", "tool_use",
     ]  # fmt: skip
@@ -102,9 +103,11 @@ def test_a_round_with_tools_is_one_turn(
     assert [call.extra["callId"] for call in posts[1].calls] == [call["id"] for call in CALLS]
 
 
-def test_requests_of_other_forms_pass(start: Callable[..., Live], upstream: Upstream) -> None:
+def test_requests_of_other_forms_pass(
+    start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
     live = start()
-    client = client_of(live, default_headers={"anthropic-beta": "context-1m", "X-Cuebook-Key": "mine"})
+    client = anthropic_of(live, default_headers={"anthropic-beta": "context-1m", "X-Cuebook-Key": "mine"})
     assert client.messages.count_tokens(model="m", messages=[user("Hi")]).input_tokens == 14
     params: Any = {"model": "m", "max_tokens": 9, "messages": [user("Hi")]}
     client.messages.batches.create(requests=[{"custom_id": "a", "params": params}])
@@ -115,9 +118,11 @@ def test_requests_of_other_forms_pass(start: Callable[..., Live], upstream: Upst
     assert not conversations(live)
 
 
-def test_errors_come_as_the_provider_says_them(start: Callable[..., Live], upstream: Upstream) -> None:
+def test_errors_come_as_the_provider_says_them(
+    start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
     live = start()
-    client = client_of(live, "/c/trip")
+    client = anthropic_of(live, "/c/trip")
     asked: dict[str, Any] = {"max_tokens": 9, "messages": [user("Hi")]}
     with pytest.raises(anthropic.APIStatusError) as overloaded:
         client.messages.create(model="overloaded", **asked)
@@ -143,10 +148,12 @@ def test_errors_come_as_the_provider_says_them(start: Callable[..., Live], upstr
 
 
 @pytest.mark.parametrize("messages", ["keep", "book"])
-def test_a_history_is_found_again_by_what_it_says(start: Callable[..., Live], messages: str) -> None:
+def test_a_history_is_found_again_by_what_it_says(
+    start: Callable[..., Live], messages: str, anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
     """The library resends blocks with nulls, moves markers, and writes its texts as strings."""
     live = start(messages)
-    client = client_of(live)
+    client = anthropic_of(live)
     history = talk(client, stream=True, model="torn")
     history += [user("Thanks.")]
     history[1]["content"][0]["citations"] = None
@@ -179,9 +186,11 @@ def test_what_nobody_here_can_read_passes_unkept(start: Callable[..., Live], ups
     assert not conversations(live)
 
 
-def test_in_shadow_nothing_is_changed_and_the_ledger_reads_it(start: Callable[..., Live], upstream: Upstream) -> None:
+def test_in_shadow_nothing_is_changed_and_the_ledger_reads_it(
+    start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
     live = start("pass", upstream__shadow=True, upstream__cache_rule="anthropic")
-    talk(client_of(live, "/c/trip"), stream=True, thinking=True)
+    talk(anthropic_of(live, "/c/trip"), stream=True, thinking=True)
     live.ask_book(live.book.settle)
     turn = show(live, "trip", 1)
     assert (turn["query"], turn["reply"]) == ("What is the weather in Oslo?", "Grüße, 3 messages.")

@@ -9,7 +9,7 @@ import anthropic
 import httpx
 import pytest
 from messages_upstream import CALLS, THINKING
-from test_messages import IMAGE, MARK, REMINDER, TOOLS, client_of, conversations, show, talk, user
+from test_messages import IMAGE, MARK, REMINDER, TOOLS, conversations, show, talk, user
 from upstream import Upstream
 
 from conftest import Live
@@ -52,9 +52,11 @@ def marked(fields: dict[str, Any]) -> list[str]:
     return [block.get("text") or block["type"] for block in blocks if "cache_control" in block]
 
 
-def test_what_a_client_dropped_goes_up_behind_the_persona(book: Callable[..., Live], upstream: Upstream) -> None:
+def test_what_a_client_dropped_goes_up_behind_the_persona(
+    book: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
     live = book()
-    client = client_of(live, "/c/trip")
+    client = anthropic_of(live, "/c/trip")
     history = talk(client, stream=False, thinking=True, model="pilot", system="Be brief.")
     assert upstream.last.fields["model"] == "claude-opus-5"
     client.messages.create(
@@ -74,9 +76,9 @@ def test_what_a_client_dropped_goes_up_behind_the_persona(book: Callable[..., Li
 
 
 def test_a_client_that_sends_new_messages_only_has_its_thoughts_back(
-    book: Callable[..., Live], upstream: Upstream
+    book: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
-    client = client_of(book(), "/c/trip", default_headers={"X-History": "server"})
+    client = anthropic_of(book(), "/c/trip", default_headers={"X-History": "server"})
     asked: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9, "tools": TOOLS}
     thinks: Any = {"type": "enabled", "budget_tokens": 1024}
     client.messages.create(messages=[user("Weather?")], thinking=thinks, **asked)
@@ -91,10 +93,10 @@ def test_a_client_that_sends_new_messages_only_has_its_thoughts_back(
 
 
 def test_a_long_round_is_cut_to_the_budget_with_calls_and_results_together(
-    book: Callable[..., Live], upstream: Upstream
+    book: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     live = book(budget__context=9000, budget__reply=1000, budget__system=500, budget__memory=600)
-    client = client_of(live)
+    client = anthropic_of(live)
     asked: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
     history: list[Any] = [user("The ferry to Vlieland leaves at 9:45 on Friday."), _said("Noted.")]
     for n in range(60):
@@ -159,11 +161,11 @@ def test_a_client_that_marks_keeps_its_marks_and_gets_none(book: Callable[..., L
 
 
 def test_a_system_message_in_the_middle_is_not_the_users_and_stands_where_the_provider_takes_it(
-    book: Callable[..., Live], upstream: Upstream
+    book: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     """Claude Code tells its agents and skills so, behind its user's words and behind a tool's results."""
     live = book(upstream__breakpoints="off")
-    client = client_of(live, "/c/trip")
+    client = anthropic_of(live, "/c/trip")
     agents: Any = {"role": "system", "content": "Agent types: Explore, Plan."}
     skills: Any = {"role": "system", "content": [{"type": "text", "text": "Skills: none."}]}
     history: list[Any] = [user("Weather in Oslo?"), agents]
@@ -197,10 +199,12 @@ def test_an_empty_message_is_for_the_provider_to_judge(book: Callable[..., Live]
     assert (len(sent), sent[1:]) == (3, asked[1:])
 
 
-def test_its_errors_are_in_the_libraries_words(book: Callable[..., Live]) -> None:
+def test_its_errors_are_in_the_libraries_words(
+    book: Callable[..., Live], anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
     live = book()
     with pytest.raises(anthropic.BadRequestError, match="X-History") as refused:
-        client_of(live).messages.create(
+        anthropic_of(live).messages.create(
             model="m", max_tokens=9, messages=[user("Hi")], extra_headers={"X-History": "mine"}
         )
     assert refused.value.body == {

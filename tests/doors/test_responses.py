@@ -182,13 +182,15 @@ def test_what_is_not_ours_goes_up_as_it_came(client: openai.OpenAI, upstream: Up
         client.responses.retrieve("resp_68a0theirs")
 
 
-def test_where_it_is_set_all_of_it_goes_up_as_it_came(serve_live: Callable[..., Live], upstream: Upstream) -> None:
+def test_where_it_is_set_all_of_it_goes_up_as_it_came(
+    serve_live: Callable[..., Live], upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
+) -> None:
     settings = Settings(
         store=StoreConfig(url=":memory:", synchronous="OFF"),
         upstream=UpstreamConfig(url=upstream.url, responses="pass"),
     )
     live = serve_live(Config(settings=settings))
-    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="k", max_retries=0)
+    client = openai_of(live)
     with pytest.raises(openai.NotFoundError, match="nothing here"):
         client.responses.create(model="plain", input="Hi")
     assert (upstream.last.path, upstream.last.fields) == ("/v1/responses", {"model": "plain", "input": "Hi"})

@@ -216,10 +216,10 @@ def test_places_name_a_conversation_and_the_list_of_models_is_the_upstreams(
 
 
 def test_the_real_client_talks_through_it_and_the_conversation_is_found_again(
-    upstream: Any, serve_live: Callable[..., Live]
+    upstream: Any, serve_live: Callable[..., Live], openai_of: Callable[..., openai.OpenAI]
 ) -> None:
     live = serve_live(shadow(upstream.url))
-    client = openai.OpenAI(base_url=f"{live.url}/v1", api_key="sk", max_retries=0)
+    client = openai_of(live)
     history: list[Any] = [{"role": "user", "content": "My name is Ann."}]
     said = client.chat.completions.create(model="m", messages=history).choices[0].message.content
     history += [{"role": "assistant", "content": said}, {"role": "user", "content": "What is it?"}]

@@ -4,16 +4,18 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 import pytest
+from messages_upstream import stream
 from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import Script, ScriptedModel
 from cuebook.testing.upstream import EVENTS, Answer, ScriptedUpstream, event
 
-SAYS = [{"role": "user", "content": "Hi"}]
+SAYS: list[Any] = [{"role": "user", "content": "Hi"}]
 SAID = "conversation 'c1' was forgotten while turn 1 was answered; nothing is stored"
 
 
@@ -53,6 +55,20 @@ def test_the_event_is_whole_wherever_the_stream_stood_and_nothing_says_done(
     told = json.loads(last.removeprefix(b"data: "))["error"]
     assert (told["message"], told["type"], told["code"]) == (SAID, "invalid_request_error", "conflict")
     assert raw.endswith(b"\n\ndata: " + last.removeprefix(b"data: ") + b"\n\n")
+
+
+def test_a_stream_of_anthropics_wire_ends_with_its_error(
+    serve_live: Callable[..., Live], anthropic_of: Callable[..., anthropic.Anthropic]
+) -> None:
+    pieces = stream({"model": "m", "messages": SAYS})
+    live = serve_live(upstream=ScriptedUpstream(Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)))
+    client = anthropic_of(live, "/c/c1")
+    with client.messages.create(model="m", max_tokens=9, messages=SAYS, stream=True) as events:
+        got = [next(events)]
+        forget(live)
+        with pytest.raises(anthropic.APIStatusError, match=SAID):
+            got.extend(events)
+    assert "message_stop" not in [each.type for each in got]
 
 
 def test_a_stream_of_chat_ends_with_an_error_event(serve_live: Callable[..., Live]) -> None:
