@@ -13,27 +13,6 @@ from typing import Any
 import pytest
 
 from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, InvalidInput, NotFound, Posted
-from cuebook.app.audit import Audit
-from cuebook.app.blocking.audit import BlockingAudit
-from cuebook.app.blocking.experiences import BlockingExperiences
-from cuebook.app.blocking.forgetting import BlockingHolds, BlockingReceipts
-from cuebook.app.blocking.keys import BlockingKeys, BlockingOrganizations
-from cuebook.app.blocking.memory import BlockingMemory
-from cuebook.app.blocking.parts import BlockingConversations, BlockingTurns
-from cuebook.app.blocking.prompts import BlockingPromptFiles, BlockingPrompts
-from cuebook.app.blocking.shadow import BlockingShadowLedger
-from cuebook.app.blocking.tuning import BlockingOptimizer
-from cuebook.app.conversations import Conversations
-from cuebook.app.experiences import Experiences
-from cuebook.app.forgetting import Holds, Receipts
-from cuebook.app.keys import Keys
-from cuebook.app.memory import Memory
-from cuebook.app.optimizer import Optimizer
-from cuebook.app.organizations import Organizations
-from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.files import PromptFiles
-from cuebook.app.shadow import ShadowLedger
-from cuebook.app.turns import Turns
 from cuebook.testing import Script, ScriptedModel
 
 #: What has no blocking form: the desk is for this package, relay and pass_through are for the server.
@@ -46,25 +25,22 @@ def public(kind: type) -> dict[str, object]:
     return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(
-    ("own", "blocking"),
-    [
-        (Cuebook, BlockingCuebook),
-        (Conversations, BlockingConversations),
-        (Turns, BlockingTurns),
-        (Memory, BlockingMemory),
-        (Prompts, BlockingPrompts),
-        (PromptFiles, BlockingPromptFiles),
-        (Audit, BlockingAudit),
-        (Receipts, BlockingReceipts),
-        (Holds, BlockingHolds),
-        (Optimizer, BlockingOptimizer),
-        (ShadowLedger, BlockingShadowLedger),
-        (Experiences, BlockingExperiences),
-        (Keys, BlockingKeys),
-        (Organizations, BlockingOrganizations),
-    ],
-)
+def parts(kind: type) -> Iterator[tuple[str, type]]:
+    for name, member in public(kind).items():
+        if isinstance(member, property) and name not in ASYNC_ONLY:
+            part = inspect.get_annotations(member.fget)["return"]
+            if inspect.isclass(part) and part.__module__.startswith("cuebook.app."):
+                yield name, part
+
+
+def twins() -> Iterator[tuple[type, type]]:
+    yield Cuebook, BlockingCuebook
+    blocking = dict(parts(BlockingCuebook))
+    for name, part in parts(Cuebook):
+        yield part, blocking[name]
+
+
+@pytest.mark.parametrize(("own", "blocking"), list(twins()), ids=lambda kind: kind.__name__)
 def test_methods_and_parameters_are_the_same(own: type, blocking: type) -> None:
     expected = {RENAMED.get(name, name): member for name, member in public(own).items() if name not in ASYNC_ONLY}
     given = public(blocking)

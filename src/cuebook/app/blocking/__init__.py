@@ -1,4 +1,4 @@
-"""The same book without `await`: each part of the public API as thin methods that wait for it."""
+"""The same book without `await`: `scripts/blocking.py` makes its parts from the asynchronous ones."""
 
 from cuebook.app.blocking.book import BlockingCuebook
 

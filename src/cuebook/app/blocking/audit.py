@@ -1,15 +1,15 @@
-"""A blocking book's audit."""
+"""Made by scripts/blocking.py from `cuebook.app.audit`: `scripts/check --fix` makes it anew."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from cuebook.app.audit import FoundRecords, ReplayedRender
-from cuebook.app.blocking.parts import Host
+from cuebook.app.blocking.host import Host
 from cuebook.records.audit import Checkpoint, Record, Verdict
 
 
 class BlockingAudit:
-    """The audit of a blocking book."""
+    """`Cuebook.audit` without `await`."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -19,7 +19,7 @@ class BlockingAudit:
         return self._host.run(lambda book: book.audit.records(after=after, limit=limit))
 
     def get(self, seq: int) -> Record:
-        """Give a record."""
+        """Give a record. Raises NotFound."""
         return self._host.run(lambda book: book.audit.get(seq))
 
     def tail(self, last: int = 10) -> list[Record]:
@@ -35,7 +35,10 @@ class BlockingAudit:
         before: int | None = None,
         limit: int = 50,
     ) -> FoundRecords:
-        """Look for the newest records of an event, a prompt, a conversation, before a seq where one is named."""
+        """Look for the newest records of an event, a prompt, a conversation, before a seq where one is named.
+
+        One search looks at LOOKED_AT records or fewer. Raises InvalidInput.
+        """
         return self._host.run(
             lambda book: book.audit.find(
                 event=event, prompt=prompt, conversation=conversation, before=before, limit=limit
@@ -47,17 +50,20 @@ class BlockingAudit:
         return self._host.iterate(lambda book: book.audit.export())
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Give the signed checkpoints, the smallest first."""
+        """Give the signed checkpoints, the smallest first; a copy kept elsewhere shows what this store cannot."""
         return self._host.run(lambda book: book.audit.checkpoints())
 
     def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Check the chain against its hashes and its signed checkpoints, and those `kept` elsewhere."""
+        """Check the chain against its hashes and signed checkpoints, and those `kept` elsewhere; then its mirror file.
+
+        The file is brought up to date first: what a crash tore off, or somebody cut off its end, is written anew.
+        """
         return self._host.run(lambda book: book.audit.verify(kept=kept))
 
     def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Check a mirror file, or an export, in the same way."""
+        """Check a mirror file, or an export, in the same way. Raises OSError."""
         return self._host.run(lambda book: book.audit.verify_mirror(file, kept=kept))
 
     def replay(self, seq: int) -> ReplayedRender:
-        """Render what a record says was rendered, from the same version and values."""
+        """Render what a record says was rendered, from the same version and values. Raises NotFound, InvalidInput."""
         return self._host.run(lambda book: book.audit.replay(seq))

@@ -1,83 +1,135 @@
-"""What a blocking book's parts are: transcripts, turns and memory without `await`, and the loop they all wait for."""
+"""Made by scripts/blocking.py from `cuebook.app.book`: `scripts/check --fix` makes it anew."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from cuebook.app.book import Cuebook
+from cuebook.app.blocking.audit import BlockingAudit
+from cuebook.app.blocking.conversations import BlockingConversations
+from cuebook.app.blocking.experiences import BlockingExperiences
+from cuebook.app.blocking.holds import BlockingHolds
+from cuebook.app.blocking.host import Host
+from cuebook.app.blocking.keys import BlockingKeys
+from cuebook.app.blocking.memories import BlockingMemories
+from cuebook.app.blocking.memory import BlockingMemory
+from cuebook.app.blocking.mind import BlockingMindOf
+from cuebook.app.blocking.optimizer import BlockingOptimizer
+from cuebook.app.blocking.organizations import BlockingOrganizations
+from cuebook.app.blocking.prompt_files import BlockingPromptFiles
+from cuebook.app.blocking.prompts import BlockingPrompts
+from cuebook.app.blocking.receipts import BlockingReceipts
+from cuebook.app.blocking.shadow import BlockingShadowLedger
+from cuebook.app.blocking.turns import BlockingTurns
+from cuebook.app.blocking.vault import BlockingVault
+from cuebook.app.book import Reply
 from cuebook.app.feedback import Thumb
-from cuebook.app.loop import LoopThread
-from cuebook.app.paging import LIMIT, Paged
-from cuebook.app.session import SessionMessage
-from cuebook.app.turns import Replay
 from cuebook.engine.drafts import Posted
-from cuebook.errors import CuebookError
-from cuebook.ports.store import Appended, Page
-from cuebook.records.conversation import Conversation, Post, Round, SharedEntry
+from cuebook.engine.turn import Chunk
+from cuebook.ports.store import Appended
 from cuebook.records.outcome import Known
 from cuebook.records.prompt import TaskOutcome
-from cuebook.records.turn import Turn
-
-_CLOSED = "the book is not open; use it inside `with BlockingCuebook.open(...) as book:`"
+from cuebook.records.turn import Ask, Window
 
 
-T = TypeVar("T")
+class BlockingParts:
+    """What a blocking book does, and its parts."""
 
+    _host: Host
 
-class Host:
-    """The book and, while it is open, its loop."""
+    @property
+    def conversations(self) -> BlockingConversations:
+        """Transcripts: list, read, move the head, export, delete."""
+        return BlockingConversations(self._host)
 
-    def __init__(self, book: Cuebook) -> None:
-        self.book = book
-        self._loop: LoopThread | None = None
+    @property
+    def turns(self) -> BlockingTurns:
+        """Turns: show every block of a prompt, replay it."""
+        return BlockingTurns(self._host)
 
-    def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
-        """Wait for what a method of the book gives."""
-        return self._opened().run(lambda: call(self.book))
+    @property
+    def memories(self) -> BlockingMemories:
+        """What is remembered across conversations: of users, personas, organizations; and knowledge."""
+        return BlockingMemories(self._host)
 
-    def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
-        """Give what a method of the book yields."""
-        yield from self._opened().iterate(lambda: call(self.book))
+    @property
+    def experiences(self) -> BlockingExperiences:
+        """The handwritten experiences: which there are, and what a query would get of them."""
+        return BlockingExperiences(self._host)
 
-    def read(self, call: Callable[[Cuebook], T]) -> T:
-        """Give what the open book gives without waiting."""
-        self._opened()
-        return call(self.book)
+    @property
+    def prompts(self) -> BlockingPrompts:
+        """The prompt book: write, read, render, compare, choose, learn and roll back prompts."""
+        return BlockingPrompts(self._host)
 
-    def _opened(self) -> LoopThread:
-        if self._loop is None:
-            raise CuebookError(_CLOSED)
-        return self._loop
+    @property
+    def audit(self) -> BlockingAudit:
+        """What was said to the model and why, that nobody changed it, and each render again."""
+        return BlockingAudit(self._host)
 
-    def of(self, tenant: str) -> "Host":
-        """Give the same for the open book as a tenant sees it."""
-        seen = Host(self.read(lambda book: book.of(tenant)))
-        seen._loop = self._loop
-        return seen
+    @property
+    def prompt_files(self) -> BlockingPromptFiles:
+        """The project's prompts on disk: push, pull, and where they differ from those in the book."""
+        return BlockingPromptFiles(self._host)
 
-    def open(self) -> None:
-        if self._loop is not None:
-            msg = "the book is open already; open another with BlockingCuebook.open(...)"
-            raise CuebookError(msg)
-        loop = LoopThread("cuebook")
-        try:
-            loop.run(self.book.__aenter__)
-        except BaseException:
-            loop.close()
-            raise
-        self._loop = loop
+    @property
+    def keys(self) -> BlockingKeys:
+        """The keys of the server: make, list, revoke; and who asks with one."""
+        return BlockingKeys(self._host)
 
-    def close(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.close(last=self.book.aclose)
+    @property
+    def organizations(self) -> BlockingOrganizations:
+        """The organizations: what each allows in its long-term memory."""
+        return BlockingOrganizations(self._host)
 
+    @property
+    def vault(self) -> BlockingVault:
+        """What is kept sealed of the secrets in posts: counts, values for the owner, another key."""
+        return BlockingVault(self._host)
 
-class BlockingConversations:
-    """`Cuebook.conversations` without `await`."""
+    @property
+    def memory(self) -> BlockingMemory:
+        """What is remembered: search, items, the summary."""
+        return BlockingMemory(self._host)
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    @property
+    def mind(self) -> BlockingMindOf:
+        """The state of mind conversations are in: what moved it, and reflecting by hand."""
+        return BlockingMindOf(self._host)
+
+    @property
+    def optimizer(self) -> BlockingOptimizer:
+        """What tunes how much of a conversation stays whole: its runs and what they came to."""
+        return BlockingOptimizer(self._host)
+
+    @property
+    def shadow(self) -> BlockingShadowLedger:
+        """What shadow mode kept: what would have been sent, beside what clients sent."""
+        return BlockingShadowLedger(self._host)
+
+    @property
+    def receipts(self) -> BlockingReceipts:
+        """The receipts of what was forgotten: read, checked."""
+        return BlockingReceipts(self._host)
+
+    @property
+    def holds(self) -> BlockingHolds:
+        """The legal holds: what must not be forgotten yet."""
+        return BlockingHolds(self._host)
+
+    def ask(self, ask: Ask) -> Reply:
+        """Answer. The query is durable before the model is asked, the answer before this returns."""
+        return self._host.run(lambda book: book.ask(ask))
+
+    def stream(self, ask: Ask) -> Iterator[Chunk]:
+        """Answer piece by piece: METADATA_UPDATE, text_delta…, final_response. Stop early and what came stays."""
+        return self._host.iterate(lambda book: book.stream(ask))
+
+    def assemble(self, ask: Ask, *, reveal: bool = False) -> Window:
+        """Build the prompt an ask would get; nothing is stored. `reveal`: for your model, with what the vault keeps."""
+        return self._host.run(lambda book: book.assemble(ask, reveal=reveal))
+
+    def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
+        """Give the same, with the reply's `metadata`."""
+        return self._host.run(lambda book: book.assemble_with_metadata(ask))
 
     def append(
         self,
@@ -90,9 +142,11 @@ class BlockingConversations:
         idempotency_key: str | None = None,
         time_zone: str | None = None,
     ) -> Appended:
-        """Store posts made elsewhere, all or none."""
+        """Store posts made elsewhere, all or none: Posted records, or OpenAI chat messages as mappings.
+        `parent` is the post they follow: the head unless given, none if empty; `time_zone` (IANA) whose days they are.
+        """
         return self._host.run(
-            lambda book: book.conversations.append(
+            lambda book: book.append(
                 conversation,
                 posts,
                 user=user,
@@ -102,162 +156,6 @@ class BlockingConversations:
                 time_zone=time_zone,
             )
         )
-
-    def list(
-        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Page:
-        """Conversations, the most recent first; with `q` those that have each of its words."""
-        return self._host.run(lambda book: book.conversations.list(q=q, user=user, limit=limit, cursor=cursor))
-
-    def get(self, conversation: str, *, user: str | None = None) -> Conversation:
-        """One conversation. Raises NotFound."""
-        return self._host.run(lambda book: book.conversations.get(conversation, user=user))
-
-    def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
-        """One conversation in INTERFACE's shape, with its summary's state."""
-        return self._host.run(lambda book: book.conversations.describe(conversation, user=user))
-
-    def posts(
-        self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
-    ) -> Sequence[Post]:
-        """Read the posts of the head's path, oldest first; with `branches` those of all branches by seq."""
-        return self._host.run(
-            lambda book: book.conversations.posts(conversation, user=user, branches=branches, last=last)
-        )
-
-    def posts_page(
-        self,
-        conversation: str,
-        *,
-        user: str | None = None,
-        branches: bool = False,
-        limit: int = LIMIT,
-        cursor: str | None = None,
-    ) -> Paged[Post]:
-        """Read a page of the same."""
-        return self._host.run(
-            lambda book: book.conversations.posts_page(
-                conversation, user=user, branches=branches, limit=limit, cursor=cursor
-            )
-        )
-
-    def ids(self, conversation: str, posts: Sequence[Post], *, user: str | None = None) -> dict[int, str]:
-        """Read ids by seq, of posts and of those they follow."""
-        return self._host.run(lambda book: book.conversations.ids(conversation, posts, user=user))
-
-    def rounds(
-        self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
-    ) -> Sequence[Round]:
-        """Read the rounds of the head's path; with `role` those posts only that it sent or got."""
-        return self._host.run(
-            lambda book: book.conversations.rounds(conversation, user=user, role=role, include_failed=include_failed)
-        )
-
-    def rounds_page(
-        self,
-        conversation: str,
-        *,
-        user: str | None = None,
-        role: str | None = None,
-        include_failed: bool = True,
-        limit: int = LIMIT,
-        cursor: str | None = None,
-    ) -> Paged[Round]:
-        """Read a page of the same."""
-        return self._host.run(
-            lambda book: book.conversations.rounds_page(
-                conversation, user=user, role=role, include_failed=include_failed, limit=limit, cursor=cursor
-            )
-        )
-
-    def shared_entries(
-        self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
-    ) -> Sequence[SharedEntry]:
-        """Read the notes the roles left for each other, those of a type if named."""
-        return self._host.run(
-            lambda book: book.conversations.shared_entries(
-                conversation, user=user, entry_type=entry_type, include_failed=include_failed
-            )
-        )
-
-    def session(
-        self, conversation: str, *, user: str | None = None, include_compressed: bool = False
-    ) -> Sequence[SessionMessage]:
-        """Read the conversation as C's session loads it: the summary first, then what is not compressed under it."""
-        return self._host.run(
-            lambda book: book.conversations.session(conversation, user=user, include_compressed=include_compressed)
-        )
-
-    def compress(
-        self,
-        conversation: str,
-        *,
-        older_than: str,
-        summary: str,
-        user: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> bool:
-        """Put a summary of the caller's own in the place of all posts before one. False when the path has moved on."""
-        return self._host.run(
-            lambda book: book.conversations.compress(
-                conversation, older_than=older_than, summary=summary, user=user, idempotency_key=idempotency_key
-            )
-        )
-
-    def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
-        """Make a post the head."""
-        return self._host.run(lambda book: book.conversations.move_head(conversation, post, user=user))
-
-    def participants(
-        self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
-    ) -> Conversation:
-        """Say who takes part: its first user in any case, and these."""
-        return self._host.run(lambda book: book.conversations.participants(conversation, users, user=user, by=by))
-
-    def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
-        """Forget a conversation and everything derived from it. Counts of what went, by kind."""
-        return self._host.run(lambda book: book.conversations.delete(conversation, user=user))
-
-
-class BlockingTurns:
-    """`Cuebook.turns` without `await`."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
-        """One turn. Raises NotFound."""
-        return self._host.run(lambda book: book.turns.get(conversation, n, user=user))
-
-    def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
-        """Read the newest turns, oldest first."""
-        return self._host.run(lambda book: book.turns.last(conversation, user=user, last=last))
-
-    def page(
-        self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
-    ) -> Paged[Turn]:
-        """Read a page of all turns, oldest first."""
-        return self._host.run(lambda book: book.turns.page(conversation, user=user, limit=limit, cursor=cursor))
-
-    def show(self, conversation: str, n: int, *, step: int | None = None, user: str | None = None) -> dict[str, Any]:
-        """Show a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
-        return self._host.run(lambda book: book.turns.show(conversation, n, step=step, user=user))
-
-    def replay(
-        self,
-        conversation: str,
-        n: int,
-        *,
-        step: int | None = None,
-        user: str | None = None,
-        with_prompt: Sequence[str] = (),
-        as_of: datetime | str | int | None = None,
-        without: Sequence[str] = (),
-        ask: bool = False,
-    ) -> Replay:
-        """Render a turn's window again from what is stored, and say what it would have been: `Turns.replay`."""
-        other: Any = {"with_prompt": with_prompt, "as_of": as_of, "without": without, "ask": ask}
-        return self._host.run(lambda book: book.turns.replay(conversation, n, step=step, user=user, **other))
 
     def feedback(
         self,
@@ -272,7 +170,53 @@ class BlockingTurns:
         user: str | None = None,
         idempotency_key: str | None = None,
     ) -> Known:
-        """Say how a turn was, in the place of what its user's next message says; the newest word stands."""
-        said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
-        said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
-        return self._host.run(lambda book: book.turns.feedback(conversation, n, **said))
+        """Say how a turn was, in the place of what its user's next message says: `turns.feedback`."""
+        return self._host.run(
+            lambda book: book.feedback(
+                conversation,
+                n,
+                score=score,
+                thumb=thumb,
+                outcome=outcome,
+                corrections=corrections,
+                comment=comment,
+                user=user,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    def settle(self, *, conversation: str | None = None, timeout: float = 60.0) -> dict[str, int]:
+        """Wait until nothing is due; answers with what is still due by kind, empty when settled.
+
+        Kinds: `compaction` (conversations), `observation` (turns to learn from), `rollback` (prompts to judge),
+        `reflection` (turns to reflect on), `embedding` (posts), `retention` (conversations too old), `forget` (receipts
+        to be signed), `audit` (records its mirror lacks). `optimizer` counts conversations to tune.
+        """
+        return self._host.run(lambda book: book.settle(conversation=conversation, timeout=timeout))
+
+    def work(self) -> int:
+        """Do once what is due behind the replies now, as the worker would; answers with how much was done."""
+        return self._host.run(lambda book: book.work())
+
+    @property
+    def upstream_url(self) -> str | None:
+        """The upstream's address, None without one."""
+        return self._host.read(lambda book: book.upstream_url)
+
+    @property
+    def shadows(self) -> bool:
+        """Whether the OpenAI wire passes as it comes, and what would have been sent is kept beside it."""
+        return self._host.read(lambda book: book.shadows)
+
+    @property
+    def personas(self) -> list[str]:
+        """Ids of the personas."""
+        return self._host.read(lambda book: book.personas)
+
+    def warm_up(self) -> None:
+        """Have an embedder answer once, so that no query waits for its loading; `check` says if it fails."""
+        self._host.run(lambda book: book.warm_up())
+
+    def check(self) -> dict[str, Any]:
+        """Whether store and model are ready, and what they are."""
+        return self._host.run(lambda book: book.check())

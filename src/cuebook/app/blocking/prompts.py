@@ -1,14 +1,13 @@
-"""A blocking book's prompts: `Cuebook.prompts` without `await`."""
+"""Made by scripts/blocking.py from `cuebook.app.prompts`: `scripts/check --fix` makes it anew."""
 
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cuebook.app.blocking.parts import Host
-from cuebook.app.prompts import KEEP, Observed, Rendered
-from cuebook.app.prompts.files import Change
+from cuebook.app.blocking.host import Host
 from cuebook.app.prompts.impact import TURNS, Impact
-from cuebook.app.prompts.learning import Weighed
+from cuebook.app.prompts.learning import Observed, Weighed
+from cuebook.app.prompts.reading import Rendered
+from cuebook.app.prompts.writing import KEEP
 from cuebook.ports.prompts import Event, Family, FamilyPage
 from cuebook.prompts.difference import Difference
 from cuebook.prompts.docket import Course
@@ -25,8 +24,6 @@ class BlockingPrompts:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    # reading
-
     def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
         """List prompts by name."""
         return self._host.run(lambda book: book.prompts.page(prefix=prefix, limit=limit, after=after))
@@ -36,7 +33,10 @@ class BlockingPrompts:
         return self._host.read(lambda book: book.prompts.whose(project))
 
     def family(self, slug: str, *, project: str = "") -> Family:
-        """Read a prompt as it stands, a project's own where it has one. Raises NotFound."""
+        """Give a prompt as it stands: branches, active versions, labels. Raises NotFound.
+
+        A `project` that has its own of that id gives that one.
+        """
         return self._host.run(lambda book: book.prompts.family(slug, project=project))
 
     def get(
@@ -48,17 +48,17 @@ class BlockingPrompts:
         label: str | None = None,
         project: str = "",
     ) -> Version:
-        """Read a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
+        """Give a version: the active one of a branch unless named, or the one a label points at. Raises NotFound."""
         return self._host.run(
             lambda book: book.prompts.get(slug, branch=branch, version=version, label=label, project=project)
         )
 
     def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
-        """Read all versions of a prompt, of one branch or of all, oldest first."""
+        """Give all versions of a prompt, of one branch or of all, oldest first."""
         return self._host.run(lambda book: book.prompts.versions(slug, branch=branch))
 
     def events(self, slug: str, *, limit: int = 100) -> list[Event]:
-        """Read what was done to a prompt, the newest first."""
+        """Give what was done to a prompt, the newest first."""
         return self._host.run(lambda book: book.prompts.events(slug, limit=limit))
 
     def resolve(
@@ -70,7 +70,7 @@ class BlockingPrompts:
         label: str | None = None,
         project: str = "",
     ) -> Resolved:
-        """Read a version with its ancestors merged in. Raises NotFound, InvalidInput."""
+        """Give a version with its ancestors merged in. Raises NotFound, InvalidInput."""
         return self._host.run(
             lambda book: book.prompts.resolve(slug, branch=branch, version=version, label=label, project=project)
         )
@@ -88,7 +88,11 @@ class BlockingPrompts:
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Rendered:
-        """Render a prompt, with `log` into the audit. Raises NotFound, and InvalidInput naming the parameter."""
+        """Render a prompt. Raises NotFound, and InvalidInput naming the parameter that is missing or unknown.
+
+        A `project` says whose own prompt stands for it, "" nobody's: the setting's unless named.
+        `log` has it stand in the audit, asked for `by` somebody; under one key once.
+        """
         return self._host.run(
             lambda book: book.prompts.render(
                 slug,
@@ -114,7 +118,7 @@ class BlockingPrompts:
         return self._host.run(lambda book: book.prompts.rating(slug, branch=branch, version=version, label=label))
 
     def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
-        """Tell what is other in version `b` (the active one unless named) than in `a`."""
+        """Give what is other in version `b` (the active one unless named) than in `a`."""
         return self._host.run(lambda book: book.prompts.diff(slug, a, b, branch=branch))
 
     def impact(
@@ -127,10 +131,112 @@ class BlockingPrompts:
         turns: int = TURNS,
         user: str | None = None,
     ) -> Impact:
-        """Tell what version `b` would have done to the last turns' windows in the place of `a`. Raises NotFound."""
+        """Say what version `b` (the active one unless named) would have done to past windows in the place of `a`.
+
+        Measured on the last `turns` (1 to 200) that had the prompt in front; with `user` those of their conversations
+        alone are named. Raises NotFound, InvalidInput.
+        """
         return self._host.run(lambda book: book.prompts.impact(slug, a, b, branch=branch, turns=turns, user=user))
 
-    # writing
+    def weights(self, slug: str) -> list[Weighed]:
+        """Give how the edge weight of each version that was observed went, by the newest 5,000 observations.
+
+        Branches and versions in order, points oldest first. Raises NotFound.
+        """
+        return self._host.run(lambda book: book.prompts.weights(slug))
+
+    def course(self, slug: str, event: Event) -> Course:
+        """Give how the evidence went that a version was taken back on: `event` is a rollback of `events`.
+
+        Made of the newest 50,000 observations of both versions, as they stand by now. Raises InvalidInput for another
+        event, NotFound.
+        """
+        return self._host.run(lambda book: book.prompts.course(slug, event))
+
+    def select(
+        self,
+        slug: str,
+        signals: Mapping[str, float] | None = None,
+        *,
+        strategy: str | None = None,
+        epsilon: float = EPSILON,
+        seed: int | None = None,
+    ) -> Selection:
+        """Choose among a prompt's variants, the active versions of its branches. The same seed chooses the same."""
+        return self._host.run(
+            lambda book: book.prompts.select(slug, signals, strategy=strategy, epsilon=epsilon, seed=seed)
+        )
+
+    def observe(
+        self,
+        slug: str,
+        *,
+        sentiment: float,
+        corrections: int = 0,
+        outcome: TaskOutcome | None = None,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        signals: Mapping[str, float] | None = None,
+        propensity: float = 1.0,
+        conversation: str = "",
+        user: str = "",
+        idempotency_key: str | None = None,
+    ) -> Observed:
+        """Keep a round's word on a version: named, its conversation's, or the active one. Raises InvalidInput."""
+        return self._host.run(
+            lambda book: book.prompts.observe(
+                slug,
+                sentiment=sentiment,
+                corrections=corrections,
+                outcome=outcome,
+                branch=branch,
+                version=version,
+                label=label,
+                signals=signals,
+                propensity=propensity,
+                conversation=conversation,
+                user=user,
+                idempotency_key=idempotency_key,
+            )
+        )
+
+    def roll_back(
+        self,
+        slug: str,
+        *,
+        branch: str = MAIN,
+        to: int | None = None,
+        reason: str,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
+        """Make an earlier version active again; the one before is not explored until it is cleared.
+
+        `to` is the version before the active one unless named. Raises InvalidInput where there is none.
+        """
+        return self._host.run(
+            lambda book: book.prompts.roll_back(
+                slug, branch=branch, to=to, reason=reason, by=by, idempotency_key=idempotency_key
+            )
+        )
+
+    def clear(
+        self,
+        slug: str,
+        version: int,
+        *,
+        branch: str = MAIN,
+        by: str = "",
+        reason: str = "",
+        idempotency_key: str | None = None,
+    ) -> Branch:
+        """Let a version that was rolled back be explored again."""
+        return self._host.run(
+            lambda book: book.prompts.clear(
+                slug, version, branch=branch, by=by, reason=reason, idempotency_key=idempotency_key
+            )
+        )
 
     def save(
         self,
@@ -138,7 +244,7 @@ class BlockingPrompts:
         sections: Mapping[str, str],
         *,
         branch: str = MAIN,
-        type: str | None = None,  # noqa: A002  # the wire's name
+        type: str | None = None,
         override_sections: Mapping[str, str] | None = None,
         params: Any = None,
         engine: Engine | None = None,
@@ -153,7 +259,11 @@ class BlockingPrompts:
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Version:
-        """Write a new version of a prompt, or a prompt that is new. Raises InvalidInput, Conflict."""
+        """Write a new version of a prompt, or a prompt that is new; what is not given stays what it was.
+
+        `base` is the version its writer saw: Conflict where the head has moved on. The semantic version is suggested by
+        what changed unless given. `by` is its author unless one is named. Raises InvalidInput.
+        """
         return self._host.run(
             lambda book: book.prompts.save(
                 slug,
@@ -197,14 +307,23 @@ class BlockingPrompts:
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Version:
-        """Begin a branch with a copy of a version; nothing is shared afterwards. Raises Conflict where there is one."""
-        at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
-        return self._host.run(lambda book: book.prompts.fork(slug, name, **at, by=by, idempotency_key=idempotency_key))
+        """Begin a branch with a copy of a version; nothing is shared afterwards.
+
+        Raises Conflict where there is a branch or a label of that name.
+        """
+        return self._host.run(
+            lambda book: book.prompts.fork(
+                slug, name, branch=branch, version=version, label=label, by=by, idempotency_key=idempotency_key
+            )
+        )
 
     def merge(
         self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
     ) -> tuple[Version | None, Merged]:
-        """Merge a branch's sections into another; with conflicts nothing is written and they are answered."""
+        """Merge a branch's sections into another, against the version it was forked from.
+
+        With conflicts nothing is written: they are answered, each with both texts. Raises NotFound, InvalidInput.
+        """
         return self._host.run(
             lambda book: book.prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
         )
@@ -220,133 +339,12 @@ class BlockingPrompts:
         by: str = "",
         idempotency_key: str | None = None,
     ) -> Label:
-        """Point a label such as `production` at a version, the active one unless named, or where another points."""
-        at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
-        return self._host.run(lambda book: book.prompts.label(slug, name, **at, by=by, idempotency_key=idempotency_key))
+        """Point a label such as `production` at a version, the active one unless named, or where another points.
 
-    # choosing and learning
-
-    def select(
-        self,
-        slug: str,
-        signals: Mapping[str, float] | None = None,
-        *,
-        strategy: str | None = None,
-        epsilon: float = EPSILON,
-        seed: int | None = None,
-    ) -> Selection:
-        """Choose among a prompt's variants, the active versions of its branches. The same seed chooses the same."""
+        Raises Conflict where a branch has that name.
+        """
         return self._host.run(
-            lambda book: book.prompts.select(slug, signals, strategy=strategy, epsilon=epsilon, seed=seed)
-        )
-
-    def weights(self, slug: str) -> list[Weighed]:
-        """Give how the edge weight of each version that was observed went."""
-        return self._host.run(lambda book: book.prompts.weights(slug))
-
-    def course(self, slug: str, event: Event) -> Course:
-        """Give how the evidence went that a version was taken back on: `Learning.course`."""
-        return self._host.run(lambda book: book.prompts.course(slug, event))
-
-    def observe(
-        self,
-        slug: str,
-        *,
-        sentiment: float,
-        corrections: int = 0,
-        outcome: TaskOutcome | None = None,
-        branch: str | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        signals: Mapping[str, float] | None = None,
-        propensity: float = 1.0,
-        conversation: str = "",
-        user: str = "",
-        idempotency_key: str | None = None,
-    ) -> Observed:
-        """Keep what a round says about the version that spoke, the active one unless named. Raises InvalidInput."""
-        return self._host.run(
-            lambda book: book.prompts.observe(
-                slug,
-                sentiment=sentiment,
-                corrections=corrections,
-                outcome=outcome,
-                branch=branch,
-                version=version,
-                label=label,
-                signals=signals,
-                propensity=propensity,
-                conversation=conversation,
-                user=user,
-                idempotency_key=idempotency_key,
+            lambda book: book.prompts.label(
+                slug, name, branch=branch, version=version, label=label, by=by, idempotency_key=idempotency_key
             )
         )
-
-    def roll_back(
-        self,
-        slug: str,
-        *,
-        branch: str = MAIN,
-        to: int | None = None,
-        reason: str,
-        by: str = "",
-        idempotency_key: str | None = None,
-    ) -> Branch:
-        """Make an earlier version active again; the one before is not explored until it is cleared."""
-        return self._host.run(
-            lambda book: book.prompts.roll_back(
-                slug, branch=branch, to=to, reason=reason, by=by, idempotency_key=idempotency_key
-            )
-        )
-
-    def clear(
-        self,
-        slug: str,
-        version: int,
-        *,
-        branch: str = MAIN,
-        by: str = "",
-        reason: str = "",
-        idempotency_key: str | None = None,
-    ) -> Branch:
-        """Let a version that was rolled back be explored again."""
-        return self._host.run(
-            lambda book: book.prompts.clear(
-                slug, version, branch=branch, by=by, reason=reason, idempotency_key=idempotency_key
-            )
-        )
-
-
-class BlockingPromptFiles:
-    """`Cuebook.prompt_files` without `await`."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    @property
-    def root(self) -> Path:
-        """The folder they lie in."""
-        return self._host.read(lambda book: book.prompt_files.root)
-
-    def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[Change]:
-        """Store what was edited or added on disk, all or nothing. Raises InvalidInput, BackendError, Conflict."""
-        return self._host.run(lambda book: book.prompt_files.push(folder, dry_run=dry_run, force=force))
-
-    def pull(
-        self,
-        folder: Path | None = None,
-        *,
-        slugs: Collection[str] | None = None,
-        dry_run: bool = False,
-        force: bool = False,
-    ) -> list[Change]:
-        """Write the files of the heads, older versions into `.objects`, and the registry."""
-        return self._host.run(lambda book: book.prompt_files.pull(folder, slugs=slugs, dry_run=dry_run, force=force))
-
-    def drift(self, folder: Path | None = None) -> list[Change]:
-        """List where files, registry and graph do not say the same; nothing where all is well."""
-        return self._host.run(lambda book: book.prompt_files.drift(folder))
-
-    def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
-        """Read a branch's file, its path and what it says, where it was edited and is not stored yet."""
-        return self._host.run(lambda book: book.prompt_files.edited(slug, branch))

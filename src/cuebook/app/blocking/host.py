@@ -1,0 +1,62 @@
+"""The book and the loop all parts of a blocking book wait for."""
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+from cuebook.app.book import Cuebook
+from cuebook.app.loop import LoopThread
+from cuebook.errors import CuebookError
+
+_CLOSED = "the book is not open; use it inside `with BlockingCuebook.open(...) as book:`"
+
+
+T = TypeVar("T")
+
+
+class Host:
+    """The book and, while it is open, its loop."""
+
+    def __init__(self, book: Cuebook) -> None:
+        self.book = book
+        self._loop: LoopThread | None = None
+
+    def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
+        """Wait for what a method of the book gives."""
+        return self._opened().run(lambda: call(self.book))
+
+    def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
+        """Give what a method of the book yields."""
+        yield from self._opened().iterate(lambda: call(self.book))
+
+    def read(self, call: Callable[[Cuebook], T]) -> T:
+        """Give what the open book gives without waiting."""
+        self._opened()
+        return call(self.book)
+
+    def _opened(self) -> LoopThread:
+        if self._loop is None:
+            raise CuebookError(_CLOSED)
+        return self._loop
+
+    def of(self, tenant: str) -> "Host":
+        """Give the same for the open book as a tenant sees it."""
+        seen = Host(self.read(lambda book: book.of(tenant)))
+        seen._loop = self._loop
+        return seen
+
+    def open(self) -> None:
+        if self._loop is not None:
+            msg = "the book is open already; open another with BlockingCuebook.open(...)"
+            raise CuebookError(msg)
+        loop = LoopThread("cuebook")
+        try:
+            loop.run(self.book.__aenter__)
+        except BaseException:
+            loop.close()
+            raise
+        self._loop = loop
+
+    def close(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close(last=self.book.aclose)
