@@ -47,6 +47,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
         Expression(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ),
 )
+_HINTS = tuple(hint for hints, _, _ in _SHAPES for hint in hints)
 #: Shapes that joined words could fill. Real keys of them are random, so three digits are asked for.
 _RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token", "cuebook_key"})
 _PEM = Expression(
@@ -72,6 +73,7 @@ _WORDS: tuple[tuple[str, str, Expression | None], ...] = (
     ("pin", "pin", _ALONE),
     ("cvv", "pin", _ALONE),
 )
+_SECRET_WORDS = tuple(word for word, _, _ in _WORDS)
 _SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
 _KEY_SUFFIX = Expression(_SUFFIX + "$")
 _SCHEME = r"(?:(?:bearer|basic|digest)[ ]{1,3})?"  # of an Authorization header
@@ -201,8 +203,8 @@ def hinted(text: str) -> bool:
     """Tell whether `spans` could find anything, without looking closer."""
     lower = _lower(text)
     return (
-        any(hint in text for hints, _, _ in _SHAPES for hint in hints)
-        or any(word in lower for word, _, _ in _WORDS)
+        any(map(text.__contains__, _HINTS))
+        or any(map(lower.__contains__, _SECRET_WORDS))
         or "PRIVATE KEY" in text
         or ("://" in text and "@" in text)
         or next(_card_numbers(text), None) is not None
