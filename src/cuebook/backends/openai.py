@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cuebook.backends.network import Network
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.ports.model import ModelRequest, Piece, RelayRequest
 from cuebook.records.openai_stream import ByteLines, Events, mended, read_event, read_usage
@@ -44,6 +45,8 @@ _PACKING = frozenset({"content-length", "content-encoding", "server"})
 #: Seconds an idle connection is used again: shorter than servers keep it (uvicorn: 5), so that no request goes into one
 #: that is just being closed.
 IDLE_S = 4.0
+#: The most idle connections that are kept.
+IDLE = 64
 #: How answers may be packed that are read here.
 READABLE = ("gzip", "x-gzip", "deflate", "identity")
 
@@ -70,7 +73,7 @@ class HttpAnswer:
             packed = (
                 not self._verbatim and self._response.headers.get("content-encoding", "identity") != "identity"
             )  # though we asked for it plain
-            async for chunk in self._response.aiter_bytes() if packed else self._response.aiter_raw():
+            async for chunk in self._response.aiter_bytes() if packed else self._response.stream:
                 yield chunk
         except httpx2.HTTPError as error:
             msg = f"the upstream's answer broke off ({type(error).__name__}: {error})"
@@ -127,15 +130,22 @@ class HttpUpstream:
     def _open(self) -> Any:
         from http.cookiejar import CookieJar, DefaultCookiePolicy  # loads urllib's client, ssl and more
 
+        import httpcore2
         import httpx2
 
         if self._client is None:
             connect, read = self._timeouts
             timeout = httpx2.Timeout(read, connect=connect)
-            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=IDLE_S)
+            network: Any = Network()
+            tls = httpx2.create_ssl_context(trust_env=False)
+            transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
+            transport._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  the pool takes a network, its owner none
+                ssl_context=tls, max_keepalive_connections=IDLE, keepalive_expiry=IDLE_S, network_backend=network,
+                max_connections=None,
+            )  # fmt: skip
             nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # one caller's cookies must not be another's
             self._client = httpx2.AsyncClient(
-                timeout=timeout, limits=limits, cookies=nobodys, follow_redirects=False, trust_env=False
+                timeout=timeout, transport=transport, cookies=nobodys, follow_redirects=False, trust_env=False
             )
         return self._client
 

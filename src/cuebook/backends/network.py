@@ -1,0 +1,216 @@
+"""How the bytes of an upstream's answer come in: on asyncio's own transports.
+
+An answer comes in hundreds of small pieces. httpcore's own backend (anyio) stops reading behind each of them, starts
+again before the next, and opens a cancel scope for it. Measured: here a piece takes about half of the CPU
+it takes there, the event loop's own share included (docs/design/002).
+"""
+
+import asyncio
+import select
+import ssl
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+#: Bytes that wait for their reader before no more are taken from the socket.
+FULL = 256 * 1024
+#: Seconds one of a host's addresses is given before the next is tried beside it (RFC 8305).
+NEXT_ADDRESS_S = 0.25
+
+
+class Network:
+    """Opens connections: httpcore's `AsyncNetworkBackend`."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> "Stream":
+        """Connect. Raises httpcore's ConnectTimeout and ConnectError."""
+        import httpcore2
+
+        own = (local_address, 0) if local_address else None
+        try:
+            async with asyncio.timeout(timeout):
+                _, stream = await asyncio.get_running_loop().create_connection(
+                    Stream, host, port, local_addr=own, happy_eyeballs_delay=NEXT_ADDRESS_S
+                )
+        except TimeoutError as error:
+            raise httpcore2.ConnectTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore2.ConnectError(str(error)) from error
+        for option in socket_options or ():
+            stream.get_extra_info("socket").setsockopt(*option)
+        return stream
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Stream(asyncio.Protocol):
+    """A connection: httpcore's `AsyncNetworkStream`. One task reads and one writes at a time."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._ended = False  # nothing more will come
+        self._lost = False  # nothing can be sent either
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._blocked = False  # the other side does not take what is written
+        self._paused = False
+
+    # what httpcore asks for
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Give the next bytes, none at the end. Raises httpcore's ReadTimeout and ReadError."""
+        import httpcore2
+
+        try:
+            if not self._pieces and not self._ended:
+                self._reader = asyncio.get_running_loop().create_future()
+                await _within(self._reader, timeout)
+        except TimeoutError as error:
+            raise httpcore2.ReadTimeout(str(error)) from error
+        finally:
+            self._reader = None
+        if self._pieces:
+            return self._taken(max_bytes)
+        if self._error is not None:
+            raise httpcore2.ReadError(str(self._error)) from self._error
+        return b""
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send bytes. Raises httpcore's WriteTimeout and WriteError."""
+        import httpcore2
+
+        if not buffer:
+            return
+        try:
+            if self._lost:
+                raise _gone(self._error)
+            self._transport.write(buffer)
+            if self._blocked:
+                self._writer = asyncio.get_running_loop().create_future()
+                await _within(self._writer, timeout)
+        except TimeoutError as error:
+            raise httpcore2.WriteTimeout(str(error)) from error
+        except OSError as error:
+            raise httpcore2.WriteError(str(error)) from error
+        finally:
+            self._writer = None
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "Stream":
+        """Go on encrypted. Raises httpcore's ConnectTimeout and ConnectError."""
+        import httpcore2
+
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                self._transport = await loop.start_tls(
+                    self._transport, self, ssl_context, server_hostname=server_hostname
+                )
+        except TimeoutError as error:
+            await self.aclose()
+            raise httpcore2.ConnectTimeout(str(error)) from error
+        except OSError as error:  # what is wrong with a certificate too
+            await self.aclose()
+            raise httpcore2.ConnectError(str(error)) from error
+        return self
+
+    async def aclose(self) -> None:
+        """Close at once: what was to be sent has been, and nobody wants what still comes."""
+        self._transport.abort()
+        await asyncio.sleep(0)  # the socket is closed then
+
+    def get_extra_info(self, info: str) -> Any:
+        """Tell `is_readable`: an idle connection that has ended, or on which something came, is not used again."""
+        if info == "is_readable":
+            return bool(self._pieces) or self._ended or _readable(self._transport.get_extra_info("socket"))
+        names = {"client_addr": "sockname", "server_addr": "peername"}
+        return self._transport.get_extra_info(names.get(info, info))
+
+    # what asyncio tells
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > FULL and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        _wake(self._reader)
+
+    def eof_received(self) -> None:
+        self._ended = True
+        _wake(self._reader)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended, self._lost, self._error = True, True, exc
+        _wake(self._reader)
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_exception(_gone(exc))
+
+    def pause_writing(self) -> None:
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        self._blocked = False
+        _wake(self._writer)
+
+    def _taken(self, most: int) -> bytes:
+        piece = self._pieces.popleft()
+        if len(piece) > most:
+            self._pieces.appendleft(piece[most:])
+            piece = piece[:most]
+        self._size -= len(piece)
+        if self._paused and self._size <= FULL:
+            self._paused = False
+            self._transport.resume_reading()
+        return piece
+
+
+async def _within(waiter: "asyncio.Future[None]", timeout: float | None) -> None:
+    """Wait so many seconds at most. Raises TimeoutError. A third of what `asyncio.timeout` costs."""
+    if timeout is None:
+        await waiter
+        return
+    handle = asyncio.get_running_loop().call_later(timeout, _expire, waiter)
+    try:
+        await waiter
+    finally:
+        handle.cancel()
+
+
+def _expire(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
+
+
+def _wake(waiter: "asyncio.Future[None] | None") -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+def _gone(error: Exception | None) -> OSError:
+    return error if isinstance(error, OSError) else ConnectionResetError("the connection is closed")
+
+
+def _readable(socket: Any) -> bool:
+    """Whether something waits to be read from a socket, or it is closed."""
+    if socket is None or socket.fileno() < 0:
+        return True
+    if not hasattr(select, "poll"):
+        return bool(select.select([socket], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(socket, select.POLLIN)
+    return bool(poll.poll(0))
