@@ -62,6 +62,7 @@ def test_what_is_no_ask(book: BlockingCuebook, ask: Any, said: str) -> None:
         ([HELLO | {"timestamp": "now"}], "posts[0].timestamp: expected seconds since 1970, got str 'now'"),
         ([HELLO | {"id": 7}], "posts[0].id: expected a string, got int 7"),
         ([Posted(sender=5, message="x")], "posts[0].sender: expected a string, got int 5"),  # type: ignore[arg-type]
+        ([Posted(sender="", message="x")], "posts[0].sender: empty; say who sends it"),
         ([Posted(sender="a", message=None)], "posts[0].message: expected a string, got None"),  # type: ignore[arg-type]
         ([Posted(sender="a", message="x", created_at="now")], "posts[0].created_at: expected seconds"),  # type: ignore[arg-type]
         ([Posted(sender="a", message="x", role="boss")], "posts[0].role: str 'boss' is no role; there are user, ass"),  # type: ignore[arg-type]
@@ -81,6 +82,15 @@ def test_names_are_strings(book: BlockingCuebook) -> None:
         )
     assert "conversation: expected a string" in refused(lambda: book.settle(conversation=given))
     assert "timeout: expected a number of seconds" in refused(lambda: book.settle(timeout=given and "soon"))
+
+
+def test_what_cannot_be_looked_for(book: BlockingCuebook) -> None:
+    given: Any = 5
+    assert "query: expected a string, got int 5" in refused(lambda: book.memory.search(given))
+    assert "scopes: expected a list of scopes, got str" in refused(lambda: book.memory.search("x", scopes="user"))
+    for limit in (0, 201, True):
+        assert "is not between 1 and 200" in refused(lambda limit=limit: book.memory.search("x", limit=limit))  # type: ignore[misc]
+    assert "token_budget: -1 is no number" in refused(lambda: book.memory.search("x", token_budget=-1))
 
 
 async def test_the_book_with_await_refuses_the_same() -> None:

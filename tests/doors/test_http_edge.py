@@ -291,6 +291,8 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_read(client: httpx.
         ({"messages": [{"role": "user", "content": "x", "timestamp": "soon"}]}, "messages[0].timestamp"),
         ({"messages": [{"role": "user", "content": "x", "id": 7}]}, "messages[0].id"),
         ({"messages": ["x"]}, "messages[0]"),
+        ({"messages": [{"role": "user", "content": "x"}, {"role": "user"}]}, "messages[1].content"),
+        ({"messages": [{"role": "assistant", "content": None}]}, "messages[0].content"),
     ],
 )
 async def test_posts_are_refused_naming_the_field(client: httpx.AsyncClient, body: dict[str, Any], where: str) -> None:
@@ -418,7 +420,7 @@ async def test_each_family_has_its_status(
     client: httpx.AsyncClient, book: Cuebook, error: CuebookError, status: int, retry_after: str | None
 ) -> None:
     class Broken:
-        async def list(self, **_: object) -> None:
+        async def listed(self, **_: object) -> None:
             raise error
 
     parts = {"config": book.config, "desk": book.desk, "keys": book.keys, "personas": []}
@@ -469,3 +471,44 @@ async def test_what_is_of_another_type_is_told_in_words(client: httpx.AsyncClien
     ):
         problem = answer.json()
         assert (answer.status_code, problem["where"], problem["detail"]) == (400, where, f"{where}: {said}")
+
+
+async def test_what_may_stand_in_a_field_is_said(client: httpx.AsyncClient) -> None:
+    """A value that is none of a few is told them; a value of a mapping is named by its key."""
+    written = {"slug": "x", "sections": {"a": "Be kind."}}
+    assert (await client.post("/api/prompts", json=written)).status_code == 201
+    select, observe = "/api/prompts/x/select", "/api/prompts/x/observations"
+    for path, body, where, said in (
+        (select, {"strategy": "guess"}, "strategy", "'guess' is none of epsilon_greedy, thompson"),
+        (observe, {"sentiment": 1, "taskOutcome": "meh"}, "taskOutcome", "'meh' is none of failure, partial, success"),
+        ("/api/prompts", written | {"engine": "jinja"}, "engine", "'jinja' is none of braces, dollar, none"),
+        ("/api/prompts", {"slug": "x", "sections": {"a": "b", "c": 5}}, "sections.c", "expected text, got a whole num"),
+        (select, {"signals": {"a": 1, "task": "x"}}, "signals.task", "expected true or false or a number, got text"),
+        ("/api/prompts/migrate", {"document": 5}, "document", "expected an object or a list of them, got 5"),
+    ):
+        problem = (answer := await client.post(path, json=body)).json()
+        assert (answer.status_code, problem["where"]) == (400, where)
+        assert problem["detail"].startswith(f"{where}: {said}")
+
+
+async def test_every_list_is_read_in_pages(client: httpx.AsyncClient) -> None:
+    for number in (1, 2):
+        held = await client.post("/api/holds", json={"userId": f"u{number}", "id": f"h{number}"})
+        assert held.status_code == 201
+        assert (await client.post("/api/prompts", json={"slug": f"p{number}", "sections": {"a": "x"}})).is_success
+    for path in ("/api/holds", "/api/audit", "/api/prompts"):
+        whole = (await client.get(path)).json()["items"]
+        first = (await client.get(path, params={"limit": 1})).json()
+        rest = (await client.get(path, params={"limit": 200, "cursor": first["next"]})).json()
+        assert (first["items"] + rest["items"], "next" in rest) == (whole, False), path
+    for path in ("/api/experiences", "/api/personas", "/learning/optimizer/history"):
+        assert (await client.get(path, params={"limit": 1})).status_code == 200
+        assert problem(await client.get(path, params={"cursor": "x"}))["where"] == "cursor"
+
+
+async def test_a_list_of_conversations_says_their_heads(client: httpx.AsyncClient) -> None:
+    posts = [{"id": "p1", "sendFrom": "ann", "message": "Hello"}, {"id": "p2", "sendFrom": "ann", "message": "again"}]
+    assert (await client.post("/api/conversations/c1/posts", json={"posts": posts})).status_code == 201
+    (listed,) = (await client.get("/api/conversations")).json()["items"]
+    assert listed == (await client.get("/api/conversations/c1")).json()
+    assert listed["head"] == "p2"

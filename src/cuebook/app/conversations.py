@@ -24,7 +24,7 @@ from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
-from cuebook.records.openai_messages import read_message
+from cuebook.records.openai_messages import Said, read_message
 from cuebook.records.views import role_rounds, rounds_of, shared_entries
 
 #: Posts larger than so many characters, or more than MANY of them, are read in a thread: streams must not wait.
@@ -118,6 +118,8 @@ class Conversations:
             check_time(at if when is None else when)
             raw = msgspec.json.encode(fields)
             said = read_message(raw, index=number)
+            if fields.get("content") is None:
+                _check_said(said, f"messages[{number}].content")
             now = at if when is None else float(when)
             return desk.writer.message(raw, said, id=id_ or fresh, user=user, now=now, owner=user)
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
@@ -169,6 +171,23 @@ class Conversations:
         found = await Talking(self._desk).find(q, user=user, limit=limit, cursor=cursor)
         return Page(tuple(each.conversation for each in found.items), found.cursor)
 
+    async def listed(
+        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Paged[dict[str, Any]]:
+        """Give the same in INTERFACE's shape, without the summaries' state."""
+        page = await self.list(q=q, user=user, limit=limit, cursor=cursor)
+        found: Sequence[Conversation] = page.items
+        return Paged(
+            tuple([shapes.conversation(each, head=await self._head(each, user)) for each in found]), page.cursor
+        )
+
+    async def _head(self, conversation: Conversation, user: str | None) -> str | None:
+        if not conversation.head:
+            return None
+        span = [(conversation.head, conversation.head)]
+        posts = await self._desk.store.posts_in(Scope(user=user), conversation.id, span)
+        return posts[0].id if posts else None
+
     async def get(self, conversation: str, *, user: str | None = None) -> Conversation:
         """One conversation. Raises NotFound."""
         return await self._desk.store.conversation(Scope(user=user), conversation)
@@ -178,8 +197,7 @@ class Conversations:
         scope = Scope(user=user)
         found = await self.get(conversation, user=user)
         summary = await self._desk.store.summary(scope, conversation)
-        head = await self._desk.store.posts_in(scope, conversation, [(found.head, found.head)]) if found.head else []
-        return shapes.conversation(found, head=head[0].id if head else None, summary=summary)
+        return shapes.conversation(found, head=await self._head(found, user), summary=summary)
 
     async def posts(
         self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
@@ -352,3 +370,10 @@ def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) ->
 def _size(given: Posted | Mapping[str, Any]) -> int:
     """Give about how many characters a post has."""
     return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
+
+
+def _check_said(said: Said, where: str) -> None:
+    """Refuse a message without content that says nothing else either: no model takes it in a prompt."""
+    if not said.message and not said.parts:
+        msg = f"{where}: missing; say something"
+        raise InvalidInput(msg, where=where)

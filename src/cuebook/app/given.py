@@ -10,6 +10,7 @@ from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.request import Call
 from cuebook.engine.zones import read_zone
 from cuebook.errors import InvalidInput
+from cuebook.memory.scopes import SCOPES
 from cuebook.ports.analyzer import Analyzer
 from cuebook.prompts.names import check_project
 from cuebook.records.conversation import Part, Role
@@ -22,6 +23,8 @@ _ROLES = get_args(Role)
 #: How a file of SQLite begins, and how its name may end.
 _SQLITE = b"SQLite format 3\x00"
 _DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
+#: The most hits one search gives.
+MOST_HITS = 200
 #: Characters of a wrong value that are shown.
 _SHOWN = 60
 
@@ -53,10 +56,8 @@ def check_ask(ask: object) -> None:
     if not ask.text and not ask.attachments:
         msg = "text: empty; say something"
         raise InvalidInput(msg, where="message")
-    budget: object = ask.token_budget
-    if budget is not None and (not isinstance(budget, int) or isinstance(budget, bool) or budget < 1):
-        msg = f"token_budget: {budget!r} is no number of tokens"
-        raise InvalidInput(msg, where="tokenBudget")
+    if ask.token_budget is not None:
+        _check_budget(ask.token_budget)
 
 
 def check_call(call: Call) -> None:
@@ -82,6 +83,9 @@ def _check_post(post: object, place: str) -> None:
     if isinstance(post, Posted):
         for name in ("sender", "recipient", "message", "id"):
             _expect(getattr(post, name), str, f"{place}.{name}", "a string")
+        if not post.sender and post.wire is None:
+            msg = f"{place}.sender: empty; say who sends it"
+            raise InvalidInput(msg, where=f"{place}.sender")
         _expect(post.created_at, Real, f"{place}.created_at", "seconds since 1970", optional=True)
         if post.role is not None and post.role not in _ROLES:
             msg = f"{place}.role: {_shown(post.role)} is no role; there are {', '.join(_ROLES)}"
@@ -105,6 +109,29 @@ def _check_parts(parts: object, place: str) -> None:
         _expect(part, Part, at, "a Part(type, content)")
         _expect(part.type, str, f"{at}.type", "a string")
         _expect(part.content, str, f"{at}.content", "a string")
+
+
+def check_search(query: object, limit: object, token_budget: object, scopes: object) -> None:
+    """Refuse what cannot be looked for. Raises InvalidInput."""
+    _expect(query, str, "query", "a string")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_HITS:
+        msg = f"limit: {limit!r} is not between 1 and {MOST_HITS}"
+        raise InvalidInput(msg, where="limit")
+    if token_budget is not None:
+        _check_budget(token_budget)
+    if isinstance(scopes, str) or not isinstance(scopes, Sequence | None):
+        msg = f"scopes: expected a list of scopes, got {_shown(scopes)}; put a single one into a list"
+        raise InvalidInput(msg, where="scopes")
+    for scope in scopes or ():
+        if scope not in SCOPES:
+            msg = f"scopes: no scope {scope!r}; there are {', '.join(SCOPES)}"
+            raise InvalidInput(msg, where="scopes")
+
+
+def _check_budget(budget: object) -> None:
+    if not isinstance(budget, int) or isinstance(budget, bool) or budget < 1:
+        msg = f"token_budget: {budget!r} is no number of tokens"
+        raise InvalidInput(msg, where="tokenBudget")
 
 
 def check_users(users: object) -> None:

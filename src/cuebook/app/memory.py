@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cuebook.app.analysis import Analysis
 from cuebook.app.forgetting import Receipts, forget, target_of
+from cuebook.app.given import MOST_HITS, check_search
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
 from cuebook.app.utility import TURNS, Utilities, leave_one_out, reason_of
@@ -20,10 +21,9 @@ from cuebook.engine.found import rank_found
 from cuebook.engine.items import items_at_head
 from cuebook.engine.sense import sense
 from cuebook.engine.zones import zone_of
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import NotFound
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.recall import Query, read_query
-from cuebook.memory.scopes import SCOPES
 from cuebook.memory.shown import excerpt, pack
 from cuebook.ports.store import SearchLook
 from cuebook.records.erasure import Receipt
@@ -35,8 +35,6 @@ QUOTE_TOKENS = 120
 UNREAD = 48
 #: More characters than these are summed up in a thread: streams must not wait.
 LARGE = 20_000
-#: The most hits one search gives.
-MOST = 200
 
 
 class Compressed(Struct, frozen=True, kw_only=True):
@@ -74,13 +72,7 @@ class Memory(Analysis):
         What was just stored is found at once. "Yesterday" and the like are days of `time_zone` (an IANA name), else of
         the conversation's.
         """
-        if not 1 <= limit <= MOST:
-            msg = f"limit: {limit} is not between 1 and {MOST}"
-            raise InvalidInput(msg, where="limit")
-        for scope in scopes or ():
-            if scope not in SCOPES:
-                msg = f"scopes: no scope {scope!r}; there are {', '.join(SCOPES)}"
-                raise InvalidInput(msg, where="scopes")
+        check_search(query, limit, token_budget, scopes)
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
         dense = await sense(self._desk, query)
         known: list[Hit] = []
@@ -105,7 +97,7 @@ class Memory(Analysis):
             found = msgspec.structs.replace(found, found=said)
         speakers = {each.sender for each in found.found}
         read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now(), zone=zone)
-        most = limit if token_budget is None else MOST
+        most = limit if token_budget is None else MOST_HITS
         hits = rank_found(found, read, limit=most)
         hits = [self._quoted(hit, read) for hit in hits]
         if place is None:

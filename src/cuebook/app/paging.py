@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Sequence
 from typing import Annotated, Generic, TypeVar
+from zlib import crc32
 
 import msgspec
 from msgspec import Meta, Struct
@@ -95,6 +96,15 @@ def page_of(rows: Sequence[T], *, no: int, name: str, state: int, limit: int | N
     end = start.count + limit
     more = write_cursor(RowsAt(no, name, state, end)) if end < len(rows) else None
     return Paged(tuple(rows[start.count : end]), more)
+
+
+def short_page(rows: Sequence[T], name: str, *, limit: int | None, cursor: str | None, grows: bool = False) -> Paged[T]:
+    """Give a page of a list of files or settings, the whole of it without `limit` and `cursor`.
+
+    Of a list that changed since a cursor of it is refused; of one that `grows` at its front, rows come twice instead.
+    """
+    state = 0 if grows else crc32(msgspec.json.encode(rows, enc_hook=repr))
+    return page_of(rows, no=0, name=name, state=state, limit=limit, cursor=cursor)
 
 
 def no_cursor(text: str) -> InvalidInput:

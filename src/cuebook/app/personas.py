@@ -80,10 +80,11 @@ class PersonaWhole(PersonaShown, frozen=True, kw_only=True, rename="camel"):
     base_system_prompt: str
 
 
-class PersonaList(Struct, frozen=True, kw_only=True):
+class PersonaList(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The personas of a book, by id."""
 
     items: list[PersonaShown]
+    next: str | None = None
 
 
 _Shown = TypeVar("_Shown", bound=PersonaShown)

@@ -45,12 +45,13 @@ def list_(
     cursor: Cursor = None,
 ) -> None:
     """List conversations, the most recent first."""
+    if state.json:
+        with state.open() as book:
+            shown = book.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
+        screen.say_json({"items": list(shown.items)} | ({"next": shown.cursor} if shown.cursor else {}))
+        return
     with state.open() as book:
         page = book.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
-    if state.json:
-        items = [shapes.conversation(each) for each in page.items]
-        screen.say_json({"items": items} | ({"next": page.cursor} if page.cursor else {}))
-        return
     if find and not page.items:
         screen.say(f"no conversation has {find!r} in its id, its user or its first words")
         return

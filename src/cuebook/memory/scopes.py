@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.records.fields import shown
 from cuebook.records.memory import CATEGORIES, Place
 
 SCOPES: Final = ("conversation", "user", "persona", "organization")
@@ -201,7 +202,7 @@ def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any]
 
 def _object(given: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        msg = f"{where}: expected an object, got {type(given).__name__}"
+        msg = f"{where}: expected an object, got {shown(given)}"
         raise InvalidInput(msg, where=where)
     unknown = [name for name in given if name not in known]
     if unknown:

@@ -11,6 +11,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import check_semver
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
+from cuebook.records.fields import shown
 from cuebook.records.prompt import MAIN, Engine, Version
 
 _ALIASES: Final = {"overrideSections": "override_sections", "inherits_from": "inherits"}
@@ -52,7 +53,10 @@ class _Place:
     def __init__(self, value: Any, path: str) -> None:
         self.path = path
         if not isinstance(value, dict):
-            self.refuse("" if path else "document", f"expected an object, got {type(value).__name__}")
+            self.refuse(
+                "" if path else "document",
+                f"expected an object{'' if path else ' or a list of them'}, got {shown(value)}",
+            )
         self.form: dict[str, Any] = {}
         for key, member in value.items():
             name = _ALIASES.get(str(key), str(key))
@@ -74,7 +78,7 @@ class _Place:
     def text(self, key: str, default: str = "") -> str:
         value = self.form.get(key)
         if value is not None and not isinstance(value, str):
-            self.refuse(key, f"expected a text, got {type(value).__name__}")
+            self.refuse(key, f"expected a text, got {shown(value)}")
         return default if value is None else value
 
     def flag(self, key: str) -> bool:
@@ -86,7 +90,7 @@ class _Place:
     def items(self, key: str) -> Iterator["_Place"]:
         values = self.form.get(key, [])
         if not isinstance(values, list):
-            self.refuse(key, f"expected a list, got {type(values).__name__}")
+            self.refuse(key, f"expected a list, got {shown(values)}")
         return (_Place(value, f"{self.at(key)}[{at}]") for at, value in enumerate(values))
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -107,7 +111,7 @@ class _Place:
         """Return metadata; `context_weights` in it are numbers."""
         value = self.form.get(key)
         if value is not None and not isinstance(value, dict):
-            self.refuse(key, f"expected an object, got {type(value).__name__}")
+            self.refuse(key, f"expected an object, got {shown(value)}")
         weights = (value or {}).get("context_weights", {})
         if not isinstance(weights, dict):
             self.refuse(f"{key}.context_weights", "expected an object of signals and weights")
@@ -120,12 +124,12 @@ class _Place:
         """Return sections by name; other values than texts are written as JSON where they are allowed."""
         value = self.form.get(key)
         if value is not None and not isinstance(value, Mapping):
-            self.refuse(key, f"expected an object of names and texts, got {type(value).__name__}")
+            self.refuse(key, f"expected an object of names and texts, got {shown(value)}")
         sections: dict[str, str] = {}
         for name, text in (value or {}).items():
             place = self.at(f"{key}.{name}")
             if not isinstance(text, str) and (texts_only or text is None):
-                raise InvalidInput(f"{place}: expected a text, got {type(text).__name__}", where=place)
+                raise InvalidInput(f"{place}: expected a text, got {shown(text)}", where=place)
             written = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False, indent=2)
             if "\x00" in written:
                 raise InvalidInput(f"{place}: holds a NUL, which is no text; remove it", where=place)

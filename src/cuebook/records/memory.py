@@ -155,6 +155,11 @@ class Hit(Struct, frozen=True, kw_only=True):
     why: str = ""
     conversation: str = ""
 
+    @property
+    def memory(self) -> str:
+        """The memory's id."""
+        return self.memory_id
+
 
 class Dense(Struct, frozen=True):
     """A query's vector (float32, little endian, length 1) and the model it is of; `akin` as its Embedder says."""

@@ -16,6 +16,7 @@ ALL = "/api/audit"
 ONE = ALL + "/{n:int}"
 
 After = Annotated[int, QueryParameter(name="after", ge=0, le=HIGHEST, description="Only records behind this number")]
+Cursor = Annotated[int, QueryParameter(name="cursor", ge=0, le=HIGHEST, description="`next` of the page before")]
 
 
 class RecordAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -41,7 +42,7 @@ class RecordAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RecordPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Records, the oldest first; `next` is the `after` of the page behind."""
+    """Records, the oldest first; `next` is the `cursor` of the page behind: the number of the last record here."""
 
     items: list[RecordAnswer]
     next: int | None = None
@@ -65,9 +66,9 @@ class RenderedAgain(Struct, frozen=True, kw_only=True):
 
 
 @get(ALL, responses=answers(RecordPage))
-async def list_records(request: AnyRequest, after: After = 0, limit: Limit = 50) -> Response[bytes]:
-    """List the records of the audit, the oldest first; `next` of a page is the `after` of the one behind."""
-    found = await book_of(request).audit.records(after=after, limit=limit + 1)
+async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0, limit: Limit = 50) -> Response[bytes]:
+    """List the records of the audit, the oldest first; `next` of a page is the `cursor` of the one behind."""
+    found = await book_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
     page = found[:limit]
     more = {"next": page[-1].seq} if len(found) > limit else {}
     return json_of({"items": [shapes.record(each) for each in page]} | more)

@@ -38,13 +38,13 @@ async def list_conversations(
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
-    """List conversations, the most recent first.
+    """List conversations, the most recent first, without the states of their summaries.
 
     With `q` those that have each of its words in their id, their user or how their first post begins.
     """
     user = user_of(request, user_id)
-    page = await book_of(request).conversations.list(q=q, user=user, limit=limit, cursor=cursor)
-    return listed([shapes.conversation(each) for each in page.items], page.cursor)
+    page = await book_of(request).conversations.listed(q=q, user=user, limit=limit, cursor=cursor)
+    return listed(list(page.items), page.cursor)
 
 
 @get(PATH, responses=wire.answers(wire.ConversationAnswer))

@@ -13,7 +13,7 @@ from litestar.typing import FieldDefinition
 from cuebook.errors import InvalidInput
 from cuebook.records.nesting import nests_deeper
 from cuebook.server.caller import AnyRequest, check_named
-from cuebook.server.problems import in_words
+from cuebook.server.complaints import named
 
 T = TypeVar("T")
 
@@ -30,8 +30,6 @@ _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 
 
 def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
@@ -40,7 +38,7 @@ def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise named(error) from None
+        raise named(error, decoder.type, lambda: json.loads(body)) from None
     except msgspec.DecodeError as error:
         msg = f"the body is no valid JSON ({error})"
         raise InvalidInput(msg, where="body") from None
@@ -96,18 +94,6 @@ def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
             below = f"{where}.{shown}" if where else shown
             yield below, key
             yield from _texts(each, below)
-
-
-def named(error: msgspec.ValidationError) -> InvalidInput:
-    """Give a decoder's complaint with the field's path in front."""
-    text, _, path = str(error).partition(" - at `$")
-    where = path.removesuffix("`").lstrip(".")
-    for pattern, what in ((_UNKNOWN, "there is no such field; take it out, or see /schema"), (_MISSING, "missing")):
-        if match := pattern.match(text):
-            where = f"{where}.{match[1]}" if where else match[1]
-            return InvalidInput(f"{where}: {what}", where=where)
-    where = where or "body"
-    return InvalidInput(f"{where}: {in_words(text)}", where=where)
 
 
 class JsonBody(AbstractDTO[T], Generic[T]):

@@ -7,9 +7,10 @@ from litestar.params import JSONBody, QueryParameter
 from msgspec import Struct
 
 from cuebook.app.experiences import ExperienceChoice, listed
+from cuebook.app.paging import short_page
 from cuebook.server.caller import AnyRequest, book_of
 from cuebook.server.edge import JsonBody
-from cuebook.server.lists import json_of
+from cuebook.server.lists import PageCursor, PageLimit, json_of
 from cuebook.server.wire import In, Text, answers
 
 RoleQuery = Annotated[
@@ -34,18 +35,23 @@ class ExperienceAnswer(Struct, frozen=True, kw_only=True):
     file: str
 
 
-class ExperiencePage(Struct, frozen=True, kw_only=True):
+class ExperiencePage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Experiences in the order of their files, and what is wrong or odd with any file."""
 
     items: list[ExperienceAnswer]
     problems: list[str]
+    next: str | None = None
 
 
 @get("/api/experiences", responses=answers(ExperiencePage))
-async def list_experiences(request: AnyRequest, role: RoleQuery = None) -> Response[bytes]:
+async def list_experiences(
+    request: AnyRequest, role: RoleQuery = None, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
     """List the handwritten experiences as their files say now."""
     found = await book_of(request).experiences.list(role)
-    return json_of({"items": [listed(each) for each in found.items], "problems": list(found.problems)})
+    page = short_page([listed(each) for each in found.items], f"experiences {role}", limit=limit, cursor=cursor)
+    more = {"next": page.cursor} if page.cursor is not None else {}
+    return json_of({"items": page.items, "problems": list(found.problems)} | more)
 
 
 @post(

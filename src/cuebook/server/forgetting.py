@@ -52,7 +52,7 @@ class Forgotten(In, frozen=True, kw_only=True):
     receipt: ReceiptAnswer
 
 
-@post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(Forgotten))
+@post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(Forgotten, pending=True))
 async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[bytes]:
     """Forget one thing with everything derived from it; a user's transcripts too. What is not there counts nothing.
 
@@ -86,7 +86,7 @@ async def _check(request: AnyRequest, data: ForgetBody) -> None:
         await check_first(request, data.conversation_id, caller.user, "forgetting another's conversation")
 
 
-@delete("/api/memories/{memory:str}", status_code=200, responses=answers(Forgotten))
+@delete("/api/memories/{memory:str}", status_code=200, responses=answers(Forgotten, pending=True))
 async def delete_memory(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization_id: OrganizationQuery = None
 ) -> Response[bytes]:
@@ -94,7 +94,7 @@ async def delete_memory(
     return _answer(await forget_one(request, name_in(memory), user_of(request, user_id), organization_id))
 
 
-@get("/api/receipts/{receipt:str}", responses=answers(Forgotten))
+@get("/api/receipts/{receipt:str}", responses=answers(Forgotten, pending=True))
 async def get_receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Give the receipt of a forget; 202 while it is `pending`. `cuebook memory receipt verify` checks it.
 

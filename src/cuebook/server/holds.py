@@ -7,11 +7,12 @@ from litestar.params import FromPath, JSONBody
 from msgspec import Meta, Struct
 
 from cuebook.app.forgetting import LONGEST_ID, REASON, hold_shape
+from cuebook.app.paging import short_page
 from cuebook.errors import Conflict, KeyReused
 from cuebook.server.caller import AnyRequest, book_of, idempotency_key
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
-from cuebook.server.lists import json_of, listed
+from cuebook.server.lists import PageCursor, PageLimit, json_of, listed
 from cuebook.server.wire import In, Text, answers
 
 ALL = "/api/holds"
@@ -45,10 +46,11 @@ class HoldAnswer(Struct, frozen=True, kw_only=True):
     hold: HoldShown
 
 
-class HoldList(Struct, frozen=True, kw_only=True):
+class HoldList(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The holds, by id."""
 
     items: list[HoldShown]
+    next: str | None = None
 
 
 class Released(Struct, frozen=True, kw_only=True):
@@ -58,9 +60,11 @@ class Released(Struct, frozen=True, kw_only=True):
 
 
 @get(ALL, responses=answers(HoldList))
-async def list_holds(request: AnyRequest) -> Response[bytes]:
+async def list_holds(request: AnyRequest, limit: PageLimit = None, cursor: PageCursor = None) -> Response[bytes]:
     """List the holds. For admins."""
-    return listed([hold_shape(each) for each in await book_of(request).holds.list()], None)
+    found = [hold_shape(each) for each in await book_of(request).holds.list()]
+    page = short_page(found, "holds", limit=limit, cursor=cursor)
+    return listed(list(page.items), page.cursor)
 
 
 @post(ALL, dto=JsonBody[HoldBody], responses=answers(HoldAnswer, 201))

@@ -35,7 +35,7 @@ async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: 
     return Response(_encode({"hits": [shapes.hit(each) for each in hits]}), media_type="application/json")
 
 
-@post("/api/settle", dto=JsonBody[wire.SettleBody], status_code=200, responses=wire.answers(wire.Due))
+@post("/api/settle", dto=JsonBody[wire.SettleBody], status_code=200, responses=wire.answers(wire.Due, pending=True))
 async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> Response[bytes]:
     """Wait until nothing is due behind the replies: 200 then, else 202 with what still is."""
     body = data or wire.SettleBody()

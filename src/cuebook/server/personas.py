@@ -5,19 +5,24 @@ from typing import Annotated
 from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 
+from cuebook.app.paging import short_page
 from cuebook.app.personas import PersonaList, PersonaWhole, get_persona, list_personas
 from cuebook.server.caller import AnyRequest, book_of
 from cuebook.server.guard import name_in
-from cuebook.server.lists import json_of
+from cuebook.server.lists import PageCursor, PageLimit, json_of
 from cuebook.server.wire import answers
 
 Mode = Annotated[str | None, QueryParameter(name="mode", description="In conversations of this mode")]
 
 
 @get("/api/personas", responses=answers(PersonaList))
-async def list_all(request: AnyRequest, mode: Mode = None) -> Response[bytes]:
+async def list_all(
+    request: AnyRequest, mode: Mode = None, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
     """List the personas as their files are now, without their texts."""
-    return json_of(await list_personas(book_of(request).desk, mode=mode))
+    found = await list_personas(book_of(request).desk, mode=mode)
+    page = short_page(found.items, "personas", limit=limit, cursor=cursor)
+    return json_of(PersonaList(items=list(page.items), next=page.cursor))
 
 
 @get("/api/personas/{persona:str}", responses=answers(PersonaWhole))

@@ -6,17 +6,18 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from cuebook.app.analysis import Budget, Judgement, MemoryStats
-from cuebook.app.optimizer import OptimizerStatus, snapshot
+from cuebook.app.optimizer import MOST, OptimizerStatus, snapshot
+from cuebook.app.paging import short_page
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.edge import JsonBody
-from cuebook.server.lists import UserQuery, json_of, listed
+from cuebook.server.lists import PageCursor, UserQuery, json_of, listed
 from cuebook.server.tuning_wire import AnalyzeBody, RunBody, SnapshotAnswer, SnapshotList
 from cuebook.server.wire import answers
 
 ConversationQuery = Annotated[
     str | None, QueryParameter(name="conversationId", min_length=1, description="Of this conversation only")
 ]
-SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=500, description="How many at most")]
+SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, description="How many at most")]
 
 
 @post(
@@ -76,11 +77,13 @@ async def history(
     conversation_id: ConversationQuery = None,
     user_id: UserQuery = None,
     limit: SnapshotLimit = 20,
+    cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Give the runs' snapshots, newest first."""
     user = user_of(request, user_id)
-    found = await book_of(request).optimizer.history(conversation_id, user=user, limit=limit)
-    return listed([snapshot(each) for each in found], None)
+    found = await book_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
+    page = short_page(found, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)
+    return listed([snapshot(each) for each in page.items], page.cursor)
 
 
 ROUTES = [analyze, stats, budget, status, run, history]

@@ -57,7 +57,8 @@ class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
     untuned: str | None = None
 
 
-class SnapshotList(Struct, frozen=True, kw_only=True):
+class SnapshotList(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Runs, newest first."""
 
     items: list[SnapshotAnswer]
+    next: str | None = None

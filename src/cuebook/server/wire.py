@@ -281,9 +281,16 @@ class Ready(Out, frozen=True, kw_only=True):
     personas: list[str]
 
 
-def answers(good: type[Struct] | type[dict[str, Any]], status: int = 200, *others: int) -> dict[int, ResponseSpec]:
-    """Document a route's answers: the good one, and problems for what can go wrong anywhere, and `others`."""
+def answers(
+    good: type[Struct] | type[dict[str, Any]], status: int = 200, *others: int, pending: bool = False
+) -> dict[int, ResponseSpec]:
+    """Document a route's answers: the good one, and problems for what can go wrong anywhere, and `others`.
+
+    `pending`: it may say 202 where something is left to be done.
+    """
     said = {status: ResponseSpec(good, description="Done", generate_examples=False)}
+    if pending:
+        said[202] = ResponseSpec(good, description="Not done yet", generate_examples=False)
     problem = ResponseSpec(Problem, description="Refused or failed", media_type=PROBLEM_TYPE, generate_examples=False)
     return said | dict.fromkeys((*ERRORS, *others), problem)
 

@@ -56,6 +56,12 @@ class BlockingConversations:
         """
         return self._host.run(lambda book: book.conversations.list(q=q, user=user, limit=limit, cursor=cursor))
 
+    def listed(
+        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Paged[dict[str, Any]]:
+        """Give the same in INTERFACE's shape, without the summaries' state."""
+        return self._host.run(lambda book: book.conversations.listed(q=q, user=user, limit=limit, cursor=cursor))
+
     def get(self, conversation: str, *, user: str | None = None) -> Conversation:
         """One conversation. Raises NotFound."""
         return self._host.run(lambda book: book.conversations.get(conversation, user=user))

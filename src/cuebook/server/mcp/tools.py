@@ -1,6 +1,7 @@
 """The tools: remember, recall, forget, why and history. What each does is the book's; here it is named and shown."""
 
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from cuebook.app.shapes import Wire
 from cuebook.app.told import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.records.key import Role
-from cuebook.server.edge import named
+from cuebook.server.complaints import named
 from cuebook.server.mcp import schemas
 from cuebook.server.mcp.asker import Asker
 from cuebook.server.mcp.work import Tell, at_work
@@ -265,7 +266,7 @@ def _read(kind: type[In], arguments: Wire) -> In:
     try:
         return msgspec.convert(arguments, kind)
     except msgspec.ValidationError as error:
-        raise named(error) from None
+        raise named(error, kind, lambda: deepcopy(arguments)) from None
 
 
 def _wire(value: Out) -> Wire:
