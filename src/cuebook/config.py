@@ -110,6 +110,7 @@ class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     folder: str = "personas"  # of *.json and *.yaml
     default: str = ""  # who speaks where nobody is named
+    speaks: Literal["always", "asked"] = "always"  # asked: not before a /v1 program's own system text, unless named
 
 
 class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):

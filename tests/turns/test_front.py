@@ -7,6 +7,7 @@ from stage import NAME, Client, book_on
 
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
+from cuebook.app.load import load_config
 from cuebook.backends.system import SystemDice
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
@@ -241,6 +242,38 @@ async def test_a_prompt_changed_in_an_open_round_waits_for_the_next(place):
         assert "Be kind." in upstream.messages()[0]["content"]
         await client.say("next")
         assert "Be quick." in upstream.messages()[0]["content"]
+
+
+async def test_a_project_made_anew_leaves_a_programs_own_system_text_alone(tmp_path):
+    init_project(tmp_path)
+    settings = load_config(tmp_path, environment={}).settings
+    assert settings.persona.speaks == "asked"
+    upstream = ScriptedUpstream(default=completion("Aye."))
+    own = {"role": "system", "content": "You are a pirate."}
+    chosen = {"persona__default": "helper", "persona__speaks": settings.persona.speaks, "model__name": "m"}
+    presets = {"memory__presets": "config/metaprompt-presets.json"}
+    async with book_on(tmp_path, upstream=upstream, **chosen, **presets) as book:
+        client = Client(book, upstream)
+        client.history = [own]
+        await client.say("An error again, the build is broken, debug it.")
+        assert upstream.messages() == client.history[:2]
+        shown = await book.turns.show(NAME, 1)
+        assert shown["metadata"]["personaSilent"] is True
+        # It says nothing of itself with what is new: what was silent stays silent.
+        await client.send([{"role": "user", "content": "And now?"}], server_history=True)
+        assert "Helper" not in json.dumps(upstream.messages())
+        # Asked for by its id it speaks before the program's text, and goes on to.
+        other = Client(book, upstream, conversation="asked")
+        other.history = [own]
+        await other.say("Hello.", model="helper")
+        assert "You are Helper" in upstream.messages()[0]["content"]
+        assert upstream.messages()[0]["content"].endswith("You are a pirate.")
+        await other.say("Still there?")
+        assert "You are Helper" in upstream.messages()[0]["content"]
+        # A program without a text of its own gets both.
+        plain = Client(book, upstream, conversation="plain")
+        await plain.say("Hello.")
+        assert "You are Helper" in upstream.messages()[0]["content"]
 
 
 async def test_an_add_on_nobody_wrote_is_a_fault_of_the_file(place):

@@ -84,6 +84,7 @@ def compose(
         key=key,
         personas=personas,
         default_persona=default,
+        persona_waits=settings.persona.speaks == "asked",
         profiles=load_profiles(config, methods_of(methods)),
         compaction=compaction,
         lines=Lines(settings.server.line),

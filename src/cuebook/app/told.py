@@ -95,6 +95,8 @@ def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
 
 def why_lines(told: Wire) -> Iterator[str]:
     """Say why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
+    if told.get("personaSilent"):
+        yield "persona and presets: silent, for the program brings its own system text (persona.speaks)"
     profile = told.get("promptProfile") or {}
     if profile.get("addonPromptKeys"):
         addons = ", ".join(profile["addonPromptKeys"])

@@ -138,6 +138,7 @@ class Desk(Struct, kw_only=True):
     key: bytes
     personas: Mapping[str, Persona]
     default_persona: str
+    persona_waits: bool  # the persona is silent before a client's own system text, unless it is asked for
     compaction: Compaction
     lines: Lines
     presets: Presets = NO_PRESETS

@@ -41,8 +41,11 @@ from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
 GENERAL = "general"
 #: The block each link of a chain is shown as.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
+#: The key of a turn's metadata that says that the client's own system text stood alone.
+SILENT = "personaSilent"
 #: What a round's later steps tell of the choice as its first one did.
 _TOLD = (
+    SILENT,
     "promptProject",
     "promptProfile",
     "promptVariants",
@@ -95,6 +98,16 @@ async def front_of(
         metadata=_told(profile, project, said.chosen) | _variant(kept, said.chosen, signals),
         renders=tuple(said.renders),
     )
+
+
+def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
+    """Whether a client's own system text stands alone: it came with the request or, where persona and add-ons were
+    silent in the turn before for it, with an earlier one, and nobody asked for a persona.
+    """
+    known, last = scene.conversation, scene.last_turn
+    if not desk.persona_waits or ask.persona or (known and known.persona):
+        return False
+    return own_text or bool(last and last.metadata.get(SILENT))
 
 
 def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cuebook.engine.compare import compare
 from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Desk, Key
 from cuebook.engine.experiences import advise
-from cuebook.engine.front import Front, front_again, front_of, wanted
+from cuebook.engine.front import SILENT, Front, front_again, front_of, is_silent, wanted
 from cuebook.engine.heard import hear_turn, signals_for, with_heard
 from cuebook.engine.metadata import metadata_of
 from cuebook.engine.mind import with_mind
@@ -46,6 +46,7 @@ from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
+from cuebook.records.mind import Heard
 from cuebook.records.turn import ASKED, SHADOW, Ask, Turn
 
 #: How often a decision is made anew when another writer was first, before the caller is told.
@@ -67,6 +68,7 @@ class Intent(Struct, frozen=True, kw_only=True):
     goes_on: Turn | None = None  # the waiting turn whose next step this is
     idempotency: Key | None = None
     relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
+    own_text: bool = False  # which brings system text of its own
     asks_model: bool = True  # a model may be asked before it opens
     shadow: bool = False  # what it decides is kept and never said
     told: Mapping[str, Any] = {}  # of its request, kept with the step
@@ -157,8 +159,7 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
     if turn is None:
         heard = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
-        front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
-        front = with_mind(desk, scene, intent.ask, with_heard(front, heard))
+        front = await _front(desk, scene, intent, number, heard)
     else:
         front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
     wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped, mind=front.mind)
@@ -171,6 +172,14 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
             front = msgspec.structs.replace(front, metadata=told, asked=advice.asked)
     wish = await with_opened(desk, scope, scene, wish)
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
+
+
+async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: Heard | None) -> Front:
+    """Say what stands in front of a round's first step; a persona that is silent has no state of mind either."""
+    if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
+        return with_heard(Front(metadata={SILENT: True}), heard)
+    front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
+    return with_mind(desk, scene, intent.ask, with_heard(front, heard))
 
 
 def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:

@@ -176,6 +176,7 @@ def meaning(
             idempotency=key,
             told=call.told,
             relayed=True,
+            own_text=any(each.text.strip() for each in request.client),
             seqs=place.seqs,
             first_new=place.first_new,
         )
