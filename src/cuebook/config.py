@@ -156,6 +156,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_v1_body: int = 64 * 1024 * 1024  # bytes of a request under /v1
     max_post: int = 2 * 1024 * 1024  # bytes of one post
     line: int = 64  # turns that may wait for one conversation
+    max_calls: int = 200  # calls of the model one request may ask for
     watchers: int = 100  # live views, and clients that listen at /mcp, at once
     watchers_of_key: int = 20  # of them under one key
 
@@ -239,6 +240,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "server.max_v1_body": (1, 1 << 40),
     "server.max_post": (1, 1 << 40),
     "server.line": (0, 1_000_000),
+    "server.max_calls": (0, 1_000_000),
     "server.watchers": (0, 100_000),
     "server.watchers_of_key": (0, 100_000),
 }

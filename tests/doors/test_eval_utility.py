@@ -1,11 +1,15 @@
-"""`cuebook eval --leave-one-out`: of what use memories were, and letting go of those of none."""
+"""Of what use memories were, on the command line and over HTTP: what it costs, its bounds, and letting go."""
 
 import asyncio
 
+import httpx
+import pytest
 from commands import Here
 
 from cuebook import Ask, Cuebook
 from cuebook.app.load import load_config
+from cuebook.errors import Busy
+from cuebook.server.measures import WAITING, Measures
 from cuebook.testing import ScriptedModel
 
 
@@ -47,4 +51,36 @@ def test_answers_without_a_model_and_wrong_use_are_told(here: Here) -> None:
     said = "no conversation 'nowhere'"
     assert said in here("eval", "--leave-one-out", "nowhere", code=1)
     assert "belong to --leave-one-out" in here("eval", "--prune", code=2)
+    assert "belong to --leave-one-out" in here("eval", "--estimate", code=2)
+    assert here("eval", "--leave-one-out", "--estimate") == "asks no model\n"
+    assert here.json("eval", "--leave-one-out", "--estimate")["calls"] == 0
     assert "name one FILE" in here("eval", "a.json", "b.json", code=2)
+
+
+async def test_so_many_calls_may_one_request_ask_for(client: httpx.AsyncClient) -> None:
+    refused = await client.post("/api/memories/utility", json={"budget": 201})
+    assert (refused.status_code, refused.json()["where"]) == (400, "budget")
+    assert "201 calls are over server.max_calls, 200" in refused.json()["detail"]
+    told = (await client.post("/api/memories/utility", json={"budget": 200, "estimate": True})).json()
+    assert (told["by"], told["items"], told["calls"]) == ("model", [], 0)
+    assert told["cost"] == {
+        "model": "scripted", "turns": 0, "calls": 0, "promptTokens": 0, "answerTokens": 0, "costs": {},
+    }  # fmt: skip
+
+
+async def test_one_measure_of_a_kind_goes_on_at_a_time_and_few_wait() -> None:
+    measures, order = Measures(), list[int]()
+
+    async def measured(number: int) -> None:
+        async with measures.hold("a measure"):
+            order.append(number)
+            await asyncio.sleep(0)
+
+    async with measures.hold("a measure"), measures.hold("another"):
+        waiting = [asyncio.create_task(measured(number)) for number in range(WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(Busy, match="a measure takes long"):
+            await measured(WAITING)
+        assert order == []
+    await asyncio.gather(*waiting)
+    assert order == list(range(WAITING))

@@ -5,6 +5,7 @@ import json
 import pytest
 from stage import NAME, on, told
 
+from cuebook.engine.utility import ANSWER
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.testing import ScriptedModel
 
@@ -52,14 +53,20 @@ async def test_a_memory_whose_words_stand_in_the_answers_is_of_use(tmp_path, clo
 
 
 async def test_with_a_model_it_is_asked_with_and_without_each_within_the_budget(tmp_path, clock):
-    model = ScriptedModel(default=answering)
+    model = ScriptedModel(default=answering, name="gpt-4o-mini")
     async with on(tmp_path, clock, model=model) as book:
         await talked(book, clock)
         before = len(model.requests)
+        cost = await book.memory.utility_cost(user="ann", budget=60)
+        assert len(model.requests) == before, "nobody is asked what it would cost"
         found = await book.memory.utility(user="ann", budget=60)
         asked = model.requests[before:]
         assert (found.by, found.turns, found.calls) == ("model", 3, 12)
         assert len(asked) == 12
+        assert (cost.by, cost.turns, cost.calls, cost.answer_tokens) == ("model", 3, 12, 12 * ANSWER)
+        most = (cost.prompt_tokens * 0.15 + cost.answer_tokens * 0.6) / 1_000_000
+        assert (cost.model, cost.costs) == ("gpt-4o-mini", {"USD": pytest.approx(most)})
+        assert cost.prompt_tokens > 12 * 50
         assert {each.temperature for each in asked} == {0.0}
         known = scores(found)
         assert known["I live in Oslo."] == 0.0

@@ -13,7 +13,9 @@ from cuebook.app.forgetting import Receipts, forget, target_of
 from cuebook.app.given import MOST_HITS, check_search
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
-from cuebook.app.utility import TURNS, Utilities, leave_one_out, reason_of
+from cuebook.app.prices import load_prices
+from cuebook.app.utility import TURNS, Cost, Utilities, cost_of, leave_one_out, reason_of
+from cuebook.config import Config
 from cuebook.engine.compact import line_of
 from cuebook.engine.deliver import deliver
 from cuebook.engine.desk import Desk
@@ -48,8 +50,9 @@ class Compressed(Struct, frozen=True, kw_only=True):
 class Memory(Analysis):
     """The memory of a book."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, config: Config) -> None:
         self._desk = desk
+        self._config = config
 
     async def search(
         self,
@@ -213,6 +216,16 @@ class Memory(Analysis):
         InvalidInput.
         """
         return await leave_one_out(self._desk, conversations, user=user, turns=turns, budget=budget)
+
+    async def utility_cost(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> Cost:
+        """Say what `utility` would ask the book's model with this budget, and cost at most; none is asked.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read too.
+        """
+        prices = await asyncio.to_thread(load_prices, self._config)
+        return await cost_of(self._desk, prices, conversations, user=user, turns=turns, budget=budget)
 
     async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
         """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing.

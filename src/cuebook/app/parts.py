@@ -104,7 +104,7 @@ class Parts:
     @property
     def memory(self) -> Memory:
         """What is remembered: search, items, the summary."""
-        return Memory(self.desk)
+        return Memory(self.desk, self.config)
 
     @property
     def live(self) -> Live:

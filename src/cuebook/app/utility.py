@@ -8,12 +8,13 @@ from typing import Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.prices import Prices
 from cuebook.app.shapes import Wire
 from cuebook.assembly.forms import whole
 from cuebook.assembly.readable import text_of
 from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
-from cuebook.engine.utility import LEAST_CALLS, MODEL, WORDS, Use, said_in, uses_by_asking, uses_by_words
+from cuebook.engine.utility import ANSWER, LEAST_CALLS, MODEL, WORDS, Use, said_in, uses_by_asking, uses_by_words
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.memory.personal import PERSONAL, matter_of
 from cuebook.memory.words import words
@@ -21,11 +22,12 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
 from cuebook.records.prompt import Version
+from cuebook.records.shadow import Reckoned
 from cuebook.records.turn import Turn
 
 #: Newest turns of each conversation that are measured, and the most there may be.
 TURNS, MOST_TURNS = 50, 1_000
-#: Newest turns of the book that are looked at where no conversation is named.
+#: Newest turns that are looked at in all.
 LOOKED_AT: Final = 2_000
 #: Calls of the model that a measure may take unless said otherwise; 0 = none is asked.
 BUDGET: Final = 60
@@ -92,6 +94,25 @@ class Utilities(Struct, frozen=True, kw_only=True):
     missed: dict[str, int] = {}
 
 
+class Cost(Struct, frozen=True, kw_only=True):
+    """What a measure asks a model: calls, tokens of their prompts by our counter, and the most their answers have.
+
+    `costs` by currency, nothing read from a cache; empty where no price of the model is known, or none is asked.
+    """
+
+    model: str
+    turns: int
+    calls: int
+    prompt_tokens: int
+    answer_tokens: int
+    costs: dict[str, float] = {}
+
+    @property
+    def by(self) -> str:
+        """How it would be measured."""
+        return MODEL if self.model else WORDS
+
+
 async def leave_one_out(
     desk: Desk, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = BUDGET
 ) -> Utilities:
@@ -101,21 +122,55 @@ async def leave_one_out(
     else by the answers that were given. Nothing is stored but the audit's record that it was asked. Raises NotFound
     and InvalidInput.
     """
-    if not 1 <= turns <= MOST_TURNS:
-        msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
-        raise InvalidInput(msg, where="turns")
     measure = _Measure(desk, Scope(user=user), budget)
-    if not measure.asks and budget and desk.model.name != NO_MODEL:
-        msg = f"budget: {budget} calls are too few: a turn takes {LEAST_CALLS}; 0 asks no model"
-        raise InvalidInput(msg, where="budget")
-    async for conversation, turn in _recorded(desk, Scope(user=user), conversations, turns):
-        await measure.take(conversation, turn)
+    await measure.take_all(conversations, turns)
     return await measure.report()
+
+
+async def cost_of(
+    desk: Desk,
+    prices: Prices,
+    conversations: Sequence[str] = (),
+    *,
+    user: str | None = None,
+    turns: int = TURNS,
+    budget: int = BUDGET,
+) -> Cost:
+    """Say what `leave_one_out` would ask the model, and cost at most; none is asked. Raises likewise."""
+    reckoning = _Reckoning(desk, Scope(user=user), budget)
+    await reckoning.take_all(conversations, turns)
+    price = prices.of(desk.model.name)
+    cost = Cost(
+        model=desk.model.name if reckoning.asks else "",
+        turns=reckoning.turns,
+        calls=sum(reckoning.prompts.values()),
+        prompt_tokens=sum(tokens * many for tokens, many in reckoning.prompts.items()),
+        answer_tokens=ANSWER * sum(reckoning.prompts.values()),
+    )
+    if price is None or not cost.calls:
+        return cost
+    spent = 0.0
+    for tokens, many in reckoning.prompts.items():
+        use = Reckoned(uncached=tokens)
+        spent += many * (price.of(use, write=1.0) + price.of_output(ANSWER, use))
+    return replace(cost, costs={price.currency: spent})
 
 
 def reason_of(found: Utilities) -> str:
     """Give why what a measure proposes is forgotten, for the receipt."""
     return f"of no use in the turns that said it (leave one out, by {found.by})"
+
+
+def cost_to_wire(cost: Cost) -> Wire:
+    """Give a cost as JSON."""
+    return {
+        "model": cost.model,
+        "turns": cost.turns,
+        "calls": cost.calls,
+        "promptTokens": cost.prompt_tokens,
+        "answerTokens": cost.answer_tokens,
+        "costs": cost.costs,
+    }
 
 
 def to_wire(found: Utilities) -> Wire:
@@ -154,6 +209,22 @@ class _Measure:
         self._said: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
         self._turns = self._calls = 0
+
+    @property
+    def turns(self) -> int:
+        """How many turns were measured."""
+        return self._turns
+
+    async def take_all(self, conversations: Sequence[str], turns: int) -> None:
+        """Measure the last turns of the conversations named, or of all. Raises InvalidInput, NotFound."""
+        if not 1 <= turns <= MOST_TURNS:
+            msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
+            raise InvalidInput(msg, where="turns")
+        if not self.asks and self._budget and self._desk.model.name != NO_MODEL:
+            msg = f"budget: {self._budget} calls are too few: a turn takes {LEAST_CALLS}; 0 asks no model"
+            raise InvalidInput(msg, where="budget")
+        async for conversation, turn in _recorded(self._desk, self._scope, conversations, turns):
+            await self.take(conversation, turn)
 
     async def take(self, conversation: Conversation, turn: Turn) -> None:
         """Measure a turn that says memories."""
@@ -221,12 +292,31 @@ class _Measure:
             self._missed["its model called tools"] += 1
             return []
         self._calls += 2 + len(wanted)
-        return await uses_by_asking(self._desk, self._scope, conversation, turn, wanted)
+        return await self._uses_of(conversation, turn, wanted)
+
+    async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
+        return await uses_by_asking(self._desk, self._scope, conversation, turn, memories)
 
     async def _memory(self, id_: str) -> Memory | None:
         """Give a memory as it is kept, None where it holds no longer."""
         found = await self._desk.store.memories.get(self._scope, id_)
         return next((each for each in found if each.valid_to is None), None)
+
+
+class _Reckoning(_Measure):
+    """A measure that asks nobody, and notes what it would have asked: how many prompts of so many tokens."""
+
+    def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
+        super().__init__(desk, scope, budget)
+        self.prompts: Counter[int] = Counter()
+
+    async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
+        _ = conversation, turn
+        return []
+
+    async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
+        self.prompts[turn.steps[-1].manifest.tokens] += 2 + len(memories)
+        return [Use(memory=each, conversation=conversation.id, turn=turn.n, score=0.0, by=MODEL) for each in memories]
 
 
 def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
@@ -264,24 +354,27 @@ def _alike(one: set[str], other: set[str]) -> bool:
 async def _recorded(
     desk: Desk, scope: Scope, conversations: Sequence[str], turns: int
 ) -> AsyncIterator[tuple[Conversation, Turn]]:
-    """Give the newest turns of conversations, newest first, that are not for others than their first user."""
-    looked_at, cursor = 0, None
-    if conversations:
-        for name in dict.fromkeys(conversations):
-            found = await desk.store.conversation(scope, name)
-            for turn in await _last(desk, scope, found, turns):
-                yield found, turn
-        return
-    while looked_at < LOOKED_AT:
+    """Give the newest turns of conversations, LOOKED_AT in all, that are not for others than their first user."""
+    left = LOOKED_AT
+    async for found in _named(desk, scope, conversations):
+        last = await _last(desk, scope, found, min(turns, left))
+        left -= len(last)
+        for turn in last:
+            yield found, turn
+        if not left:
+            return
+
+
+async def _named(desk: Desk, scope: Scope, names: Sequence[str]) -> AsyncIterator[Conversation]:
+    """Give the conversations named, or all, the most recent first."""
+    for name in dict.fromkeys(names):
+        yield await desk.store.conversation(scope, name)
+    cursor, more = None, not names
+    while more:
         page = await desk.store.conversations(scope, limit=_PAGE, cursor=cursor)
         for found in page.items:
-            last = await _last(desk, scope, found, turns)
-            looked_at += len(last)
-            for turn in last:
-                yield found, turn
-        if page.cursor is None:
-            return
-        cursor = page.cursor
+            yield found
+        cursor, more = page.cursor, page.cursor is not None
 
 
 async def _last(desk: Desk, scope: Scope, conversation: Conversation, turns: int) -> list[Turn]:

@@ -2,18 +2,18 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cuebook.app.book import Cuebook
 from cuebook.app.evaluate import QUESTIONS, evaluate, to_wire, together
 from cuebook.app.forgetting import receipt_shape
-from cuebook.app.utility import BUDGET, TURNS, Utilities
+from cuebook.app.utility import BUDGET, TURNS, Cost, Utilities, cost_to_wire
 from cuebook.app.utility import to_wire as utility_to_wire
 from cuebook.cli import screen
 from cuebook.cli.eval_report import report_lines
-from cuebook.cli.eval_utility import utility_lines
+from cuebook.cli.eval_utility import cost_line, utility_lines
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.state import State
 from cuebook.records.erasure import Receipt
@@ -41,6 +41,7 @@ Turns = Annotated[
 Budget = Annotated[
     int, typer.Option("--budget", metavar="N", min=0, help="Ask the configured model so often; 0 asks none.")
 ]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Say what asking the model would cost; ask it nothing.")]
 Prune = Annotated[bool, typer.Option("--prune", help="Forget what was of no use, once you agree; a receipt proves it.")]
 
 
@@ -61,6 +62,7 @@ def eval_(
     left_out: LeftOut = False,
     turns: Turns = TURNS,
     budget: Budget = BUDGET,
+    estimate: Estimate = False,
     prune: Prune = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to prune.")] = False,
     user: User = None,
@@ -84,13 +86,19 @@ def eval_(
     with and without each and compares the answers; with none, or --budget 0, it looks how many of the words that a
     memory alone brought stand in the answer that was given. What was said in 10 turns or more and was of use in none is
     proposed to be let go, unless it is of health, diet or who somebody is, or written by hand; without a model neither
-    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets.
+    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets. What asking costs
+    at most is said before.
     """
     if left_out:
-        _leave_one_out(state, files or [], turns=turns, budget=budget, prune=prune, yes=yes, user=user)
+        asked: Any = {"turns": turns, "budget": budget, "user": user}
+        if estimate:
+            _estimate(state, files or [], asked)
+        else:
+            _leave_one_out(state, files or [], asked, prune=prune, yes=yes)
         return
-    if prune or len(files or ()) > 1:
-        msg = "--prune and several names belong to --leave-one-out" if prune else "name one FILE"
+    if prune or estimate or len(files or ()) > 1:
+        own = prune or estimate
+        msg = "--prune, --estimate and several names belong to --leave-one-out" if own else "name one FILE"
         raise typer.BadParameter(msg)
     file = Path(files[0]) if files else None
     with screen.progress("replaying", None) as advance:
@@ -108,18 +116,31 @@ def eval_(
             screen.say(line)
 
 
-def _leave_one_out(
-    state: State, names: list[str], *, turns: int, budget: int, prune: bool, yes: bool, user: str | None
-) -> None:
+def _estimate(state: State, names: list[str], asked: Any) -> None:
+    async def reckoned() -> Cost:
+        async with Cuebook.open(state.project(), worker=False) as book:
+            return await book.memory.utility_cost(names, **asked)
+
+    cost = asyncio.run(reckoned())
+    if state.json:
+        screen.say_json(cost_to_wire(cost))
+    else:
+        screen.say(cost_line(cost))
+
+
+def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:
     async def measured() -> tuple[Utilities, Receipt | None]:
         async with Cuebook.open(state.project(), worker=False) as book:
-            found = await book.memory.utility(names, user=user, turns=turns, budget=budget)
+            cost = await book.memory.utility_cost(names, **asked) if asked["budget"] else None
+            if cost is not None and cost.calls and not state.json:
+                screen.complain(cost_line(cost))
+            found = await book.memory.utility(names, **asked)
             if not state.json:
                 for line in utility_lines(found):
                     screen.say(line)
             many = sum(each.prunes for each in found.items)
             agreed = prune and many > 0 and (yes or _agreed(many))
-            return found, await book.memory.prune(found, user=user) if agreed else None
+            return found, await book.memory.prune(found, user=asked["user"]) if agreed else None
 
     found, receipt = asyncio.run(measured())
     if state.json:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from cuebook.app.utility import SAID, VERDICTS, Utilities, Utility
+from cuebook.app.utility import SAID, VERDICTS, Cost, Utilities, Utility
 from cuebook.cli import screen
 from cuebook.records.counted import counted
 
@@ -33,6 +33,17 @@ def utility_lines(found: Utilities) -> Iterator[str]:
         yield ""
         yield f"of no use in {SAID} turns or more; --prune forgets {'it' if len(useless) == 1 else 'them'}:"
         yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
+
+
+def cost_line(cost: Cost) -> str:
+    """Say what a measure asks a model, and costs at most."""
+    if not cost.calls:
+        return "asks no model"
+    money = " + ".join(f"{spent:.4f} {currency}" for currency, spent in cost.costs.items())
+    prompts, answers = f"{cost.prompt_tokens:,} tokens of prompts", f"{cost.answer_tokens:,} of answers"
+    priced = f"{money} at most" if money else "no price of it is known (config/prices.json may name one)"
+    asks = f"asks {cost.model} {counted(cost.calls, 'time')} about {counted(cost.turns, 'turn')}"
+    return f"{asks}: {prompts}, up to {answers}; {priced}"
 
 
 def _memory(each: Utility) -> str:

@@ -55,6 +55,7 @@ from cuebook.server import (
 from cuebook.server.caller import AnyRequest, admit
 from cuebook.server.guard import Guard
 from cuebook.server.mcp import route as mcp
+from cuebook.server.measures import Measures
 from cuebook.server.page import audit as audit_views
 from cuebook.server.page import conversations as conversation_views
 from cuebook.server.page import keyed, live, of_use, views
@@ -151,7 +152,7 @@ def hand_over(app: Litestar, book: Cuebook, *, host: str | None = None, port: in
     exposed = host is not None and not is_local(host)
     app.state = State(
         {"book": book, "running": Running(), "known_query": {}, "exposed": exposed, "error_page": error_page}
-        | {"watching": Counter()}  # who watches, by key
+        | {"watching": Counter(), "measures": Measures()}  # who watches, by key, and what takes long
     )
     app.asgi_handler = Guard(
         app.asgi_handler, host=host, port=port, exposed=exposed, shadow=book.config.settings.upstream.shadow

@@ -83,7 +83,8 @@ async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 @post(ALL + "/verify", status_code=200, responses=answers(VerdictAnswer))
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Check that nobody changed a record, in the table or in its mirror file: hashes, order, the signed checkpoints."""
-    return json_of(shapes.verdict(await book_of(request).audit.verify()))
+    async with request.app.state.measures.hold("a check of the audit"):
+        return json_of(shapes.verdict(await book_of(request).audit.verify()))
 
 
 @post(ONE + "/replay", status_code=200, responses=answers(RenderedAgain))

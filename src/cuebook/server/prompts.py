@@ -105,9 +105,9 @@ async def get_diff(
 ) -> Response[bytes]:
     """Give what is other in version `b` than in `a`, and what that costs: tokens, and what past windows would lose."""
     desk = book_of(request).desk
-    return json_of(
-        await views.compare(desk, name_in(prompt), a, b, branch=branch or None, turns=turns, user=user_of(request))
-    )
+    asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
+    async with request.app.state.measures.hold("a measure of prompts"):
+        return json_of(await views.compare(desk, name_in(prompt), a, b, **asked))
 
 
 @get(f"{ONE}/branches", responses=answers(wire.BranchPage))

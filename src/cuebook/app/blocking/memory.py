@@ -7,7 +7,7 @@ from cuebook.app.analysis import Budget, Judgement, MemoryStats
 from cuebook.app.blocking.host import Host
 from cuebook.app.memory import Compressed
 from cuebook.app.paging import LIMIT, Paged
-from cuebook.app.utility import TURNS, Utilities
+from cuebook.app.utility import TURNS, Cost, Utilities
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit, Item, Summary
 
@@ -156,6 +156,17 @@ class BlockingMemory:
         InvalidInput.
         """
         return self._host.run(lambda book: book.memory.utility(conversations, user=user, turns=turns, budget=budget))
+
+    def utility_cost(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> Cost:
+        """Say what `utility` would ask the book's model with this budget, and cost at most; none is asked.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read too.
+        """
+        return self._host.run(
+            lambda book: book.memory.utility_cost(conversations, user=user, turns=turns, budget=budget)
+        )
 
     def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
         """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing.

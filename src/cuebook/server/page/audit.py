@@ -58,7 +58,8 @@ async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Check that nobody changed a record, and say what was found above the newest ones."""
     audit = book_of(request).audit
-    verdict = await audit.verify()
+    async with request.app.state.measures.hold("a check of the audit"):
+        verdict = await audit.verify()
     found = await audit.find(limit=LISTED)
     return show(
         "audit.html",

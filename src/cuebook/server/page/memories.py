@@ -133,7 +133,8 @@ async def memory(
         line = [*reversed(after), found, *await _others(request, found, "supersedes", user, organization or None)]
     use = None
     if measured:
-        uses = await book_of(request).memory.utility(user=user)
+        async with request.app.state.measures.hold("a measure of memories"):
+            uses = await book_of(request).memory.utility(user=user)
         use = next((shown_use(each) for each in uses.items if each.memory.id == found.id), {"measured": 0})
     return show(
         "memory.html",

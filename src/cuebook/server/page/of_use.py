@@ -31,7 +31,8 @@ async def of_use(
     """Show of what use memories were in recorded turns, by the words of the answers; first those proposed to let go."""
     book, user = book_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
-    found = known_of(request, await book.memory.utility(named, user=user, turns=turns))
+    async with request.app.state.measures.hold("a measure of memories"):
+        found = known_of(request, await book.memory.utility(named, user=user, turns=turns))
     return show(
         "of_use.html",
         view=VIEW,

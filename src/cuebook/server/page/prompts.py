@@ -107,7 +107,8 @@ async def diff(
     active = family.version() or family.active[0]
     before = await lookup.find_beside(book.prompts, active, a)
     after = await lookup.find_beside(book.prompts, active, b)
-    found = await lookup.compare(book.desk, before, after, turns=turns, user=user_of(request))
+    async with request.app.state.measures.hold("a measure of prompts"):
+        found = await lookup.compare(book.desk, before, after, turns=turns, user=user_of(request))
     versions, _ = await prompt_views.versions_page(book.prompts, family.slug)
     return show(
         "prompt_diff.html",
