@@ -48,6 +48,18 @@ async def test_one_thing_is_named_over_http(client: httpx.AsyncClient) -> None:
         assert answer.status_code == 400, body
 
 
+async def test_a_dry_run_says_what_would_go_and_takes_nothing(client: httpx.AsyncClient, book: Cuebook) -> None:
+    await stored(client)
+    await book.holds.add(conversation="c1", id="case-1", reason="secret")
+    answer = await client.post("/api/memories/forget", json={"userId": "ann", "dryRun": True})
+    assert (answer.status_code, list(answer.json())) == (200, ["wouldForget"])
+    told = answer.json()["wouldForget"]
+    assert (told["counts"]["posts"], told["conversations"]) == (1, [{"conversationId": "c1", "posts": 1, "left": 0}])
+    assert told["holds"] == [{"id": "case-1", "kind": "conversation", "owner": "c1"}]
+    assert (await client.get("/api/conversations/c1")).status_code == 200
+    assert await book.receipts.list() == []
+
+
 async def test_who_asks_forgets_nothing_of_others(client: httpx.AsyncClient) -> None:
     await stored(client)
     asks = {"conversationId": "c1"}
@@ -172,8 +184,12 @@ def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Cal
     refused = here("memory", "forget", "--user", "ann", code=1)
     assert "nothing was forgotten; --yes forgets without asking" in refused
     assert len(here.json("conversation", "list")["items"]) == 1
+    would = here("memory", "forget", "--user", "ann", "--dry-run")
+    assert would.startswith("nothing was forgotten; this would go: 1 conversations, 1 fullText, 1 posts")
+    assert "  conversation c1: 1 post\n" in would
+    would = here.json("memory", "forget", "--user", "ann", "--dry-run")["wouldForget"]
     receipt = here.json("memory", "forget", "--user", "ann", "--yes")["receipt"]
-    assert receipt["counts"]["conversations"] == 1
+    assert {kind: count for kind, count in receipt["counts"].items() if count} == would["counts"]
     assert here.json("conversation", "list")["items"] == []
     assert not [file for file in here.folder.rglob("*") if file.is_file() and b"Zanzibarquokka" in file.read_bytes()
                 and file.name != "talk.json"]  # fmt: skip

@@ -67,9 +67,11 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
     assert "No conversation has" in page.inner_text("[role=status]")
     look_over(served, tab, "/page/conversations?q=trip")
     page = seen.open("/page/conversations/trip")
-    page.click("summary:has-text('Forget')")
+    page.click("a:has-text('Forget this conversation')")
+    assert "5 posts of trip" in page.inner_text("main")
+    look_over(served, tab, "/page/conversations/trip/forget")
     page.click("button:has-text('Forget')")
-    assert page.url.endswith("/trip")  # nobody has said that it is meant
+    assert page.url.endswith("/trip/forget")  # nobody has said that it is meant
     page.check("[name=sure]")
     page.click("button:has-text('Forget')")
     page.wait_for_url("**/page/receipts/**")

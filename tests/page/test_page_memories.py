@@ -56,8 +56,11 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     page.wait_for_selector(".text:has-text('hazelnuts')")
     assert "corrected by hand" in page.inner_text(".facts")
     seen.shoot("memory")
-    page.focus("summary")
-    page.keyboard.press("Enter")
+    page.click("a:has-text('Forget it')")
+    would = page.inner_text("main")
+    assert "hazelnuts" in would, "what would go is shown before"
+    assert ("What would go" in would, page.inner_text("main tr:has-text('memories') td.n")) == (True, "1")
+    seen.shoot("forget")
     page.check("[name=sure]")
     page.click("button:has-text('Forget')")
     page.wait_for_selector("h1:has-text('Forgotten')")

@@ -1,8 +1,8 @@
 """Forgetting as the book offers it: what is asked, the receipts, and the legal holds that forbid it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +13,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.mirror import verifying_key
 from cuebook.errors import Conflict, InvalidInput
-from cuebook.records.erasure import KINDS, Hold, Kind, Receipt, Target, no_receipt, salted
+from cuebook.records.erasure import ERASED, KINDS, Hold, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
 from cuebook.records.memory import Scope
 
 #: Characters of a reason.
@@ -22,6 +22,31 @@ REASON = 500
 LONGEST_ID = 200
 #: Things one forget may name.
 MOST = 10_000
+
+
+#: Why something stays that a forget reaches.
+STAYS: Final[Mapping[Staying, str]] = {
+    "sourcePosts": "posts stay said in their conversations, and do not bring back what came of them",
+    "othersPosts": "others said them, or they answer others",
+    "emptyPlaces": f"they stay as {ERASED}, so that what others said keeps its order",
+    "memoriesFromOthers": "other posts tell them too: they are derived anew from those",
+    "memoriesByHand": "written by hand: they lose a source",
+    "auditRecords": "their commitments stay without the texts, so that the audit can be checked",
+    "observations": "what prompts learned stays, under a name nobody had",
+    "keys": "a key names its user: `cuebook key revoke` closes it",
+}
+
+
+#: What a receipt counts, in words where its name says too little.
+IN_WORDS: Final[Mapping[str, str]] = {
+    "auditTexts": "texts of audit records",
+    "fullText": "entries of the full-text index",
+    "items": "items told by conversations",
+    "keys": "answers kept for repeated requests",
+    "steps": "model calls",
+    "texts": "texts of prompts",
+    "vault": "sealed secrets",
+}
 
 
 class Checked(Struct, frozen=True, kw_only=True):
@@ -72,6 +97,11 @@ async def forget(desk: Desk, target: Target, *, by: str | None = None, reason: s
         msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
         raise InvalidInput(msg, where="reason")
     return await forgetting.forget(desk, Scope(user=by), target, reason=reason)
+
+
+async def would_forget(desk: Desk, target: Target, *, by: str | None = None) -> WouldForget:
+    """Say what a forget would take for who asks. Raises InvalidInput."""
+    return await forgetting.would_forget(desk, Scope(user=by), target)
 
 
 class Receipts:
@@ -207,6 +237,19 @@ def receipt_shape(receipt: Receipt) -> dict[str, Any]:
     return found
 
 
+def preview_shape(found: WouldForget) -> dict[str, Any]:
+    """Give what a forget would take as the doors show it: what stays with why, and holds without their reasons."""
+    told: dict[str, Any] = msgspec.to_builtins(found)
+    told["holds"] = [{"id": hold.id, "kind": hold.kind, "owner": hold.owner} for hold in found.holds]
+    told["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
+    return told
+
+
+def in_words(name: str) -> str:
+    """Say what something is that a receipt counts, or a forget leaves."""
+    return IN_WORDS.get(name) or "".join(f" {each.lower()}" if each.isupper() else each for each in name)
+
+
 def hold_shape(hold: Hold) -> dict[str, Any]:
     """Give a hold as the doors show it."""
     found: dict[str, Any] = msgspec.to_builtins(hold)
@@ -220,7 +263,10 @@ __all__ = [
     "Receipts",
     "forget",
     "hold_shape",
+    "in_words",
+    "preview_shape",
     "receipt_shape",
     "target_of",
     "verify_receipt",
+    "would_forget",
 ]

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.analysis import Analysis
-from cuebook.app.forgetting import Receipts, forget, target_of
+from cuebook.app.forgetting import Receipts, forget, target_of, would_forget
 from cuebook.app.given import MOST_HITS, check_search
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
@@ -28,7 +28,7 @@ from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.shown import excerpt, pack
 from cuebook.ports.store import SearchLook
-from cuebook.records.erasure import Receipt
+from cuebook.records.erasure import Receipt, WouldForget
 from cuebook.records.memory import Hit, Item, Scope, Summary
 
 #: A longer post is shown by its best part (measured on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
@@ -205,6 +205,25 @@ class Memory(Analysis):
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
         )
         return await forget(self._desk, target, by=by, reason=reason)
+
+    async def would_forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        by: str | None = None,
+    ) -> WouldForget:
+        """Say what `forget` would take, were it asked now, what would stay, and which holds forbid it.
+
+        Nothing is changed; writes wait as long as for the forget itself. Raises InvalidInput.
+        """
+        target = target_of(
+            user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
+        )
+        return await would_forget(self._desk, target, by=by)
 
     async def utility(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0

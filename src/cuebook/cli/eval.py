@@ -86,8 +86,7 @@ def eval_(
     with and without each and compares the answers; with none, or --budget 0, it looks how many of the words that a
     memory alone brought stand in the answer that was given. What was said in 10 turns or more and was of use in none is
     proposed to be let go, unless it is of health, diet or who somebody is, or written by hand; without a model neither
-    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets. What asking costs
-    at most is said before.
+    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets.
     """
     if left_out:
         asked: Any = {"turns": turns, "budget": budget, "user": user}

@@ -1,16 +1,21 @@
 """`cuebook memory forget` and `cuebook memory receipt`: what is forgotten for good, and the proof of it."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
-from cuebook.app.forgetting import receipt_shape
+from cuebook.app.forgetting import preview_shape, receipt_shape
 from cuebook.cli import screen
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
-from cuebook.records.erasure import Receipt
+from cuebook.records.counted import counted
+from cuebook.records.erasure import Receipt, WouldForget
+
+#: Characters of a memory that would go.
+WORDS: Final = 60
 
 receipts = new_app(
     "Show and check the receipts of what was forgotten.",
@@ -25,6 +30,7 @@ def add_to(app: typer.Typer) -> None:
     """Declare the commands in `cuebook memory`."""
     command(
         app,
+        "cuebook memory forget --user ann --dry-run",
         "cuebook memory forget --user ann",
         "cuebook memory forget --conversation c1 --reason 'asked by mail' --yes --json",
         name="forget",
@@ -49,6 +55,7 @@ def forget(
         list[str] | None, typer.Option("--id", metavar="M", help="A memory or an item; repeatable.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the receipt.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go and what would stay.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Forget one thing for good, with everything derived from it, and give a signed receipt."""
@@ -58,18 +65,18 @@ def forget(
     if not shown:
         msg = "name what to forget: --user, --conversation, --persona, --organization or --id"
         raise typer.BadParameter(msg)
+    target: Any = {
+        "user": user, "conversation": conversation, "persona": persona, "organization": organization,
+        "memories": memory or (),
+    }  # fmt: skip
+    if dry_run:
+        _would_forget(state, target)
+        return
     if not yes and not _agreed(", ".join(shown)):
         screen.complain("nothing was forgotten; --yes forgets without asking")
         raise typer.Exit(1)
     with state.open() as book:
-        receipt = book.memory.forget(
-            user=user,
-            conversation=conversation,
-            persona=persona,
-            organization=organization,
-            memories=memory or (),
-            reason=reason,
-        )
+        receipt = book.memory.forget(**target, reason=reason)
         if receipt.state == "pending":
             book.receipts.finish()  # a large file is written anew behind the replies, and nobody else may be at work
             receipt = book.receipts.get(receipt.id)
@@ -79,6 +86,36 @@ def forget(
     _say(receipt)
 
 
+def _would_forget(state: State, target: Any) -> None:
+    with state.open() as book:
+        found = book.memory.would_forget(**target)
+    if state.json:
+        screen.say_json({"wouldForget": preview_shape(found)})
+        return
+    for line in _preview_lines(found):
+        screen.say(line)
+
+
+def _preview_lines(found: WouldForget) -> Iterator[str]:
+    """Say what would go and what would stay, a line each."""
+    yield "nothing was forgotten; this would go: " + (_counted(found.counts) or "nothing is there")
+    for touched in found.conversations:
+        stays = f", leaving {counted(touched.left, 'post')}" if touched.left else ""
+        yield f"  conversation {touched.conversation_id}: {counted(touched.posts, 'post')}{stays}"
+    if found.more_conversations:
+        yield f"  and {counted(found.more_conversations, 'other conversation')}"
+    for each in found.memories:
+        yield f"  memory {each.memory_id} ({each.scope}) {screen.line_of(each.text, WORDS)}"
+    if found.more_memories:
+        yield f"  and {counted(found.more_memories, 'other memory', 'other memories')}"
+    if found.stays:
+        yield "this stays:"
+    for each in preview_shape(found)["stays"]:
+        yield f"  {each['count']:,} {each['what']}: {each['why']}"
+    for hold in found.holds:
+        yield f"hold {hold.id} keeps {hold.kind} {hold.owner}: nothing can be forgotten until it is released"
+
+
 def _agreed(what: str) -> bool:
     if not screen.on_terminal():
         return False
@@ -86,10 +123,13 @@ def _agreed(what: str) -> bool:
 
 
 def _say(receipt: Receipt) -> None:
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count) or "there was nothing"
-    screen.say(f"{receipt.id}: {counts}")
+    screen.say(f"{receipt.id}: {_counted(receipt.counts) or 'there was nothing'}")
     if receipt.state == "pending":
         screen.complain("another process still reads what is forgotten; the receipt is signed when it has ended")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
 
 
 @command(receipts, "cuebook memory receipt list", "cuebook memory receipt list --json", name="list")

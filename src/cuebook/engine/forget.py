@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +25,7 @@ from cuebook.memory.corrected import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.ports.erasure import Erasing
 from cuebook.prompts.digest import canonical
-from cuebook.records.erasure import Kind, Receipt, Target, salted
+from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
 from cuebook.records.memory import Correction, Scope
 
 log = logging.getLogger("cuebook.forget")
@@ -66,6 +67,28 @@ async def forget(
     """
     if target.kind in _KEPT:
         await deliver_all(desk)  # what was said before it was asked is to go too
+    erasing = await _erasing(desk, scope, target, reason=reason, conversations=conversations, posts=posts or {})
+    receipt = await desk.store.erasure.forget(scope, erasing)
+    desk.see(receipt.epoch)
+    desk.stirred()
+    return await finish(desk, scope, receipt)
+
+
+async def would_forget(desk: Desk, scope: Scope, target: Target) -> WouldForget:
+    """Say what a forget would take, leave, and what forbids it; nothing is changed, and nothing written."""
+    return await desk.store.erasure.would_forget(scope, await _erasing(desk, scope, target))
+
+
+async def _erasing(
+    desk: Desk,
+    scope: Scope,
+    target: Target,
+    *,
+    reason: str = "",
+    conversations: bool = True,
+    posts: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> Erasing:
+    """Give all that a forget needs of a store."""
     salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
     bare = Receipt(
         id=desk.dice.new_id("receipt"),
@@ -80,18 +103,14 @@ async def forget(
     corrections: tuple[Correction, ...] = ()
     if target.kind == "memory" and conversations:
         target, corrections = await _from_conversations(desk, scope, target)
-    erasing = Erasing(
+    return Erasing(
         target=target,
         receipt=bare,
         now=desk.clock.now(),
         weigh=desk.writer.tokens,
         corrections=corrections,
-        posts=posts or {},
+        posts=posts,
     )
-    receipt = await desk.store.erasure.forget(scope, erasing)
-    desk.see(receipt.epoch)
-    desk.stirred()
-    return await finish(desk, scope, receipt)
 
 
 async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:

@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from cuebook.records.conversation import PathPost
-from cuebook.records.erasure import Hold, Receipt, Target
+from cuebook.records.erasure import Hold, Receipt, Target, WouldForget
 from cuebook.records.memory import Correction, Scope
 
 
@@ -30,6 +30,10 @@ class ErasureStore(Protocol):
         What is not there, or another's, counts nothing.
         Work of before finds its compare-and-set refused. Raises Conflict naming the hold that forbids it.
         """
+        ...
+
+    async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
+        """Say what `forget` would take, and what forbids it; nothing is changed. It takes as long."""
         ...
 
     @property

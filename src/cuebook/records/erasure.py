@@ -48,6 +48,53 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     signature: str = ""  # "ed25519:" and base64
 
 
+class Touched(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A conversation a forget would reach: how many posts would go of it, and how many stay."""
+
+    conversation_id: str
+    posts: int
+    left: int
+
+
+class Going(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A memory that would go."""
+
+    memory_id: str
+    scope: str
+    category: str
+    text: str
+
+
+#: What a forget leaves, by kind.
+Staying = Literal[
+    "sourcePosts",
+    "othersPosts",
+    "emptyPlaces",
+    "memoriesFromOthers",
+    "memoriesByHand",
+    "auditRecords",
+    "observations",
+    "keys",
+]
+
+
+class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What a forget would take, were it asked now, by the counts of its receipt; nothing was changed.
+
+    Of the conversations it would reach and the memories that would go the first ones are named, and the others counted.
+    `holds` forbid it: while there are any, all of it stays.
+    """
+
+    kind: Kind
+    counts: Mapping[str, int] = {}
+    conversations: tuple[Touched, ...] = ()
+    more_conversations: int = 0
+    memories: tuple[Going, ...] = ()
+    more_memories: int = 0
+    stays: Mapping[Staying, int] = {}
+    holds: tuple["Hold", ...] = ()
+
+
 def salted(name: str, salt: str) -> str:
     """Give an id as a receipt names it. Raises ValueError for a salt that is no hex."""
     return hashlib.sha256(bytes.fromhex(salt) + name.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,13 +1,13 @@
 """`/api/memories/forget`, the deletion of one memory, and `/api/receipts`."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from litestar import Response, delete, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from msgspec import Meta
 
-from cuebook.app.forgetting import receipt_shape
-from cuebook.records.erasure import Receipt, no_receipt
+from cuebook.app.forgetting import preview_shape, receipt_shape
+from cuebook.records.erasure import Kind, Receipt, Staying, WouldForget, no_receipt
 from cuebook.server.caller import AnyRequest, book_of, caller_of, check_first, user_of
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
@@ -18,7 +18,7 @@ OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", 
 
 
 class ForgetBody(In, frozen=True, kw_only=True):
-    """What to forget, one of these, and why."""
+    """What to forget, one of these, and why. `dryRun`: only say what would go and what would stay."""
 
     user_id: Text | None = None
     conversation_id: Text | None = None
@@ -26,6 +26,7 @@ class ForgetBody(In, frozen=True, kw_only=True):
     organization_id: Text | None = None
     memory_ids: Annotated[list[Text], Meta(min_length=1, max_length=10_000)] | None = None
     reason: Annotated[str, Meta(max_length=500)] = ""
+    dry_run: bool = False
 
 
 class ReceiptAnswer(In, frozen=True, kw_only=True):
@@ -46,30 +47,93 @@ class ReceiptAnswer(In, frozen=True, kw_only=True):
     signature: str
 
 
+class TouchedAnswer(In, frozen=True, kw_only=True):
+    """A conversation that would be reached: how many of its posts would go, and how many would stay."""
+
+    conversation_id: str
+    posts: int
+    left: int
+
+
+class GoingAnswer(In, frozen=True, kw_only=True):
+    """A memory that would go."""
+
+    memory_id: str
+    scope: str
+    category: str
+    text: str
+
+
+class StaysAnswer(In, frozen=True, kw_only=True):
+    """What would stay of what is reached, and why."""
+
+    what: Staying
+    count: int
+    why: str
+
+
+class HeldAnswer(In, frozen=True, kw_only=True):
+    """A hold that forbids it."""
+
+    id: str
+    kind: Kind
+    owner: str
+
+
+class WouldForgetAnswer(In, frozen=True, kw_only=True):
+    """What would go, by the counts of a receipt; of conversations and memories the first are named.
+
+    `holds` forbid it: while there are any, all of it stays.
+    """
+
+    kind: Kind
+    counts: dict[str, int]
+    conversations: list[TouchedAnswer]
+    more_conversations: int
+    memories: list[GoingAnswer]
+    more_memories: int
+    stays: list[StaysAnswer]
+    holds: list[HeldAnswer]
+
+
+class ForgetAnswer(In, frozen=True, kw_only=True):
+    """The receipt of a forget; of a dry run what it would take."""
+
+    receipt: ReceiptAnswer | None = None
+    would_forget: WouldForgetAnswer | None = None
+
+
 class Forgotten(In, frozen=True, kw_only=True):
     """The receipt of a forget."""
 
     receipt: ReceiptAnswer
 
 
-@post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(Forgotten, pending=True))
+@post("/api/memories/forget", dto=JsonBody[ForgetBody], status_code=200, responses=answers(ForgetAnswer, pending=True))
 async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[bytes]:
     """Forget one thing with everything derived from it; a user's transcripts too. What is not there counts nothing.
 
     202 while another process still reads what a file holds: the receipt is `pending`, and signed when no byte is left.
-    A legal hold forbids it: 409 names it.
+    A legal hold forbids it: 409 names it. With `dryRun` nothing is changed: the answer is what would go and stay.
     """
     await _check(request, data)
-    receipt = await book_of(request).memory.forget(
-        user=data.user_id,
-        conversation=data.conversation_id,
-        persona=data.persona_id,
-        organization=data.organization_id,
-        memories=data.memory_ids or (),
-        reason=data.reason,
-        by=None if data.organization_id and caller_of(request).key else user_of(request, data.user_id),
-    )
-    return _answer(receipt)
+    target: Any = {
+        "user": data.user_id,
+        "conversation": data.conversation_id,
+        "persona": data.persona_id,
+        "organization": data.organization_id,
+        "memories": data.memory_ids or (),
+        "by": None if data.organization_id and caller_of(request).key else user_of(request, data.user_id),
+    }
+    if data.dry_run:
+        return json_of({"wouldForget": preview_shape(await would_forget(request, target))})
+    return _answer(await book_of(request).memory.forget(**target, reason=data.reason))
+
+
+async def would_forget(request: AnyRequest, target: Any) -> WouldForget:
+    """Say what a forget would take, one at a time. Raises Busy, InvalidInput."""
+    async with request.app.state.measures.hold("a dry run of a forget"):
+        return await book_of(request).memory.would_forget(**target)
 
 
 async def _check(request: AnyRequest, data: ForgetBody) -> None:

@@ -58,8 +58,11 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     }),
     "editor": frozenset({
         "POST /page/conversations/{conversation}/turns/{n}/what-if", "POST /page/memories/of-use/forget",
-        "POST /page/memories/{memory}/correct", "POST /page/memories/{memory}/forget",
-        "POST /page/conversations/{conversation}/forget",
+        "POST /page/memories/{memory}/correct",
+        *(
+            f"{method} /page/{what}/forget"
+            for method in ("GET", "POST") for what in ("memories/{memory}", "conversations/{conversation}")
+        ),
         "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/responses/{response}/cancel",
         "DELETE /v1/responses/{response}", "POST /v1/messages", "* /v1/-",
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",

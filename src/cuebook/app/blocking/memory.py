@@ -8,7 +8,7 @@ from cuebook.app.blocking.host import Host
 from cuebook.app.memory import Compressed
 from cuebook.app.paging import LIMIT, Paged
 from cuebook.app.utility import TURNS, Cost, Utilities
-from cuebook.records.erasure import Receipt
+from cuebook.records.erasure import Receipt, WouldForget
 from cuebook.records.memory import Hit, Item, Summary
 
 
@@ -142,6 +142,31 @@ class BlockingMemory:
                 organization=organization,
                 memories=memories,
                 reason=reason,
+                by=by,
+            )
+        )
+
+    def would_forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        by: str | None = None,
+    ) -> WouldForget:
+        """Say what `forget` would take, were it asked now, what would stay, and which holds forbid it.
+
+        Nothing is changed; writes wait as long as for the forget itself. Raises InvalidInput.
+        """
+        return self._host.run(
+            lambda book: book.memory.would_forget(
+                user=user,
+                conversation=conversation,
+                persona=persona,
+                organization=organization,
+                memories=memories,
                 by=by,
             )
         )

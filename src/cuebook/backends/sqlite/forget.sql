@@ -21,6 +21,10 @@ SELECT * FROM conversation WHERE tenant = :tenant AND user_id IS NOT :user AND (
 -- Whether somebody said anything in a conversation.
 SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND sender = :user LIMIT 1;
 
+-- name: posts_left
+-- How many posts of a conversation are not erased.
+SELECT count(*) FROM post WHERE tenant = :tenant AND conversation = :no AND state <> 'erased';
+
 -- name: posts_told
 -- What each post of a conversation says, and who said it, by seq.
 SELECT seq, id, parent, round, role, sender, state, message, parts, body, tokens FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;

@@ -21,20 +21,22 @@ def holds(connection: sqlite3.Connection, tenant: str) -> list[Hold]:
     return [_hold(body) for (body,) in run(connection, "holds", tenant=tenant)]
 
 
-def check(connection: sqlite3.Connection, tenant: str, target: Target, owned: set[Owners]) -> None:
-    """Raise Conflict where a hold names what is to go, or something it belongs to.
+def keeping(connection: sqlite3.Connection, tenant: str, target: Target, owned: set[Owners]) -> list[Hold]:
+    """Give the holds that name what is to go, or something it belongs to.
 
     Of conversations and memories only those found count: who names others' learns of no hold.
     """
     named = () if target.kind in ("conversation", "memory") else target.ids
     touched = {(target.kind, each) for each in named}.union(*owned)
-    for hold in holds(connection, tenant):
-        if (hold.kind, hold.owner) in touched:
-            msg = (
-                f"hold {hold.id!r} keeps {hold.kind} {hold.owner!r}; nothing was forgotten: `cuebook hold release "
-                f"{hold.id}` ends it"
-            )
-            raise Conflict(msg)
+    return [hold for hold in holds(connection, tenant) if (hold.kind, hold.owner) in touched]
+
+
+def held(hold: Hold) -> Conflict:
+    """Say that a hold forbids it."""
+    return Conflict(
+        f"hold {hold.id!r} keeps {hold.kind} {hold.owner!r}; nothing was forgotten: `cuebook hold release "
+        f"{hold.id}` ends it"
+    )
 
 
 def owners(row: Row) -> Owners:

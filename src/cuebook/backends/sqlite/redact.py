@@ -21,7 +21,7 @@ from cuebook.backends.sqlite.rows import Row, decode_body, decode_parts
 from cuebook.backends.sqlite.texts import unuse
 from cuebook.backends.sqlite.tree import SHIFT, tip_at
 from cuebook.backends.sqlite.turns import end_expired
-from cuebook.backends.sqlite.unlearn import deliver_anew, unlearn
+from cuebook.backends.sqlite.unlearn import Taken, deliver_anew, unlearn
 from cuebook.backends.sqlite.writes import company_of, leave_waiting, set_head
 from cuebook.memory.quotes import Quoted
 from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in
@@ -41,7 +41,7 @@ class Redacted(Struct, frozen=True):
     counts: Mapping[str, int]
     turns: frozenset[int]
     quoted: Quoted
-    running: frozenset[int]  # conversations in which a turn that says a memory of it is running
+    taken: Taken  # what was taken of memories
 
 
 def redact(
@@ -65,12 +65,12 @@ def redact(
     ]
     going = _Going(posts, gone, rounds, quoted, user)
     counts: Counter[str] = Counter()
-    running: set[int] = set()
+    taken = Taken(Counter(), set())
     if own:
         stop(connection, row, now=now)
         row = need(connection, Scope(tenant), row["id"])
-        counts, running = _take(connection, row, going, weigh=weigh)
-    return _done(connection, row, going, counts, running)
+        counts, taken = _take(connection, row, going, weigh=weigh)
+    return _done(connection, row, going, counts, taken)
 
 
 def redact_posts(
@@ -89,14 +89,14 @@ def redact_posts(
     stop(connection, row, now=now)
     row = need(connection, Scope(tenant), row["id"])
     going = _Going(posts, gone, {post["round"] for post in gone}, quoted)
-    counts, running = _take(connection, row, going, weigh=weigh)
+    counts, taken = _take(connection, row, going, weigh=weigh)
     empty = {post["seq"] for post in gone} | {post["seq"] for post in posts if post["state"] == GONE}
     parents, head = {post["seq"]: post["parent"] for post in posts}, row["head"]
     while head in empty:
         head = parents[head]
     if head != row["head"]:
         set_head(connection, row, head, now=now)
-    return _done(connection, row, going, counts, running)
+    return _done(connection, row, going, counts, taken)
 
 
 def _paired(connection: sqlite3.Connection, tenant: str, posts: list[Row], seqs: set[int]) -> list[Row]:
@@ -126,8 +126,8 @@ class _Going(Struct, frozen=True):
 
 def _take(
     connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
-) -> tuple[Counter[str], set[int]]:
-    """Take the words of posts with all that came of them; answers with counts by kind, and where a turn says it."""
+) -> tuple[Counter[str], Taken]:
+    """Take the words of posts with all that came of them; answers with counts by kind, and what of memories went."""
     tenant, no = row["tenant"], row["no"]
     ids = {post["id"] for post in going.gone}
     counts = _take_derived(connection, row, going)
@@ -136,10 +136,10 @@ def _take(
     lose(connection, tenant, no, ids)
     taken = unlearn(connection, tenant, no, ids)
     deliver_anew(connection, tenant, no)
-    return Counter(counts) + taken.counts, taken.running
+    return Counter(counts) + taken.counts, taken
 
 
-def _done(connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], running: set[int]) -> Redacted:
+def _done(connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], taken: Taken) -> Redacted:
     """Settle a conversation whose words went."""
     tenant, no = row["tenant"], row["no"]
     counts += Counter(outcomes=outcomes.forget(connection, row, going.user, going.quoted))
@@ -147,7 +147,7 @@ def _done(connection: sqlite3.Connection, row: Row, going: _Going, counts: Count
     raised(connection, tenant, "conversation", str(no))
     answered = run(connection, "turns_of_rounds", tenant=tenant, no=no, rounds=json.dumps(sorted(going.rounds)))
     turns = frozenset(turn for (turn,) in answered)
-    return Redacted(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, frozenset(running))
+    return Redacted(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, taken)
 
 
 def _texts(connection: sqlite3.Connection, tenant: str, post: Row) -> list[str]:

@@ -28,6 +28,10 @@ class Taken(Struct):
 
     counts: Counter[str]
     running: set[int]
+    gone: list[Row] = []  # the memories
+    anew: list[set[int]] = []  # of them that come from other posts too: the conversations of these
+    by_hand: int = 0  # lost a source, and stay
+    sources: int = 0  # posts that stay without bringing one back
 
 
 def unlearn(connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str] | None = None) -> Taken:
@@ -45,6 +49,7 @@ def unlearn(connection: sqlite3.Connection, tenant: str, no: int, posts: Collect
         run(connection, "place_changed", **_place_of(row))
     taken = take(connection, tenant, [row for row in found.values() if not row["written"]], anew=True)
     taken.counts.update(counts)
+    taken.by_hand = len(by_hand)
     return taken
 
 
@@ -56,6 +61,8 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
     waiting = deque(found)
     gone: dict[int, Row] = {}
     again: set[int] = set()
+    others: list[set[int]] = []
+    barred = 0
     while waiting:
         row = waiting.popleft()
         if row["no"] in gone:
@@ -63,10 +70,13 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         gone[row["no"]] = row
         sources = rows(connection, "sources_of", tenant=tenant, no=row["no"])
         if anew:
-            again.update(each["conversation"] for each in sources)
+            told = {each["conversation"] for each in sources}
+            again |= told
+            others += [told] if told else []
             ended = {"before": row["supersedes"], "id": row["id"]}  # whether those hold is derived anew
             waiting += rows(connection, "memories_superseded", **_place_of(row), **ended)
         else:
+            barred += len(sources)
             for each in sources:
                 bar(connection, tenant, row, each["conversation"], each["post"])
     ids: dict[tuple[str, str], list[str]] = {}
@@ -79,7 +89,7 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         run(connection, "place_changed", **place)
     for no in sorted(again):
         deliver_anew(connection, tenant, no)
-    taken = Taken(Counter({"memories": len(gone)}), set())
+    taken = Taken(Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred)
     if gone:
         _from_windows(connection, tenant, list(gone.values()), taken)
         run(connection, "optimize_memory_text")

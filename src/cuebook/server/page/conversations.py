@@ -9,12 +9,14 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from cuebook.app import shapes
+from cuebook.app.forgetting import preview_shape
 from cuebook.app.live_turns import kinds_of
 from cuebook.app.mind import mind_shape
 from cuebook.records.talk import Talk
 from cuebook.records.turn import Turn
 from cuebook.server.caller import AnyRequest, book_of, caller_of, check_first, user_of
 from cuebook.server.conversations import HIGHEST
+from cuebook.server.forgetting import would_forget
 from cuebook.server.guard import name_in
 from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.memories import go
@@ -127,6 +129,23 @@ def _line(turn: Turn) -> dict[str, Any]:
     }
 
 
+@get(ONE + "/forget", include_in_schema=False)
+async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
+    """Show what forgetting a conversation would take and leave, with the form that does it."""
+    book, user, name = book_of(request), user_of(request), name_in(conversation)
+    await book.conversations.get(name, user=user)
+    await check_first(request, name, user, "forgetting another's conversation")
+    return show(
+        "forget.html",
+        view=VIEW,
+        what="this conversation",
+        text=name,
+        back=f"{ALL}/{place(name)}",
+        address=f"{ALL}/{place(name)}/forget",
+        would=preview_shape(await would_forget(request, {"conversation": name, "by": user})),
+    )
+
+
 @post(ONE + "/forget", include_in_schema=False, status_code=303)
 async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     """Forget a conversation and everything derived from it, then show the receipt. Who was let in later may not."""
@@ -137,4 +156,4 @@ async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     return go(f"/page/receipts/{place(gone.id)}")
 
 
-ROUTES = [conversations, conversation, forget]
+ROUTES = [conversations, conversation, ask_forget, forget]

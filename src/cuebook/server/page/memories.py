@@ -11,14 +11,14 @@ from litestar.response.base import ASGIResponse
 
 from cuebook.app import shapes
 from cuebook.app.book import Cuebook
-from cuebook.app.forgetting import receipt_shape
+from cuebook.app.forgetting import preview_shape, receipt_shape
 from cuebook.app.memories import KINDS
 from cuebook.app.memories import shapes as memory_shapes
 from cuebook.app.utility import VERDICTS, Utility
 from cuebook.errors import NotFound
 from cuebook.records.memory import Memory
 from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
-from cuebook.server.forgetting import forget_one, read_receipt
+from cuebook.server.forgetting import forget_one, read_receipt, would_forget
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PageCursor, UserQuery
 from cuebook.server.page.render import HEADERS, place, show
@@ -168,6 +168,25 @@ async def correct(
     return go(f"{ALL}/{place(new.id)}{query_of(user_id, organization)}")
 
 
+@get(ONE + "/forget", include_in_schema=False)
+async def ask_forget(
+    request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
+) -> Response[bytes]:
+    """Show what forgetting a memory would take and leave, with the form that does it."""
+    user, name = user_of(request, None, user_id), name_in(memory)
+    found = await read_memory(request, name, user, organization or None)
+    by = None if organization else user
+    return show(
+        "forget.html",
+        view=VIEW,
+        what="this memory",
+        text=found.text,
+        back=f"{ALL}/{place(found.id)}{query_of(user_id, organization)}",
+        address=f"{ALL}/{place(found.id)}/forget{query_of(user_id, organization)}",
+        would=preview_shape(await would_forget(request, {"memories": [found.id], "by": by})),
+    )
+
+
 @post(ONE + "/forget", include_in_schema=False, status_code=303)
 async def forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
@@ -261,4 +280,4 @@ def go(address: str) -> Redirect:
     return Redirect(address, status_code=303, headers=dict(HEADERS))
 
 
-ROUTES = [memories, memory, export, correct, forget, receipt]
+ROUTES = [memories, memory, export, correct, ask_forget, forget, receipt]

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from litestar import Response
 
+from cuebook.app.forgetting import in_words
 from cuebook.records.counted import counted
 from cuebook.server.page.markup import markup, plain
 
@@ -70,7 +71,14 @@ def _environment() -> "Environment":
         loader=PackageLoader(_ROOM), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     made.filters |= {"markup": markup, "plain": plain, "place": place, "number": number, "figure": _figure}
-    made.filters |= {"percent": percent, "when": _when, "money": money, "seconds": seconds, "counted": counted}
+    made.filters |= {
+        "percent": percent,
+        "when": _when,
+        "money": money,
+        "seconds": seconds,
+        "counted": counted,
+        "counted_what": in_words,
+    }
     return made
 
 
