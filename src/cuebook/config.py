@@ -56,7 +56,9 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
     responses: Literal["answer", "pass"] = "answer"  # pass: /v1/responses goes up as it comes, unkept
-    messages: Literal["book", "keep", "pass"] = "book"  # keep: /v1/messages goes up as it comes; pass: unkept too
+    messages: Literal["book", "keep", "pass", "chat"] = (
+        "book"  # of /v1/messages; keep: goes up as it comes; pass: unkept too; chat: asked on OpenAI's wire
+    )
     shadow: bool = False  # /v1 passes as it comes, and what would have been sent is kept beside it
 
 

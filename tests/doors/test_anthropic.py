@@ -50,13 +50,6 @@ def test_it_passes_byte_for_byte(relayed: Live, upstream: Upstream) -> None:
     assert upstream.last.body == BODY
 
 
-def test_without_an_upstream_it_says_how_to_have_one(serve_live: Callable[..., Live]) -> None:
-    live = serve_live(config())
-    answer = httpx.post(f"{live.url}/v1/messages", content=BODY, headers=HEADERS)
-    assert (answer.status_code, answer.json()["error"]["type"]) == (404, "not_found_error")
-    assert "cuebook serve --upstream https://api.anthropic.com/v1" in answer.json()["error"]["message"]
-
-
 def test_markers_stand_behind_what_stays(upstream: Upstream, serve_live: Callable[..., Live]) -> None:
     settings = {"upstream.url": upstream.url, "upstream.breakpoints": "on", "upstream.messages": "pass"}
     live = serve_live(build(arguments={"store.url": ":memory:", **settings}))

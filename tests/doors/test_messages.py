@@ -103,6 +103,30 @@ def test_a_round_with_tools_is_one_turn(
     assert [call.extra["callId"] for call in posts[1].calls] == [call["id"] for call in CALLS]
 
 
+@pytest.mark.parametrize("messages", ["keep", "book"])
+def test_a_key_gets_the_stored_answer_again(
+    start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic], messages: str
+) -> None:
+    live = start(messages)
+    asked: dict[str, Any] = {"model": "m", "max_tokens": 2048, "messages": [user("What is the weather?")]}
+    asked |= {"tools": TOOLS, "thinking": {"type": "enabled", "budget_tokens": 1024}}
+    with anthropic_of(live, default_headers={"Idempotency-Key": "k"}) as client:
+        first = client.messages.create(**asked)
+        sent = len(upstream.received)
+        again = client.messages.create(**asked)
+        assert (again.id, again.content, again.stop_reason) == (first.id, first.content, first.stop_reason)
+        assert again.usage.cache_read_input_tokens == first.usage.cache_read_input_tokens == 100
+        with client.messages.stream(**asked) as events:
+            streamed = events.get_final_message()
+        assert [each.to_dict() for each in streamed.content] == [each.to_dict() for each in first.content]
+        with pytest.raises(anthropic.UnprocessableEntityError):
+            client.messages.create(**asked | {"max_tokens": 4096})
+    assert len(upstream.received) == sent
+    assert "idempotency-key" not in upstream.last.headers
+    [found] = conversations(live)
+    assert found.turns == 1
+
+
 def test_requests_of_other_forms_pass(
     start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:

@@ -17,6 +17,7 @@ from cuebook.app.compose import compose, database_of
 from cuebook.app.feedback import Thumb
 from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
 from cuebook.app.load import check_instructions, load_config, load_presets
+from cuebook.app.messages import Messages
 from cuebook.app.parts import Parts
 from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
 from cuebook.app.prompts.log_folders import prompt_logs_of
@@ -31,7 +32,7 @@ from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.embed import load
-from cuebook.engine.messages import KEPT, MESSAGES, NotReadError, marked
+from cuebook.engine.messages import MESSAGES, marked
 from cuebook.engine.messages import PATH as MESSAGES_PATH
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.prompt_logs import PromptLogs
@@ -321,20 +322,14 @@ class Cuebook(Parts):
         """Answer a request of Anthropic's wire: the head, then the body's bytes. One nobody can read passes unkept."""
         check_call(call)
         await self.desk.catch_up()
-        model = upstream_model(self.desk, self.config, call)
-        wire = MESSAGES if self.config.settings.upstream.messages == "book" else KEPT
-        scope, ledger = Scope(user=call.user), self._ledger
-        pieces = relaying.relay(self.desk, self._upstream, scope, call, model=model, wire=wire, ledger=ledger)
-        try:
-            async with aclosing(pieces):
-                async for piece in pieces:
-                    yield piece
-        except NotReadError:
-            passed = RelayRequest(
-                method="POST", path=MESSAGES_PATH, headers=call.headers, body=call.body, query=call.query
-            )
-            async for piece in self.pass_through(passed):
+        async with aclosing(self.messages.answer(call, self.pass_through)) as pieces:
+            async for piece in pieces:
                 yield piece
+
+    @property
+    def messages(self) -> Messages:
+        """Anthropic's wire: who answers there, and how many tokens a request has."""
+        return Messages(self.desk, self.config, self._upstream, self._ledger)
 
     async def respond(self, call: Call) -> AsyncIterator[Head | bytes]:
         """Answer a request of OpenAI's Responses wire: the head, then the body's bytes."""

@@ -91,11 +91,17 @@ def tell(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterato
     given = about.get("finishReasons", [])
     reasons = [given[n] if n < len(given) and given[n] else _finish(each) for n, each in enumerate(told.messages)]
     usage = _usage(desk, told, estimate=estimate)
-    yield head_of(conversation=told.conversation, turn=told.turn.n, step=told.step.n, stream=request.stream)
+    yield told_head(told, request)
     if request.stream:
         yield from _stream(frame, told.messages, reasons, usage if request.wants_usage else None)
     else:
         yield _whole(frame, told.messages, reasons, usage)
+
+
+def told_head(told: Told, request: Request) -> Head:
+    """Give the head of a stored answer."""
+    place: Any = {"conversation": told.conversation, "turn": told.turn.n, "step": told.step.n}
+    return head_of(**place, stream=request.stream, tokens=told.step.manifest.tokens)
 
 
 def _whole(
@@ -135,14 +141,21 @@ def _finish(message: bytes) -> str:
     return "tool_calls" if said.get("tool_calls") else "function_call" if said.get("function_call") else "stop"
 
 
-def _usage(desk: Desk, told: Told, *, estimate: bool) -> dict[str, Any] | None:
-    """Give what the provider counted, None where it said nothing."""
+def counted(desk: Desk, told: Told, *, estimate: bool) -> Usage | None:
+    """Give what the provider counted; where it said nothing None, or with `estimate` what we count."""
     found = told.step.usage
     if found is None or found.input is None or found.output is None:
         if not estimate:
             return None
         said = sum(desk.count(read_message(each).message) for each in told.messages)
         found = Usage(input=told.step.manifest.tokens, output=said)
+    return found
+
+
+def _usage(desk: Desk, told: Told, *, estimate: bool) -> dict[str, Any] | None:
+    found = counted(desk, told, estimate=estimate)
+    if found is None:
+        return None
     tokens = (found.input or 0, found.output or 0)
     usage: dict[str, Any] = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
     if found.cache_read is not None:

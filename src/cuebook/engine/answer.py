@@ -27,10 +27,16 @@ class Head(Struct, frozen=True, kw_only=True):
     turn: int = 0
     step: int = 1
     side: bool = False
+    tokens: int = 0  # of the prompt, as we count
 
 
-async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> AsyncGenerator[Head | bytes, None]:
-    """Answer by the book's own model, or by what was recalled where there is none."""
+async def answer(
+    desk: Desk, opened: Opened, step: Step, *, stream: bool, counts: bool = False
+) -> AsyncGenerator[Head | bytes, None]:
+    """Answer by the book's own model, or by what was recalled where there is none.
+
+    `counts`: a stream ends with its usage.
+    """
     lease = step.lease
     created = int(desk.clock.now())
     id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # of this book unique: clients tell answers apart by it
@@ -44,22 +50,31 @@ async def answer(desk: Desk, opened: Opened, step: Step, *, stream: bool) -> Asy
         async for text in texts:
             if stream:
                 yield event_of(frame, {"content": text})
-    if stream:
-        yield event_of(frame, {}, finish="stop")
-        yield b"data: [DONE]\n\n"
-        return
-    text = "".join(step.text)
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop", "logprobs": None}
+    text, finish = "".join(step.text), finish_of(step)
     usage = {"prompt_tokens": opened.planned.window.tokens, "completion_tokens": desk.count(text)}
     usage["total_tokens"] = sum(usage.values())
+    if stream:
+        yield event_of(frame, {}, finish=finish)
+        if counts:
+            yield event_of(frame, None, usage=usage)
+        yield b"data: [DONE]\n\n"
+        return
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish, "logprobs": None}
     yield head
     yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def head_of(*, conversation: str, turn: int, step: int, stream: bool) -> Head:
+def finish_of(step: Step) -> str:
+    """Give why an answer of the book's own model ended."""
+    reasons = step.metadata.get("answer", {}).get("finishReasons") or ["stop"]
+    return str(reasons[0])
+
+
+def head_of(*, conversation: str, turn: int, step: int, stream: bool, tokens: int = 0) -> Head:
     """Give the head of an answer of our own."""
     kind = "text/event-stream; charset=utf-8" if stream else "application/json"
-    return Head(status=200, headers={"content-type": kind}, conversation=conversation, turn=turn, step=step)
+    place: Any = {"conversation": conversation, "turn": turn, "step": step}
+    return Head(status=200, headers={"content-type": kind}, **place, tokens=tokens)
 
 
 def event_of(

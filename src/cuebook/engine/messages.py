@@ -12,6 +12,7 @@ from msgspec import Raw
 from cuebook.assembly.cache import CacheRule, rule_for
 from cuebook.assembly.messages_anchors import with_cache_marks
 from cuebook.engine.desk import Desk
+from cuebook.engine.messages_again import tell_message
 from cuebook.engine.messages_heard import MessageHeard
 from cuebook.engine.messages_window import body_of
 from cuebook.engine.relay import Going, Wire
@@ -143,6 +144,6 @@ def _sent(call: Call, body: bytes) -> RelayRequest:
 
 
 #: The window goes up in the place of the client's messages.
-MESSAGES = Wire(read=read_messages, outgoing=_window, hears=MessageHeard, breaks=breaks)
+MESSAGES = Wire(read=read_messages, outgoing=_window, hears=MessageHeard, breaks=breaks, tells=tell_message)
 #: The client's own messages go up, and what would have gone is kept beside them.
-KEPT = Wire(read=read_messages, outgoing=_as_it_came, hears=MessageHeard, breaks=breaks, says=False)
+KEPT = Wire(read=read_messages, outgoing=_as_it_came, hears=MessageHeard, breaks=breaks, tells=tell_message, says=False)

@@ -5,7 +5,7 @@ Both are kept.
 
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import NoReturn
 
@@ -57,6 +57,7 @@ class Wire(Struct, frozen=True, kw_only=True):
     outgoing: Callable[[Desk, Upstream, Going], RelayRequest]
     hears: Callable[[], Hearing]
     breaks: Callable[[Desk, Upstream, str], bool]  # whether cache breakpoints go up to a model
+    tells: Callable[..., Iterator[Head | bytes]] = tell  # an answer that is stored, once more
     says: bool = True  # False: what goes up is the client's own, and the window is kept beside it
 
 
@@ -81,7 +82,7 @@ async def relay(
     if request.user and scope.user is None:
         scope = Scope(scope.tenant, request.user)
     key = key_of(desk, call, request)
-    if again := await _again(desk, upstream, scope, request, key):
+    if again := await _again(desk, upstream, scope, request, key, wire=wire):
         for piece in again:
             yield piece
         return
@@ -93,7 +94,7 @@ async def relay(
         place = None if wire.says else await _place(desk, scope, request, call)
         opened = await open_step(desk, scope, intend if wire.says else unsaid(intend))
         if opened is None:  # the same request was first, elsewhere
-            for piece in await _again(desk, upstream, scope, request, key) or _nothing(conversation):
+            for piece in await _again(desk, upstream, scope, request, key, wire=wire) or _nothing(conversation):
                 yield piece
             return
         if opened.side and desk.first_aside((scope.tenant, conversation)):
@@ -101,7 +102,7 @@ async def relay(
         async with Step(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
             step.on_closed = logging_of(desk, opened) if wire.says else None
             if upstream is None:
-                answers = answer(desk, opened, step, stream=request.stream)
+                answers = answer(desk, opened, step, stream=request.stream, counts=request.wants_usage)
             else:
                 going = Going(request=request, call=call, opened=opened, model=model)
                 if ledger is not None and place is not None:
@@ -109,17 +110,28 @@ async def relay(
                     step.metadata |= await reckoned(ledger, desk, request, place, opened, began=began, marks=marks)
                 reply = await upstream.send(wire.outgoing(desk, upstream, going))
                 answers = relay_answer(reply, step, wire.hears())
-            async with aclosing(answers):
-                async for piece in answers:
-                    yield msgspec.structs.replace(piece, side=opened.side) if isinstance(piece, Head) else piece
+            async with aclosing(_placed(answers, opened)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+
+async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer with where its request stands, and how long its prompt is."""
+    tokens = opened.planned.window.tokens
+    async with aclosing(answers):
+        async for piece in answers:
+            if isinstance(piece, Head):
+                yield msgspec.structs.replace(piece, side=opened.side, tokens=tokens)
+            else:
+                yield piece
 
 
 async def _again(
-    desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None
+    desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
 ) -> list[Head | bytes]:
     """Give the answer an Idempotency-Key stands for; nothing where it stands for none."""
     told = await told_before(desk, scope, key, request) if key else None
-    return list(tell(desk, told, request, estimate=upstream is None)) if told else []
+    return list(wire.tells(desk, told, request, estimate=upstream is None)) if told else []
 
 
 def _nothing(conversation: str) -> NoReturn:

@@ -125,7 +125,8 @@ def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
     )
     terms += [call.parent] if call.parent is not None else []
     places = _encode([request.conversation, request.user, call.server_history, *terms])
-    asked = [name.encode() + b":" + bytes(raw) for name, raw in request.fields.items() if name not in _DELIVERY]
+    fields = _fields.decode(call.body) if request.turned else request.fields  # on Anthropic's wire, those it came with
+    asked = [name.encode() + b":" + bytes(raw) for name, raw in fields.items() if name not in _DELIVERY]
     return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
 
 

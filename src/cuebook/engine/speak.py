@@ -7,12 +7,13 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.opening import Opened
 from cuebook.engine.step import BrokenOffError, Step
 from cuebook.ports.model import ModelRequest
+from cuebook.records.messages_chat import plain_chat
 
 
 async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
     """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
     request = ModelRequest(
-        messages=opened.planned.messages,
+        messages=plain_chat(opened.planned.messages),
         conversation=opened.lease.conversation,
         recalled=opened.planned.quotes,
         zone=opened.zone,
@@ -27,4 +28,6 @@ async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, N
     if not finish:
         msg = f"the answer of {desk.model.name} broke off; what had come is kept"
         raise BrokenOffError(msg, retryable=True)
+    if finish != "stop" and "answer" in step.metadata:
+        step.metadata["answer"]["finishReasons"] = [finish]
     await step.finish(usage=usage)

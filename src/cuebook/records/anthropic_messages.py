@@ -26,7 +26,8 @@ THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
 _ROLES = ("user", ASSISTANT)
 _REMINDER = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re.DOTALL)
-_REMINDED = "system_reminder"
+#: The type of a part that the user did not say.
+REMINDED: Final = "system_reminder"
 _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 #: Signs a name of a tool has at most.
@@ -196,7 +197,7 @@ def _part(block: Mapping[str, Any], *, reminds: bool = True) -> dict[str, Any]:
     """Give a block as a part of a chat message; one without a form there stays as it is."""
     kind, source = _kind(block), block.get("source")
     if kind == "text" and isinstance(text := block.get("text"), str):
-        return {"type": _REMINDED if reminds and _is_reminder(block) else "text", "text": text}
+        return {"type": REMINDED if reminds and _is_reminder(block) else "text", "text": text}
     url = _url(source) if isinstance(source, dict) else ""
     if kind == "image" and url:
         return {"type": "image_url", "image_url": {"url": url}}
@@ -252,7 +253,7 @@ def _blocks(content: object) -> list[dict[str, Any]]:
 def _block(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = _kind(part)
     body = part.get(kind)
-    if kind == _REMINDED:
+    if kind == REMINDED:
         return {"type": "text", "text": part.get("text", "")}
     if kind == "image_url" and isinstance(body, dict):
         return {"type": "image", "source": _source(str(body.get("url", "")))}

@@ -27,6 +27,7 @@ _FOREIGN = (b"cross-site", b"same-site")
 _OURS = {
     "chat/completions": ("POST",),
     "messages": ("POST",),
+    "messages/count_tokens": ("POST",),
     "models": _READS,
     "models/*": _READS,
     "responses": ("POST",),
@@ -38,6 +39,8 @@ _OURS = {
     "conversations/*/items": (*_READS, "POST"),
     "conversations/*/items/*": (*_READS, "DELETE"),
 }
+#: Those of them whose second word is no name.
+_NO_NAMES = (["chat", "completions"], ["messages", "count_tokens"])
 #: What a server behind us may take for a slash.
 _PARTS = re.compile(r"[\x00\\]")
 
@@ -164,8 +167,8 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
 def _methods(rest: list[str]) -> tuple[str, ...]:
     """Give the methods of an address behind `/v1` that are ours to answer; names stand at odd places in it."""
     shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
-    if rest == ["chat", "completions"]:
-        shape = "chat/completions"
+    if rest in _NO_NAMES:
+        shape = "/".join(rest)
     return _OURS.get(shape, ())
 
 

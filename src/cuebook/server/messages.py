@@ -7,9 +7,9 @@ from litestar.params import JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
 
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import InvalidInput
 from cuebook.server import wire
-from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.caller import AnyRequest, book_of, idempotency_key
 from cuebook.server.chat import StreamsToo
 from cuebook.server.edge import JsonBody, check_json
 from cuebook.server.problems import AnthropicError, Failure
@@ -42,22 +42,45 @@ class NotRead(JsonBody[MessageAsked]):
     operation_class=StreamsToo,
 )
 async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
-    """Answer a request of Anthropic's wire by the upstream, and keep both.
+    """Answer a request of Anthropic's wire, and keep it with its answer.
 
-    `messages = "pass"` under [upstream] keeps nothing, "keep" sends the request as it came, "book" the window in the
-    place of its messages; without an upstream it is 404. What cannot be read goes to the upstream as it came, unkept.
-    The headers are those of /v1/chat/completions but for Idempotency-Key, which means nothing here; those of the
-    answer are the same.
+    Where the upstream speaks that wire it answers: with `messages = "book"` under [upstream] it gets the window in the
+    place of the messages, with "keep" the request as it came; "pass" keeps nothing. What cannot be read goes up as it
+    came, unkept. With "chat", and without an upstream, another model answers: the upstream as a chat completion with
+    its tools, or the book's own. Header X-Cuebook-Left-Out then names fields of the request it did not get. The other
+    headers are those of /v1/chat/completions.
     """
     body: Any = data
     book = book_of(request)
-    if not book.upstream_url:
-        msg = "/v1/messages: a model of Anthropic's wire answers it; `cuebook serve --upstream https://api.anthropic.com/v1`"
-        raise NotFound(msg)
-    if book.config.settings.upstream.messages == "pass" or not _is_clean(body):
+    own = book.messages.translates
+    if own:
+        check_json(body)
+    elif book.config.settings.upstream.messages == "pass" or not _is_clean(body):
         return await pass_through(request)
-    call = call_of(request, body, server_history=sends_new(request), key=None)
-    return Streamed(request.app.state.running, told(book.message(call), _said), begin)
+    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
+    return Streamed(
+        request.app.state.running,
+        told(book.message(call), _said),
+        begin,
+        to_the_end=call.idempotency_key is not None,
+    )
+
+
+@post(
+    "/v1/messages/count_tokens",
+    dto=NotRead,
+    status_code=200,
+    responses=wire.openai_answers(dict[str, Any], AnthropicError),
+)
+async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
+    """Count the tokens of a request: an upstream that speaks Anthropic's wire does, else they are estimated."""
+    body: Any = data
+    book = book_of(request)
+    if not book.messages.translates:
+        return await pass_through(request)
+    check_json(body)
+    counted = book.messages.count(call_of(request, body, server_history=False, key=None))
+    return ASGIResponse(body=json.encode(counted), media_type="application/json")
 
 
 def _is_clean(body: bytes) -> bool:
@@ -74,4 +97,4 @@ def _said(fault: Failure) -> bytes:
     return b"event: error\ndata: " + json.encode(fault.anthropic())
 
 
-ROUTES = [messages]
+ROUTES = [messages, count_tokens]

@@ -64,7 +64,8 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
             for method in ("GET", "POST") for what in ("memories/{memory}", "conversations/{conversation}")
         ),
         "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/responses/{response}/cancel",
-        "DELETE /v1/responses/{response}", "POST /v1/messages", "* /v1/-",
+        "DELETE /v1/responses/{response}", "POST /v1/messages",
+        "POST /v1/messages/count_tokens", "* /v1/-",
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",
         f"DELETE {_TALK}/items/{{item}}",
         "POST /api/chat", "POST /api/experiences/select",

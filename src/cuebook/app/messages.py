@@ -1,0 +1,155 @@
+"""Anthropic's wire: answered by an upstream that speaks it, or by any other model, asked as a chat completion."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.asked import upstream_model
+from cuebook.config import Config
+from cuebook.engine.answer import Head
+from cuebook.engine.desk import Desk
+from cuebook.engine.messages import KEPT, MESSAGES, PATH, NotReadError
+from cuebook.engine.messages_own import CHATTED, count_messages
+from cuebook.engine.relay import relay
+from cuebook.engine.request import Call
+from cuebook.engine.shadow_ledger import Ledger
+from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.records.memory import Scope
+from cuebook.records.messages_chat import left_out
+from cuebook.records.messages_told import MessageTelling
+from cuebook.records.openai_stream import ByteLines, Events, read_event
+
+#: Names, in an answer, the fields of its request that the model did not get.
+LEFT_OUT: Final = "x-cuebook-left-out"
+_EVENTS: Final = "text/event-stream"
+#: Anthropic's types of errors by status.
+_ERRORS: Final = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
+}  # fmt: skip
+#: A model's name that no server of another maker knows.
+_CLAUDE: Final = "claude"
+
+
+class Messages:
+    """Anthropic's wire of a book."""
+
+    def __init__(self, desk: Desk, config: Config, upstream: Upstream | None, ledger: Ledger | None) -> None:
+        self._desk, self._config, self._upstream, self._ledger = desk, config, upstream, ledger
+
+    @property
+    def translates(self) -> bool:
+        """Whether who answers speaks another wire: the book's own model, or the upstream by `upstream.messages`."""
+        return self._upstream is None or self._config.settings.upstream.messages == "chat"
+
+    def count(self, call: Call) -> dict[str, int]:
+        """Estimate the tokens of a request, as `/v1/messages/count_tokens` tells them. Raises InvalidInput."""
+        return {"input_tokens": count_messages(self._desk, call)}
+
+    async def answer(
+        self, call: Call, passes: Callable[[RelayRequest], AsyncIterator[Head | bytes]]
+    ) -> AsyncGenerator[Head | bytes, None]:
+        """Answer a request: the head, then the body's bytes.
+
+        One nobody can read `passes` unkept where the upstream speaks this wire. Raises InvalidInput.
+        """
+        desk, upstream, scope = self._desk, self._upstream, Scope(user=call.user)
+        if self.translates:
+            async for piece in self._translated(call):
+                yield piece
+            return
+        model = upstream_model(desk, self._config, call)
+        wire = MESSAGES if self._config.settings.upstream.messages == "book" else KEPT
+        try:
+            async with aclosing(
+                relay(desk, upstream, scope, call, model=model, wire=wire, ledger=self._ledger)
+            ) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except NotReadError:
+            passed = RelayRequest(method="POST", path=PATH, headers=call.headers, body=call.body, query=call.query)
+            async for piece in passes(passed):
+                yield piece
+
+    async def _translated(self, call: Call) -> AsyncGenerator[Head | bytes, None]:
+        desk, upstream = self._desk, self._upstream
+        asked = _asked(call)
+        lost = left_out(asked.fields, tools=upstream is not None)
+        pieces = relay(desk, upstream, Scope(user=call.user), call, model=self._model(call, asked), wire=CHATTED)
+        async with aclosing(pieces):
+            head = await anext(pieces)
+            if not isinstance(head, Head) or head.status >= 400:
+                body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+                yield head if not isinstance(head, Head) else _headed(head, _JSON, lost)
+                yield _refused(head.status if isinstance(head, Head) else 502, body)
+                return
+            place = f"{head.conversation}/{head.turn}/{head.step}".encode()
+            name = f"msg_{self._desk.request_digest(place).hex()[:24]}"  # asked again under its key it has the same
+            telling = MessageTelling(name, model=asked.model, tokens=head.tokens)
+            if head.headers.get("content-type", "").lower().startswith(_EVENTS):
+                yield _headed(head, _STREAM, lost)
+                async for event in _events(telling, pieces):
+                    yield event
+                return
+            body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+            completion = read_event(body)
+            telling.take(completion if isinstance(completion, dict) else {}, "message")
+            yield _headed(head, _JSON, lost)
+            yield msgspec.json.encode(telling.message) if telling.whole else _refused(502, body)
+
+    def _model(self, call: Call, asked: "_Asked") -> str | None:
+        """Give the model in the place of the one that is named: a persona's, or the one that is set."""
+        if self._upstream is None:
+            return None
+        own = self._config.settings.model.name
+        return own if own and asked.model.startswith(_CLAUDE) else upstream_model(self._desk, self._config, call)
+
+
+class _Asked(Struct, frozen=True):
+    model: str
+    fields: dict[str, Any]
+
+
+def _asked(call: Call) -> _Asked:
+    try:
+        fields = msgspec.json.decode(call.body, type=dict[str, msgspec.Raw])
+        model = msgspec.json.decode(fields["model"]) if "model" in fields else ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Asked("", {})  # who reads it says what is wrong
+    return _Asked(model if isinstance(model, str) else "", fields)
+
+
+_JSON, _STREAM = "application/json", "text/event-stream; charset=utf-8"
+
+
+def _headed(head: Head, kind: str, lost: tuple[str, ...]) -> Head:
+    told = {LEFT_OUT: ", ".join(lost)} if lost else {}
+    return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | told)
+
+
+async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+    """Tell a stream's chunks as events; how it ends is told when its turn is durable."""
+    lines, events = ByteLines(), Events()
+    yield telling.begin()
+    async for piece in pieces:
+        for line in lines.feed(piece) if isinstance(piece, bytes) else ():
+            chunk = events.read(line)
+            if isinstance(chunk, dict) and (told := telling.take(chunk)):
+                yield told
+    last = events.read(lines.rest() + b"\n")
+    if isinstance(last, dict):
+        yield telling.take(last)
+    yield telling.end()
+
+
+def _refused(status: int, body: bytes) -> bytes:
+    """Give an error of the other wire as this wire's."""
+    said = read_event(body)
+    error = said.get("error") if isinstance(said, dict) else None
+    reason = error.get("message") if isinstance(error, dict) else error
+    message = reason if isinstance(reason, str) else body[:500].decode("utf-8", "replace") or "no answer"
+    kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})

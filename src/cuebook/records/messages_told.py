@@ -1,0 +1,188 @@
+"""Anthropic's wire, told: what a chat completion says, as a message and as the events of its stream."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cuebook.records.openai_stream import mended
+
+#: Why an answer ended, by the reason a chat completion gives.
+_STOPS: Final = {
+    "stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use",
+    "content_filter": "refusal",
+}  # fmt: skip
+#: Where what a block says stands, by its type, and the event it comes in.
+_SAID: Final = {
+    "text": ("text", "text_delta", "text"), "thinking": ("thinking", "thinking_delta", "thinking"),
+    "tool_use": ("input", "input_json_delta", "partial_json"),
+}  # fmt: skip
+
+_encode = msgspec.json.Encoder().encode
+
+
+class MessageTelling:
+    """A message that grows by the chunks of a chat completion; each gives the events it comes to."""
+
+    def __init__(self, id_: str, *, model: str, tokens: int) -> None:
+        """Begin: `tokens` are those of its prompt, until the provider counts them."""
+        self._id, self._model = id_, model
+        self._blocks: list[dict[str, Any]] = []
+        self._texts: list[list[str]] = []
+        self._open: list[int] = []  # blocks that have not ended
+        self._calls: dict[int, int] = {}  # a call's index in the chunks -> its block
+        self._stop = ""
+        self._usage = {
+            "input_tokens": tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0,
+        }  # fmt: skip
+        self._said = False  # something came that is an answer
+
+    @property
+    def whole(self) -> bool:
+        """Whether an answer came."""
+        return self._said
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The message as far as it has come, its calls' JSON read."""
+        texts = map("".join, self._texts)
+        content = [_told(block, mended(text)) for block, text in zip(self._blocks, texts, strict=True)]
+        return self._frame(content, self._why)
+
+    def begin(self) -> bytes:
+        """Give how every stream begins."""
+        return event("message_start", message=self._frame([], None))
+
+    def take(self, chunk: Mapping[str, Any], said: str = "delta") -> bytes:
+        """Take in a chunk (`delta`) or a whole answer (`message`). An answer is its first choice."""
+        if isinstance(chunk.get("model"), str) and chunk["model"]:
+            self._model = chunk["model"]
+        if isinstance(chunk.get("usage"), dict):
+            self._count(chunk["usage"])
+        events = b""
+        if isinstance(error := chunk.get("error"), dict | str):
+            reason = error.get("message") if isinstance(error, dict) else error
+            events += event("error", error={"type": "api_error", "message": str(reason)})
+        for choice in chunk.get("choices") or ():
+            if isinstance(choice, dict) and choice.get("index", 0) == 0:
+                self._said = True
+                events += self._hear(choice.get(said) or {})
+                self._stop = choice.get("finish_reason") or self._stop
+        return events
+
+    def end(self) -> bytes:
+        """Give how a stream ends: its blocks, why it ended, and what was counted."""
+        events = b"".join(self._close(place) for place in list(self._open))
+        delta = {"stop_reason": self._why, "stop_sequence": None}
+        return events + event("message_delta", delta=delta, usage=self._usage) + event("message_stop")
+
+    @property
+    def _why(self) -> str:
+        calls = any(block["type"] == "tool_use" for block in self._blocks)
+        return "tool_use" if calls and self._stop != "length" else _STOPS.get(self._stop, "end_turn")
+
+    def _frame(self, content: list[dict[str, Any]], stop: str | None) -> dict[str, Any]:
+        return {
+            "id": self._id, "type": "message", "role": "assistant", "model": self._model, "content": content,
+            "stop_reason": stop, "stop_sequence": None, "usage": self._usage,
+        }  # fmt: skip
+
+    def _hear(self, delta: Mapping[str, Any]) -> bytes:
+        events = b""
+        for name in ("content", "refusal"):
+            if isinstance(delta.get(name), str) and delta[name]:
+                events += self._say(delta[name])
+        for number, call in enumerate(delta.get("tool_calls") or ()):
+            if isinstance(call, dict):
+                index = call.get("index", number)
+                events += self._call(call, index if isinstance(index, int) else number)
+        return events
+
+    def _say(self, text: str) -> bytes:
+        events = b""
+        if not self._blocks or self._blocks[-1]["type"] != "text":
+            events = self._add({"type": "text", "text": ""})
+        return events + self._grow(len(self._blocks) - 1, text)
+
+    def _call(self, call: Mapping[str, Any], index: int) -> bytes:
+        function = call.get("function") or {}
+        events = b""
+        if index not in self._calls:
+            for place in [each for each in self._open if self._blocks[each]["type"] == "text"]:
+                events += self._close(place)
+            self._calls[index] = len(self._blocks)
+            made = {"id": call.get("id") or f"toolu_{len(self._blocks)}", "name": function.get("name") or "tool"}
+            events += self._add({"type": "tool_use", **made, "input": {}})
+        given = function.get("arguments")
+        return events + (self._grow(self._calls[index], given) if isinstance(given, str) and given else b"")
+
+    def _add(self, block: dict[str, Any]) -> bytes:
+        self._open.append(len(self._blocks))
+        self._blocks.append(block)
+        self._texts.append([])
+        return event("content_block_start", index=len(self._blocks) - 1, content_block=block)
+
+    def _grow(self, place: int, text: str) -> bytes:
+        self._texts[place].append(text)
+        _, kind, name = _SAID[self._blocks[place]["type"]]
+        return event("content_block_delta", index=place, delta={"type": kind, name: mended(text)})
+
+    def _close(self, place: int) -> bytes:
+        self._open.remove(place)
+        return event("content_block_stop", index=place)
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        details = usage.get("prompt_tokens_details")
+        details = details if isinstance(details, dict) else {}
+        given, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        self._usage = told_usage(
+            given if isinstance(given, int) else self._usage["input_tokens"],
+            said if isinstance(said, int) else 0,
+            read=details.get("cached_tokens") or 0,
+            written=details.get("cache_write_tokens") or 0,
+        )
+
+
+def told_usage(given: int, said: int, *, read: int, written: int) -> dict[str, int]:
+    """Give what was counted as this wire does: of the input, what was read of a cache or written to it is apart."""
+    return {
+        "input_tokens": max(given - read - written, 0), "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read, "output_tokens": said,
+    }  # fmt: skip
+
+
+def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
+    """Give a whole message as the events of a stream."""
+    content: Sequence[Mapping[str, Any]] = message["content"]
+    yield event("message_start", message={**message, "content": [], "stop_reason": None})
+    for place, block in enumerate(content):
+        name, kind, piece = _SAID.get(str(block.get("type")), ("", "", ""))
+        said = block.get(name)
+        empty: Any = {} if name == "input" else ""
+        begun = {**block, name: empty} if name else dict(block)
+        signature = begun.pop("signature", None)
+        yield event("content_block_start", index=place, content_block=begun)
+        if said:
+            text = said if isinstance(said, str) else _encode(said).decode()
+            yield event("content_block_delta", index=place, delta={"type": kind, piece: text})
+        if signature:
+            yield event("content_block_delta", index=place, delta={"type": "signature_delta", "signature": signature})
+        yield event("content_block_stop", index=place)
+    delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
+    yield event("message_delta", delta=delta, usage=message["usage"])
+    yield event("message_stop")
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    """Give an event of a stream."""
+    return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields}) + b"\n\n"
+
+
+def _told(block: Mapping[str, Any], text: str) -> dict[str, Any]:
+    if block["type"] != "tool_use":
+        return {**block, "text": text}
+    try:
+        given = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        given = None
+    return {**block, "input": given if isinstance(given, dict) else {"input": text}}
