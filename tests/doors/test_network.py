@@ -97,6 +97,27 @@ async def test_who_sends_nothing_is_waited_for_so_long_and_may_send_later():
         assert await stream.read(2) == b"te"
 
 
+async def test_each_read_is_waited_for_from_its_own_beginning():
+    go = asyncio.Event()
+
+    async def serve(reader, writer):
+        writer.write(b"soon")
+        await go.wait()
+        writer.write(b"late")
+        await reader.read()
+
+    loop = asyncio.get_running_loop()
+    async with connected(serve) as stream:
+        assert await stream.read(10, timeout=0.05) == b"soon"
+        await asyncio.sleep(0.03)
+        began = loop.time()
+        with pytest.raises(httpcore2.ReadTimeout):
+            await stream.read(10, timeout=0.05)
+        assert loop.time() - began > 0.045
+        loop.call_later(0.08, go.set)
+        assert await stream.read(10) == b"late"  # without a limit, none of the others' holds
+
+
 async def test_who_takes_nothing_is_waited_for_so_long():
     over = asyncio.Event()
 

@@ -6,6 +6,7 @@ it takes there, the event loop's own share included (docs/design/002).
 """
 
 import asyncio
+import math
 import select
 import ssl
 from collections import deque
@@ -64,6 +65,8 @@ class Stream(asyncio.Protocol):
         self._writer: asyncio.Future[None] | None = None
         self._blocked = False  # the other side does not take what is written
         self._paused = False
+        self._until = 0.0  # the loop's time until which the reader waits
+        self._timer: asyncio.TimerHandle | None = None  # one for many reads: most end long before
 
     # what httpcore asks for
 
@@ -73,8 +76,7 @@ class Stream(asyncio.Protocol):
 
         try:
             if not self._pieces and not self._ended:
-                self._reader = asyncio.get_running_loop().create_future()
-                await _within(self._reader, timeout)
+                await self._coming(timeout)
         except TimeoutError as error:
             raise httpcore2.ReadTimeout(str(error)) from error
         finally:
@@ -137,6 +139,28 @@ class Stream(asyncio.Protocol):
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return self._transport.get_extra_info(names.get(info, info))
 
+    async def _coming(self, timeout: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self._reader = loop.create_future()
+        self._until = math.inf if timeout is None else loop.time() + timeout
+        if self._timer is None or self._timer.when() > self._until:
+            self._look_at(self._until)
+        await self._reader
+
+    def _look_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(when, self._look) if when < math.inf else None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._reader is None or self._reader.done():
+            return
+        if asyncio.get_running_loop().time() < self._until:
+            self._look_at(self._until)
+        else:
+            self._reader.set_exception(TimeoutError())
+
     # what asyncio tells
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -156,6 +180,8 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended, self._lost, self._error = True, True, exc
+        if self._timer is not None:
+            self._timer.cancel()
         _wake(self._reader)
         if self._writer is not None and not self._writer.done():
             self._writer.set_exception(_gone(exc))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import logging
 import signal
@@ -284,6 +285,7 @@ async def _serve(
         server = Server(app, grace_s=grace_s, access_log=access_log)
         shown = f"[{host}]" if ":" in host else host
         server.when_started = lambda: started(f"http://{shown}:{port}") if started else None
+        gc.freeze()  # what is there by now stays: no stream waits a tenth of a second while its cycles are looked for
         await server.serve(sockets=sockets)
 
 
