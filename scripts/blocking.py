@@ -26,7 +26,17 @@ FOLDER = Path(__file__).resolve().parents[1] / "src/cuebook/app/blocking"
 #: Written by hand.
 BY_HAND = {"__init__.py", "book.py", "host.py"}
 #: What has no blocking form: the desk is for the package; relays and what is pushed are for a server.
-ASYNC_ONLY = {"desk", "relay", "respond", "message", "responses", "openai_conversations", "pass_through", "live"}
+ASYNC_ONLY = {
+    "desk",
+    "relay",
+    "respond",
+    "message",
+    "messages",
+    "responses",
+    "openai_conversations",
+    "pass_through",
+    "live",
+}
 #: What `book.py` has in its own form.
 OWN = {"open", "of", "aclose", "config"}
 #: What a caller without a loop gets in the place of what an asynchronous one gets.

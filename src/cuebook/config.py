@@ -56,9 +56,7 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # place explicit cache breakpoints on the wire
     responses: Literal["answer", "pass"] = "answer"  # pass: /v1/responses goes up as it comes, unkept
-    messages: Literal["book", "keep", "pass", "chat"] = (
-        "book"  # of /v1/messages; keep: goes up as it comes; pass: unkept too; chat: asked on OpenAI's wire
-    )
+    messages: Literal["book", "keep", "pass", "chat"] = "book"  # keep: as it comes; pass: unkept too; chat: as OpenAI's
     shadow: bool = False  # /v1 passes as it comes, and what would have been sent is kept beside it
 
 
@@ -332,11 +330,10 @@ def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]
         return msgspec.convert(values, Settings, strict=True)
     except msgspec.ValidationError as error:
         text = str(error)
-        place = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else ""
+        place = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else "settings"
         origin = origins.get(place) or next(iter(origins.values()), "settings")
-        where = place or "settings"
-        msg = f"{origin}: {where}: {text.split(' - at', maxsplit=1)[0].lower()}; {_choices(place)}"
-        raise InvalidInput(msg, where=where) from None
+        msg = f"{origin}: {place}: {text.split(' - at', maxsplit=1)[0].lower()}; {_choices(place)}"
+        raise InvalidInput(msg, where=place) from None
 
 
 def _choices(place: str) -> str:

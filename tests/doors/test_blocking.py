@@ -16,7 +16,17 @@ from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, 
 from cuebook.testing import Script, ScriptedModel
 
 #: What has no blocking form: the desk is for this package, relay and pass_through are for the server.
-ASYNC_ONLY = {"desk", "relay", "respond", "message", "responses", "openai_conversations", "pass_through", "live"}
+ASYNC_ONLY = {
+    "desk",
+    "relay",
+    "respond",
+    "message",
+    "messages",
+    "responses",
+    "openai_conversations",
+    "pass_through",
+    "live",
+}
 RENAMED = {"aclose": "close"}
 SLOW = Script(text="one two three four five six", size=4, delay=0.05)
 
