@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from conftest import Live, config
-from cuebook import Cuebook
+from cuebook import BlockingCuebook, Cuebook
+from cuebook.testing.embedder import HashingEmbedder
 
 KIND = {"identity": "Welcome $user_name, I'm $agent_name.", "limits": "Be concise."}
 PARAMS = ["$agent_name", {"name": "user_name", "default": "friend"}]
@@ -573,3 +574,46 @@ def test_a_prompt_named_migrate_is_one_like_any_other(client: httpx.Client) -> N
     assert client.get("/api/prompts/migrate?resolve=true&version=1").json()["version"] == 1
     assert len(client.get("/api/prompts/migrate/versions").json()["items"]) == 1
     assert client.post("/api/prompts/migrate/render", json={}).json()["text"] == "Go."
+
+
+# ---- which are alike ------------------------------------------------------------------------------------------------
+
+LATE = "You answer customers whose parcel is late. Ask for the order number, look where it is, and say when it arrives."
+ALIKE = {
+    "late": LATE,
+    "late2": LATE + " Be kind.",
+    "refund": "You answer customers who want their money back. Ask for the order number, and say when it arrives.",
+    "tale": "Tell a bedtime story for a child of five: short sentences, a small animal, and a calm ending.",
+}
+
+
+def test_alike_prompts_are_grouped_and_near_duplicates_named(client: httpx.Client) -> None:
+    for slug, text in ALIKE.items():
+        saved(client, slug, {"body": text})
+    found = client.get("/api/prompt-clusters").json()
+    assert (found["by"], found["prompts"], found["alone"], found["instead"]) == ("words", 4, ["tale"], "")
+    (group,) = found["groups"]
+    assert {each["name"] for each in group["members"]} == {"late", "late2", "refund"}
+    assert "customers" in group["words"]
+    (twins,) = found["nearDuplicates"]
+    assert ({twins["a"], twins["b"]}, twins["similarity"] > 0.8) == ({"late", "late2"}, True)
+    assert client.get("/api/prompt-clusters", params={"prefix": "late"}).json()["prompts"] == 2
+    assert client.get("/api/prompt-clusters", params={"least": 1}).json()["groups"] == []
+    assert client.get("/api/prompt-clusters", params={"least": 0}).json()["where"] == "least"
+    page = client.get("/page/prompt-clusters").text
+    assert 'href="/page/prompts/late2"' in page
+    assert "Like no other" in page
+    assert "Which of them are alike" in client.get("/page/prompts").text
+
+
+def test_an_embedder_groups_by_meaning_and_words_stand_in_for_it() -> None:
+    embedder = HashingEmbedder(synonyms={"fetch": "bring"})
+    with BlockingCuebook.open(config(), embedder=embedder) as book:
+        for slug, text in (("a", "bring coffee"), ("b", "fetch coffee"), ("c", "write poems")):
+            book.prompts.save(slug, {"body": text})
+        found = book.prompts.clusters()
+        assert (found.by, found.alone) == ("meaning", ("c",))
+        assert [{each.name for each in one.members} for one in found.groups] == [{"a", "b"}]
+        embedder.fails = True
+        found = book.prompts.clusters()
+        assert (found.by, bool(found.instead)) == ("words", True)

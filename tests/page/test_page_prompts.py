@@ -195,4 +195,5 @@ def test_prompt_views_look_well_everywhere(
 ) -> None:
     served = serve(project(tmp_path), ScriptedModel(default="Noted."))
     served.run(write)
-    look_over(served, tab, "/page/prompts", "/page/prompts/kind", "/page/prompts/kind/diff?a=main:1&b=trial:2")
+    diff = "/page/prompts/kind/diff?a=main:1&b=trial:2"
+    look_over(served, tab, "/page/prompts", "/page/prompts/kind", diff, "/page/prompt-clusters")

@@ -6,6 +6,7 @@ from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from cuebook.app.prompts import shapes, views
+from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.server import prompt_bodies as bodies
 from cuebook.server import prompt_wire as wire
@@ -36,6 +37,9 @@ Project = Annotated[
 Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version before")]
 Other = Annotated[
     int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version after, the active one unless named")
+]
+Least = Annotated[
+    float | None, QueryParameter(name="least", gt=0, le=1, description="From which mean likeness on; by the measure")
 ]
 Turns = Annotated[
     int,
@@ -163,6 +167,16 @@ async def get_lint(request: AnyRequest, prompt: Name) -> Response[bytes]:
     return listed(await views.findings(book_of(request).prompts, name_in(prompt)), None)
 
 
+@get("/api/prompt-clusters", responses=answers(Clusters))
+async def get_clusters(request: AnyRequest, prefix: FromQuery[str] = "", least: Least = None) -> Response[bytes]:
+    """Group the prompts that are about the same, by the configured embedder, else by their words; name near duplicates.
+
+    Each prompt counts once, by its active version on `main`. Groups become one while the mean likeness of their prompts
+    is `least` or more.
+    """
+    return json_of(await book_of(request).prompts.clusters(prefix=prefix, least=least))
+
+
 # ---- using ----------------------------------------------------------------------------------------------------------
 
 
@@ -236,6 +250,7 @@ ROUTES = [
     get_history,
     get_rating,
     get_lint,
+    get_clusters,
     get_prompt_of_that_name,
     render,
     select,

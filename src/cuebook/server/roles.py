@@ -27,7 +27,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/memories/of-use", "GET /page/memories/export",
         "GET /page/conversations/{conversation}/mind", "GET /page/optimizer", "GET /page/shadow",
         "GET /page/prompts", "GET /page/prompts/{prompt}", "GET /page/prompts/{prompt}/diff",
-        "GET /page/prompts/{prompt}/quality",
+        "GET /page/prompts/{prompt}/quality", "GET /page/prompt-clusters",
         "GET /schema", "GET /schema/{path}", "GET /schema/openapi.json",
         "GET /v1/models", "GET /v1/models/{model}", "GET /v1/responses/{response}",
         "GET /v1/responses/{response}/input_items",
@@ -49,7 +49,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /learning/memory/analyze", "POST /learning/memory/compress", "POST /learning/memory/digest",
         f"GET {_CONVERSATION}/mind",
         "GET /learning/optimizer/status", "GET /learning/optimizer/history",
-        "GET /api/prompts", "GET /api/prompts/migrate", f"GET {_PROMPT}",
+        "GET /api/prompts", "GET /api/prompts/migrate", "GET /api/prompt-clusters", f"GET {_PROMPT}",
         *(
             f"GET {_PROMPT}/{part}"
             for part in ("versions", "versions/{n}", "diff", "branches", "labels", "history", "rating", "lint")

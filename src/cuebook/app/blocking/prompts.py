@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuebook.app.blocking.host import Host
+from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.impact import TURNS, Impact
 from cuebook.app.prompts.learning import Observed, Weighed
 from cuebook.app.prompts.reading import Rendered
@@ -110,6 +111,13 @@ class BlockingPrompts:
     def lint(self, *slugs: str) -> list[Finding]:
         """Give what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
         return self._host.run(lambda book: book.prompts.lint(*slugs))
+
+    def clusters(self, *, prefix: str = "", least: float | None = None) -> Clusters:
+        """Group prompts that are about the same, by the embedder or by their words, and name near duplicates.
+
+        Groups become one while their mean likeness is `least` or more. Raises InvalidInput.
+        """
+        return self._host.run(lambda book: book.prompts.clusters(prefix=prefix, least=least))
 
     def rating(
         self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None

@@ -8,6 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.prompts.clusters import Clusters, clusters_of
 from cuebook.app.prompts.lint import lint_prompts, rate_version
 from cuebook.app.prompts.once import once
 from cuebook.engine.desk import Desk
@@ -199,6 +200,13 @@ class Reading:
     async def lint(self, *slugs: str) -> list[Finding]:
         """Give what is wrong about prompts, the worst first: of all, or of some beside all. Raises NotFound."""
         return await lint_prompts(self._desk, None, slugs)
+
+    async def clusters(self, *, prefix: str = "", least: float | None = None) -> Clusters:
+        """Group prompts that are about the same, by the embedder or by their words, and name near duplicates.
+
+        Groups become one while their mean likeness is `least` or more. Raises InvalidInput.
+        """
+        return await clusters_of(self._desk, prefix=prefix, least=least)
 
     async def rating(
         self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None

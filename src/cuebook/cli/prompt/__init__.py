@@ -2,7 +2,7 @@
 
 from cuebook.cli import main as command_line
 from cuebook.cli.group import command, new_app
-from cuebook.cli.prompt import branch, choose, edit, lint, show, sync, transfer  # noqa: F401  # each declares its commands
+from cuebook.cli.prompt import branch, choose, clusters, edit, lint, show, sync, transfer  # noqa: F401  # each declares its commands
 from cuebook.cli.prompt.group import app
 from cuebook.cli.prompt.tester import try_out
 
@@ -11,7 +11,7 @@ __all__ = ["app", "manager", "tester"]
 #: In the order of the help.
 _ORDER = (
     "list show log diff new edit test branch merge label rollback clear select observe push pull drift export import"
-    " migrate lint rate"
+    " migrate lint rate clusters"
 ).split()
 app.registered_commands.sort(key=lambda each: _ORDER.index(each.name or ""))
 

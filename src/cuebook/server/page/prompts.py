@@ -44,6 +44,13 @@ async def prompts(
     return show("prompts.html", view=VIEW, items=items, next=more, prefix=prefix)
 
 
+@get("/page/prompt-clusters", include_in_schema=False)
+async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response[bytes]:
+    """Show which prompts are about the same, and which say nearly the same."""
+    found = await book_of(request).prompts.clusters(prefix=prefix)
+    return show("prompt_clusters.html", view=VIEW, found=found, prefix=prefix)
+
+
 @get(ONE, include_in_schema=False)
 async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Show a prompt: its versions as a graph, one version's text, what its variants learnt, and what was done to it."""
@@ -163,4 +170,4 @@ def _learnt(branch: str, number: int, points: tuple[tuple[float, float, float], 
     }
 
 
-ROUTES = [prompts, prompt, quality, diff]
+ROUTES = [prompts, clusters, prompt, quality, diff]

@@ -1,0 +1,148 @@
+"""Which prompts of the book are about the same, by the configured embedder or by their words, and which say nearly the
+same.
+"""
+
+import asyncio
+import logging
+from array import array
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from operator import mul
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from cuebook.app.prompts.compare import families_of
+from cuebook.engine.desk import Desk
+from cuebook.engine.experiences import AT_ONCE, batched
+from cuebook.engine.sense import check_size
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.memory.language import speaks
+from cuebook.ports.embedder import Embedder
+from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, weigh
+from cuebook.prompts.similar import near_duplicates
+from cuebook.records.prompt import Version
+
+#: Characters that are embedded at once: about what a small model reads. A prompt's vector is the mean of its pieces'.
+PIECE: Final = 1_000
+#: Seconds an embedder has for all prompts; then words decide.
+TIME_S: Final = 60.0
+
+log = logging.getLogger("cuebook.prompts")
+
+
+class Twins(Struct, frozen=True, kw_only=True):
+    """Two prompts that say nearly the same: the share of the runs of four words that both have."""
+
+    a: str
+    b: str
+    similarity: float
+
+
+class Clusters(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Prompts that are about the same, in groups; those like no other; those that are nearly the same.
+
+    `by` is what told so, `least` from which mean likeness on groups became one, `instead` why words told what an
+    embedder was to tell, of all or of some.
+    """
+
+    by: Literal["meaning", "words"]
+    least: float
+    prompts: int
+    groups: tuple[Group, ...]
+    alone: tuple[str, ...]
+    near_duplicates: tuple[Twins, ...]
+    instead: str = ""
+
+
+async def clusters_of(desk: Desk, *, prefix: str = "", least: float | None = None) -> Clusters:
+    """Group the prompts whose ids begin with `prefix`, each by the active version of `main`. Raises InvalidInput."""
+    if least is not None and not 0 < least <= 1:
+        msg = f"least: {least!r} is no likeness; give a number above 0 and up to 1"
+        raise InvalidInput(msg, where="least")
+    families = await families_of(desk, None)
+    chosen = [each for slug, each in families.items() if slug.startswith(prefix)]
+    if len(chosen) > MOST:
+        msg = f"prefix: {len(chosen):,} prompts are more than {MOST} at once; name how the ids of some begin"
+        raise InvalidInput(msg, where="prefix")
+    corpus = {name: _text(each) for name, each in desk.builtin.items()}  # so that few prompts have rare words too
+    corpus |= {each.slug: _text(each.version() or each.active[0]) for each in families.values() if each.active}
+    texts = {each.slug: corpus[each.slug] for each in chosen if each.active}
+    vectors, instead = await _vectors(desk, texts)
+    akin = desk.embedder.akin if vectors and desk.embedder is not None else None
+    return await asyncio.to_thread(_clusters, corpus, texts, vectors, akin=akin, least=least, instead=instead)
+
+
+def _text(version: Version) -> str:
+    """Give a version's own text, without what it inherits: children are not alike for what their parent says."""
+    return "\n".join((dict(version.sections) | dict(version.override_sections)).values())
+
+
+def _clusters(
+    corpus: Mapping[str, str],
+    texts: Mapping[str, str],
+    vectors: Mapping[str, Sequence[float]],
+    *,
+    akin: float | None,
+    least: float | None,
+    instead: str,
+) -> Clusters:
+    weights = weigh(corpus)
+
+    def likeness(one: str, other: str) -> float:
+        if akin is None:
+            return by_words(weights, one, other)
+        if one in vectors and other in vectors:
+            return max(0.0, float(sum(map(mul, vectors[one], vectors[other]))))
+        return min(1.0, by_words(weights, one, other) * akin / LEAST)  # on the scale of the others
+
+    least = least if least is not None else LEAST if akin is None else akin
+    groups, alone = group(texts, weights, likeness, least=least)
+    twins = [Twins(a=a, b=b, similarity=round(similarity, 4)) for a, b, similarity in near_duplicates(texts)]
+    return Clusters(
+        by="words" if akin is None else "meaning",
+        least=least,
+        prompts=len(texts),
+        groups=tuple(groups),
+        alone=tuple(alone),
+        near_duplicates=tuple(sorted(twins, key=lambda each: (-each.similarity, each.a, each.b))),
+        instead=instead,
+    )
+
+
+async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequence[float]], str]:
+    """Give vectors of length 1 of the texts an embedder knows the language of, and why others have none."""
+    embedder = desk.embedder
+    if embedder is None or not texts:
+        return {}, ""
+    known = {name: desk.writer.clean(text) for name, text in texts.items() if speaks(embedder.languages, text)}
+    unknown = len(texts) - len(known)
+    instead = f"the embedder does not know the language of {unknown} of {len(texts)}" if unknown else ""
+    try:
+        async with asyncio.timeout(TIME_S):
+            return await _embedded(embedder, known), instead
+    except TimeoutError:
+        return {}, f"{embedder.name} took longer than {TIME_S:g} s"
+    except BackendError as error:
+        said = desk.writer.clean(str(error))
+        log.warning("words alone group the prompts: %s", said)
+        return {}, said
+
+
+async def _embedded(embedder: Embedder, texts: Mapping[str, str]) -> dict[str, Sequence[float]]:
+    pieces = [(name, text[at : at + PIECE]) for name, text in texts.items() for at in range(0, len(text), PIECE)]
+    pieces = [(name, piece) for name, piece in pieces if piece.strip()]
+    read: list[bytes] = []
+    for batch in batched([piece for _, piece in pieces], AT_ONCE):
+        vectors = await embedder.embed(batch)
+        check_size(embedder, vectors)
+        read += vectors
+    sums: dict[str, list[float]] = {}
+    for (name, _), vector in zip(pieces, read, strict=True):
+        own = array("f", vector)
+        sums[name] = [one + other for one, other in zip(sums[name], own, strict=True)] if name in sums else list(own)
+    found: dict[str, Sequence[float]] = {}
+    for name, summed in sums.items():
+        length = sqrt(sum(map(mul, summed, summed))) or 1.0
+        found[name] = array("f", [each / length for each in summed])
+    return found

@@ -1,0 +1,127 @@
+"""Which prompts of a corpus are about the same: groups by average linkage over a likeness, each with its telling words.
+
+Likeness is 0 to 1 and given; `by_words` makes one without an embedder. Two groups become one while the mean likeness of
+their prompts, pair by pair, is at least `least`: no number of groups is set beforehand, and a prompt like no other
+stays alone. The same texts give the same groups, in whatever order they come.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from math import log, sqrt
+from typing import Final, TypeAlias
+
+from msgspec import Struct
+
+#: From which mean likeness on groups become one where likeness is by words: measured, docs/design/007.
+LEAST: Final = 0.12
+#: Prompts that are grouped at once: the pairs of so many take some seconds.
+MOST: Final = 600
+#: Words that name a group.
+TOLD: Final = 5
+
+#: What a template is filled in at; its name says nothing of what the text is about.
+_PLACE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
+_WORD: Final = re.compile("[぀-ヿ㐀-鿿가-힯]{2}|[^\\W\\d_぀-ヿ㐀-鿿가-힯]{3,}")
+
+
+#: The words of texts with their weights, by the texts' names.
+Weights: TypeAlias = Mapping[str, Mapping[str, float]]
+
+
+class Member(Struct, frozen=True):
+    """A prompt of a group and its mean likeness with the others."""
+
+    name: str
+    likeness: float
+
+
+class Group(Struct, frozen=True):
+    """Prompts that are alike, the most central first; `words` are those they share and others do not have."""
+
+    words: tuple[str, ...]
+    likeness: float  # the mean of all pairs
+    members: tuple[Member, ...]
+
+
+def group(
+    chosen: Iterable[str], weights: Weights, likeness: Callable[[str, str], float], *, least: float
+) -> tuple[list[Group], list[str]]:
+    """Return the groups of two or more, the largest first, and the names of those that stay alone.
+
+    `weights` are those of the words of all texts there are, by name: `weigh`.
+    """
+    names = sorted(chosen)
+    like = [[0.0] * len(names) for _ in names]
+    for at, name in enumerate(names):
+        for other in range(at):
+            like[at][other] = like[other][at] = likeness(name, names[other])
+    found = [
+        _group([names[at] for at in each], [[like[a][b] for b in each] for a in each], weights)
+        for each in _linked(like, least)
+        if len(each) > 1
+    ]
+    grouped = {member.name for each in found for member in each.members}
+    found.sort(key=lambda each: (-len(each.members), -each.likeness, each.members[0].name))
+    return found, [name for name in names if name not in grouped]
+
+
+def _linked(like: Sequence[Sequence[float]], least: float) -> list[list[int]]:
+    """Join groups, the likest first, while the mean likeness between two of them is at least `least`."""
+    between = [list(row) for row in like]
+    groups: dict[int, list[int]] = {at: [at] for at in range(len(like))}
+    heap = [(-row[other], at, other) for at, row in enumerate(between) for other in range(at) if row[other] >= least]
+    heapify(heap)
+    while heap:
+        negative, at, other = heappop(heap)
+        if at not in groups or other not in groups or between[at][other] != -negative:
+            continue
+        kept, gone = min(at, other), max(at, other)
+        size, more = len(groups[kept]), len(groups[gone])
+        groups[kept] += groups.pop(gone)
+        for third in groups:
+            if third != kept:
+                mean = (size * between[kept][third] + more * between[gone][third]) / (size + more)
+                between[kept][third] = between[third][kept] = mean
+                if mean >= least:
+                    heappush(heap, (-mean, kept, third))
+    return list(groups.values())
+
+
+def _group(names: Sequence[str], like: Sequence[Sequence[float]], weights: Weights) -> Group:
+    means = [(sum(row) - row[at]) / (len(names) - 1) for at, row in enumerate(like)]
+    members = [Member(name, round(mean, 4)) for name, mean in zip(names, means, strict=True)]
+    members.sort(key=lambda each: (-each.likeness, each.name))
+    return Group(_told(names, weights), round(sum(means) / len(names), 4), tuple(members))
+
+
+def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
+    """Give the words that two of a group say at least, those first that weigh most and that few others say."""
+    holders = Counter(word for name in names for word in weights[name])
+    everywhere = Counter(word for said in weights.values() for word in said)
+    elsewhere = max(1, len(weights) - len(names))
+    told: dict[str, float] = {}
+    for word, held in holders.items():
+        own = held / len(names) - (everywhere[word] - held) / elsewhere
+        if held > 1 and own > 0:
+            told[word] = own * sum(weights[name].get(word, 0.0) for name in names)
+    return tuple(sorted(told, key=lambda word: (-told[word], word))[:TOLD])
+
+
+def by_words(weights: Weights, one: str, other: str) -> float:
+    """Return the likeness of two texts by the words they share, rare ones counting more."""
+    few, many = sorted((weights[one], weights[other]), key=len)
+    return sum(weight * many.get(word, 0.0) for word, weight in few.items())
+
+
+def weigh(texts: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """Return each text's words with their weights, of length 1: how often it says one, and how few others do."""
+    counts = {name: Counter(_WORD.findall(_PLACE.sub(" ", text).lower())) for name, text in texts.items()}
+    holders = Counter(word for each in counts.values() for word in each)
+    found: dict[str, dict[str, float]] = {}
+    for name, said in counts.items():
+        raw = {word: (1 + log(n)) * log((1 + len(texts)) / holders[word]) for word, n in said.items()}
+        length = sqrt(sum(weight * weight for weight in raw.values())) or 1.0
+        found[name] = {word: weight / length for word, weight in raw.items()}
+    return found
