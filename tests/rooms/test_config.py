@@ -195,15 +195,13 @@ def test_every_template_is_there() -> None:
 
 def test_the_settings_file_sets_the_persona_alone() -> None:
     document = tomllib.loads((TEMPLATES / "cuebook.toml").read_text("utf-8"))
-    assert {section: keys for section, keys in document.items() if keys} == {
-        "persona": {"default": "helper", "speaks": "asked"}
-    }
+    assert {section: keys for section, keys in document.items() if keys} == {"persona": {"default": "helper"}}
 
 
 def test_the_settings_file_shows_every_setting_with_its_default() -> None:
     text = (TEMPLATES / "cuebook.toml").read_text("utf-8")
     document = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
-    assert document.pop("persona") == {"folder": "personas", "default": "helper", "speaks": "asked"}
+    assert document.pop("persona") == {"folder": "personas", "default": "helper", "speaks": "always"}
     expected = msgspec.to_builtins(Settings())
     del expected["persona"]
     assert document == expected

@@ -7,7 +7,6 @@ from stage import NAME, Client, book_on
 
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
-from cuebook.app.load import load_config
 from cuebook.backends.system import SystemDice
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
@@ -244,13 +243,11 @@ async def test_a_prompt_changed_in_an_open_round_waits_for_the_next(place):
         assert "Be quick." in upstream.messages()[0]["content"]
 
 
-async def test_a_project_made_anew_leaves_a_programs_own_system_text_alone(tmp_path):
+async def test_a_persona_that_waits_to_be_asked_for_leaves_a_programs_own_system_text_alone(tmp_path):
     init_project(tmp_path)
-    settings = load_config(tmp_path, environment={}).settings
-    assert settings.persona.speaks == "asked"
     upstream = ScriptedUpstream(default=completion("Aye."))
     own = {"role": "system", "content": "You are a pirate."}
-    chosen = {"persona__default": "helper", "persona__speaks": settings.persona.speaks, "model__name": "m"}
+    chosen = {"persona__default": "helper", "persona__speaks": "asked", "model__name": "m"}
     presets = {"memory__presets": "config/metaprompt-presets.json"}
     async with book_on(tmp_path, upstream=upstream, **chosen, **presets) as book:
         client = Client(book, upstream)
