@@ -32,8 +32,7 @@ from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import Posted, check_text
 from cuebook.engine.embed import load
-from cuebook.engine.messages import MESSAGES, marked
-from cuebook.engine.messages import PATH as MESSAGES_PATH
+from cuebook.engine.messages import marked
 from cuebook.engine.mirror import Mirror
 from cuebook.engine.prompt_logs import PromptLogs
 from cuebook.engine.request import Call
@@ -348,8 +347,7 @@ class Cuebook(Parts):
             msg = f"{request.path}: there is no upstream; start with `cuebook serve --upstream URL`"
             raise InvalidInput(msg, where="path")
         if self._shadow is not None:
-            wire = MESSAGES if request.path == MESSAGES_PATH else relaying.CHAT
-            async with aclosing(self._shadow.pass_on(self.desk, request, call, wire)) as pieces:
+            async with aclosing(self._shadow.pass_on(self.desk, request, call)) as pieces:
                 async for piece in pieces:
                     yield piece
             return

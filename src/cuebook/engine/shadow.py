@@ -21,9 +21,13 @@ from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
 from cuebook.engine.forget import forgotten_since
 from cuebook.engine.hearing import relay_answer
+from cuebook.engine.messages import MESSAGES
+from cuebook.engine.messages import PATH as MESSAGES_PATH
 from cuebook.engine.opening import Intent, open_step
 from cuebook.engine.relay import CHAT, Wire, meaning, unsaid
 from cuebook.engine.request import Call, Place, Request, place_of
+from cuebook.engine.responses_heard import PATH as RESPONSES_PATH
+from cuebook.engine.responses_heard import Answers, ResponseHeard
 from cuebook.engine.shadow_ledger import Ledger, cut_short
 from cuebook.engine.step import Step
 from cuebook.engine.unpacked import unpacked
@@ -44,6 +48,12 @@ PATIENCE_S, DRAIN_S = 60.0, 10.0
 STANDS_BACK_S, HURRIES_AT = 0.25, 32
 #: Why calls are lost to the ledger.
 OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", "slow", "forgotten"
+
+
+#: Read as the chat completion that means the same, of which the client's own never goes up.
+RESPONSES = msgspec.structs.replace(CHAT, hears=ResponseHeard)
+#: How what passes is read, by its path; a chat completion elsewhere.
+WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
 
 
 class _Forgotten(CuebookError):
@@ -71,6 +81,7 @@ class Shadow:
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
         self._ledger = Ledger(upstream)
+        self._answers = Answers()
         self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[Overheard] = deque()
         self._held = 0  # bytes of calls that pass or wait
@@ -112,15 +123,13 @@ class Shadow:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    async def pass_on(
-        self, desk: Desk, request: RelayRequest, call: Call | None, wire: Wire = CHAT
-    ) -> AsyncGenerator[Head | bytes, None]:
+    async def pass_on(self, desk: Desk, request: RelayRequest, call: Call | None) -> AsyncGenerator[Head | bytes, None]:
         """Give an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
 
         Raises UpstreamError.
         """
         began, whole = time.perf_counter(), False
-        heard = None
+        heard, wire = None, WIRES.get(request.path, CHAT)
         if call is not None:
             heard = self._listen(Overheard(desk=desk, call=call, wire=wire, at=desk.clock.now()))
         try:
@@ -236,6 +245,8 @@ class Shadow:
         desk = heard.desk
         await desk.catch_up()
         call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
+        if heard.wire is RESPONSES:
+            call = await self._answers.as_chat(desk, call)
         request = heard.wire.read(desk, call)
         scope = Scope(user=call.user or request.user)
         place = await place_of(desk, scope, request, call)
@@ -262,10 +273,13 @@ class Shadow:
                 if not heard.status:
                     await step.finish(state="failed", error=heard.broken)
                     return
+                said = heard.wire.hears()
                 with suppress(UpstreamError):  # it was told to the client
-                    async with closing(relay_answer(_Replayed(heard), step, heard.wire.hears())) as pieces:
+                    async with closing(relay_answer(_Replayed(heard), step, said)) as pieces:
                         async for _ in pieces:
                             pass
+                if isinstance(said, ResponseHeard):
+                    self._answers.learn(said, opened.lease)
 
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)

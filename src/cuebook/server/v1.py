@@ -30,7 +30,7 @@ MODELS_WAIT_S = 5.0
 #: Told of a request that continues nothing of its conversation, in X-Cuebook-Branch.
 SIDE = "side; send the whole history, or X-History: server"
 #: What is kept of what passes in shadow mode.
-_KEPT = ("/chat/completions", "/messages")
+_KEPT = ("/chat/completions", "/messages", "/responses")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -220,7 +220,9 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     if not book.shadows:
         return Streamed(request.app.state.running, _passed(book.pass_through(passed), encoded))
     call = None
-    if place.rest in _KEPT and scope["method"] == "POST":
+    way = book.config.settings.upstream
+    unkept = {"/responses": way.responses, "/messages": way.messages}.get(place.rest) == "pass"
+    if place.rest in _KEPT and scope["method"] == "POST" and not unkept:
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
     return Streamed(request.app.state.running, _passed(book.pass_through(passed, call), _as_they_came))
