@@ -8,9 +8,10 @@ from pathlib import Path
 
 from stage import book_on
 
-from cuebook import Ask, Cuebook
+from cuebook import Ask, Cuebook, Posted
 from cuebook.engine.desk import Chore
-from cuebook.engine.urgent import Urgent
+from cuebook.engine.tune import Tuner
+from cuebook.engine.urgent import STANDS_BACK_S, Urgent
 from cuebook.testing.embedder import HashingEmbedder
 
 
@@ -55,6 +56,17 @@ async def test_a_turn_is_waited_for_until_it_is_open(tmp_path: Path) -> None:
         assert embedder.noted == (1,)
         assert book.desk.urgent.count == 0
         await reply.aclose()
+
+
+async def test_the_optimizer_stands_back_before_each_conversation_and_runs_for_all_of_them(tmp_path: Path) -> None:
+    async with book_on(tmp_path, worker=False) as book:
+        for name in ("one", "other"):
+            await book.append(name, [Posted(sender="user", message=f"Question {n} of {name}?") for n in range(10)])
+        over, began = book.desk.urgent.begin(), time.monotonic()  # somebody waits all the while
+        await Tuner(interval_s=120.0).keep(book.desk)
+        assert time.monotonic() - began >= 2 * STANDS_BACK_S
+        over()
+        assert await book.settle(timeout=0) == {}
 
 
 async def test_turns_that_end_together_are_one_reason_to_look(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from cuebook.assembly.budget import allot
 from cuebook.assembly.tune import LEAST_POSTS, tuned, untuned
 from cuebook.engine.desk import Desk
 from cuebook.engine.ledgers import BATCH, aside
+from cuebook.engine.urgent import STANDS_BACK_S
 from cuebook.errors import Conflict
 from cuebook.memory.ledger import Judged, Ledger
 from cuebook.ports.tuning import Changed, Run
@@ -52,6 +53,7 @@ class Tuner:
             return
         while found := await self._changed(desk, since=max(0.0, self._looked - self._interval_s)):
             for each in found:
+                await desk.urgent.stand_back(STANDS_BACK_S)
                 await run_once(desk, Scope(each.tenant), each.conversation)
             if len(found) < CONVERSATIONS:
                 break

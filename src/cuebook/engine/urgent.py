@@ -8,6 +8,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+#: Seconds each part of the work behind stands back for those who wait for a first token; opening a turn takes less.
+STANDS_BACK_S = 0.05
+
 
 class Urgent:
     """How many calls wait for their first token because of us."""

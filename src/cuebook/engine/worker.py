@@ -9,6 +9,7 @@ from cuebook.assembly.budget import allot
 from cuebook.engine.compact import FAILURES, Outcome, compact_once
 from cuebook.engine.correct import correct_summary
 from cuebook.engine.desk import Chore, Desk
+from cuebook.engine.urgent import STANDS_BACK_S
 from cuebook.errors import CuebookError
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.rolling import backoff_s, least_backlog
@@ -24,8 +25,6 @@ KEYS_S = 48 * 3600.0
 BATCH = 100
 #: Seconds between two looks, each a dozen reads: the turns that end meanwhile are one reason to look, not many.
 REST_S = 0.25
-#: Seconds each part of the work behind stands back for those who wait for a first token; opening a turn takes less.
-STANDS_BACK_S = 0.05
 
 
 class Place(NamedTuple):
