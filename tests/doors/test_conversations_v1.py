@@ -12,6 +12,7 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import ScriptedModel
+from cuebook.testing.upstream import ScriptedUpstream, call, completion
 
 ITEMS: Any = [
     {"role": "developer", "content": "Be kind."},
@@ -249,3 +250,40 @@ def test_one_begun_by_nobody_is_its_first_users(live: Live, client: openai.OpenA
     assert httpx.get(f"{live.url}/api/conversations/{made.id}").json()["userId"] == "ann"
     with pytest.raises(openai.NotFoundError):
         client.responses.create(model="m", input="Hi", conversation=made.id, user="bob")
+
+
+def test_a_client_that_keeps_the_items_itself_has_one_conversation(serve_live: Callable[..., Live]) -> None:
+    """As the agents' SDK does with a session: what was said is added before each call, what came of it behind."""
+    upstream = ScriptedUpstream(completion("", calls=[call("c1", "look"), call("c2", "look")]), completion("42."))
+    live = serve_live(upstream=upstream)
+    tool: Any = {"type": "function", "name": "look", "parameters": {}, "strict": False}
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
+        made = client.conversations.create(items=[])
+        said: list[Any] = [{"role": "user", "content": "Look twice."}]
+        client.conversations.items.create(made.id, items=said)
+        first = client.responses.create(model="m", input=said, tools=[tool])
+        asked = [each.model_dump(exclude={"id"}) for each in first.output]
+        given = [{"type": "function_call_output", "call_id": name, "output": name} for name in ("c1", "c2")]
+        added = client.conversations.items.create(made.id, items=asked + given)
+        assert [each.type for each in added.data] == ["function_call"] * 2 + ["function_call_output"] * 2
+        last = client.responses.create(model="m", input=said + asked + given, tools=[tool])
+        told_again: Any = [each.model_dump(exclude={"id"}) for each in last.output]
+        added = client.conversations.items.create(made.id, items=told_again)
+        listed = client.conversations.items.list(made.id, order="asc").data
+        assert listed[-1].id == added.data[0].id == last.output[0].id, "the answer is there once"
+        assert [told(each)[1] for each in listed] == ["Look twice.", "{}", "{}", "c1", "c2", "42."]
+        client.conversations.items.create(made.id, items=[*told_again, {"role": "user", "content": "Thanks."}])
+        assert len(client.conversations.items.list(made.id).data) == 7, "what is new behind it is added"
+    [known] = live.ask_book(live.book.conversations.list).items
+    assert known.id == made.id
+    [turn] = live.ask_book(lambda: live.book.turns.last(made.id))
+    assert (turn.state, len(turn.steps)) == ("finished", 2), "the results that were added are those it waited for"
+
+
+def test_which_of_two_conversations_that_say_the_same_is_meant_nobody_guesses(client: openai.OpenAI) -> None:
+    said: list[Any] = [{"role": "user", "content": "Hi"}]
+    made = [client.conversations.create(items=said) for _ in range(2)]
+    answer = client.responses.create(model="m", input=said)
+    assert answer.conversation
+    assert answer.conversation.id not in {each.id for each in made}
+    assert all(len(client.conversations.items.list(each.id).data) == 1 for each in made)

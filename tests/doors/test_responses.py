@@ -329,6 +329,14 @@ def test_an_answer_is_forgotten_with_what_it_was_asked(client: openai.OpenAI, up
     client.responses.create(model="plain", input="Who am I?", previous_response_id=one.id)
     texts = [("user", "My name is Ann."), ("assistant", one.output_text), ("user", "Who am I?")]
     assert [each for each in said(upstream) if each[0] != "system"] == texts
+    many: Any = [{"role": "user", "content": f"I live in Oslo, in house {number}."} for number in range(250)]
+    long = client.responses.create(model="plain", input=many)
+    client.responses.delete(long.id)
+    assert long.conversation is not None
+    assert (
+        "Oslo"
+        not in httpx.get(str(client.base_url).replace("/v1/", f"/api/conversations/{long.conversation.id}/posts")).text
+    ), "however much was asked"
     made = client.conversations.create()
     named = client.responses.create(model="plain", input="Hi", conversation=made.id)
     with pytest.raises(openai.BadRequestError, match="delete them there"):

@@ -133,6 +133,9 @@ def test_the_items_of_a_conversation_are_listed_with_their_sources(
     page.click("main table a")
     assert "PostgreSQL" in page.inner_text(".text")
     assert "a/b c" in page.inner_text("section:has(#from)")
+    for day, many in (("2999-01-31", 1), ("2020-01-31", 0)):
+        page = seen.open(f"/page/memories?conversationId=a/b%20c&asOf={day}")
+        assert page.locator("main table a:has-text('PostgreSQL')").count() == many, "what held then"
 
 
 def test_memory_views_look_well_everywhere(

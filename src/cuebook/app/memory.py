@@ -1,6 +1,7 @@
 """What a book remembers: found by a query, listed as items, read as a summary."""
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import tzinfo
@@ -126,12 +127,18 @@ class Memory(Analysis):
         text = excerpt(hit.text, query, QUOTE_TOKENS, self._desk.count)
         return msgspec.structs.replace(hit, text=text, tokens=self._desk.count(text)) if text else hit
 
-    async def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
+    async def items(
+        self, conversation: str, *, user: str | None = None, ended: bool = False, as_of: float | None = None
+    ) -> list[Item]:
         """Give a conversation's items as they stand at its head; with `ended` those that no longer hold too.
+
+        With `as_of` (Unix seconds) those that held then, as they are known now.
 
         What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
         """
         found = await items_at_head(self._desk, Scope(user=user), conversation)
+        if as_of is not None:
+            return [each for each in found if each.valid_from <= as_of < (each.valid_to or math.inf)]
         return [item for item in found if ended or item.valid_to is None]
 
     async def items_page(
@@ -140,6 +147,7 @@ class Memory(Analysis):
         *,
         user: str | None = None,
         ended: bool = False,
+        as_of: float | None = None,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Item]:
@@ -147,7 +155,7 @@ class Memory(Analysis):
         found = await self._desk.store.conversation(Scope(user=user), conversation)
         start = read_cursor(cursor, ItemsAt, no=found.no) if cursor is not None else None
         check_limit(limit)
-        items = await self.items(conversation, user=user, ended=ended)
+        items = await self.items(conversation, user=user, ended=ended, as_of=as_of)
         left = [each for each in items if start is None or (each.seq, each.id) > (start.seq, start.id)]
         shown = tuple(left[:limit])
         more = write_cursor(ItemsAt(found.no, shown[-1].seq, shown[-1].id)) if len(left) > limit else None

@@ -87,6 +87,9 @@ class OpenAIConversations:
     ) -> dict[str, Any]:
         """Add items behind the newest; answers with them as they are kept.
 
+        Those that tell again what the newest turn said here are there already, and are not added twice: a client that
+        keeps a conversation's items itself adds the answers to its calls too.
+
         Raises InvalidInput naming the item, NotFound, KeyReused.
         """
         scope = Scope(user=user)
@@ -96,17 +99,27 @@ class OpenAIConversations:
             msg = "items: empty; send at least one"
             raise InvalidInput(msg, where="items")
         key = self._key(idempotency_key, ["items", conversation, items])
-        stored = await self._repeated(scope, key)
+        stored, posts = await self._repeated(scope, key), []
         if stored is None:
+            posts = await self._told_again(scope, found, drafts)
             zone = zone_of(None, found, self._desk.zone)
-            batch = Batch(
-                conversation=conversation, drafts=dated(drafts, zone), now=self._desk.clock.now(), begins=False
-            )
+            new = dated(drafts[len(posts) :], zone)
+            batch = Batch(conversation=conversation, drafts=new, now=self._desk.clock.now(), begins=False)
             stored = await self._store(batch, user=user, key=key)
-        posts = await self._desk.store.posts_behind(
+        posts += await self._desk.store.posts_behind(
             scope, conversation, after=stored.last_seq - stored.stored, limit=stored.stored, path=False
         )
         return _page([item async for item in self._items(scope, found, posts)], more=False)
+
+    async def _told_again(self, scope: Scope, found: Conversation, drafts: Sequence[Draft]) -> list[Post]:
+        """Give the posts at the head that the first of some drafts say again, an answer of a turn in front."""
+        path = await self._desk.store.posts(scope, found.id, last=len(drafts), head=found.head) if found.head else []
+        for many in range(len(path), 0, -1):
+            tail = path[-many:]
+            if [post.digest for post in tail] == [draft.digest for draft in drafts[:many]]:
+                answers = await self._desk.store.talks.answers(scope, found.id, [tail[0].round])
+                return tail if tail[0].seq in answers else []
+        return []
 
     async def items(
         self,

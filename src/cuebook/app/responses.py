@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, suppress
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -23,8 +22,8 @@ from cuebook.records.responses_items import looks_foreign, may_be_ours, read_ite
 from cuebook.records.responses_told import Telling
 from cuebook.records.turn import ASKED, Step, Turn
 
-#: Posts before an answer that are looked at for what it was asked.
-MOST_ASKED = 200
+#: Posts that are read at a time for what an answer was asked.
+PAGE = 200
 _EVENTS = "text/event-stream"
 
 
@@ -150,12 +149,23 @@ class Responses:
         if may_be_ours(named.conversation):
             msg = f"response {id_!r}: its items are those of conversation {named.conversation!r}; delete them there"
             raise InvalidInput(msg, where="response_id")
-        scope, end = Scope(user=user), step.reply_seq or turn.query_seq
-        path = await self._desk.store.posts(scope, named.conversation, last=MOST_ASKED, head=end)
-        asked = takewhile(lambda post: post.role != ASSISTANT or post.seq == step.reply_seq, reversed(path))
-        posts = {named.conversation: [post.seq for post in asked]}
+        scope = Scope(user=user)
+        posts = {named.conversation: await self._exchange(scope, named.conversation, turn, step)}
         await forget(self._desk, scope, Target("item", (id_,)), posts=posts)
         return {"id": id_, "object": "response", "deleted": True}
+
+    async def _exchange(self, scope: Scope, conversation: str, turn: Turn, step: Step) -> list[int]:
+        """Give an answer's post, and those it was asked, back to the answer before."""
+        seqs: list[int] = []
+        at = step.reply_seq or turn.query_seq
+        while at:
+            path = await self._desk.store.posts(scope, conversation, last=PAGE, head=at)
+            for post in reversed(path):
+                if post.role == ASSISTANT and post.seq != step.reply_seq:
+                    return seqs
+                seqs.append(post.seq)
+            at = path[0].parent if path else 0
+        return seqs
 
     async def cancel(self, id_: str, *, user: str | None = None) -> dict[str, Any]:
         """Refuse to end an answer from outside: none is made in the background. Raises InvalidInput, NotFound."""
@@ -254,7 +264,12 @@ async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:
         conversation = asked.conversation or call.conversation
         front = leading if goes_on else None
         return msgspec.structs.replace(
-            call, body=body, conversation=conversation, server_history=goes_on, leading=front
+            call,
+            body=body,
+            conversation=conversation,
+            server_history=goes_on,
+            leading=front,
+            lists=conversation is None and not goes_on,
         )
     named, _, step = await _found(desk, asked.previous, call.user or asked.user)
     if not step.reply_seq:

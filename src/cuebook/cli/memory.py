@@ -110,7 +110,7 @@ def list_(
     ended: Annotated[bool, typer.Option("--ended", help="Also what no longer holds.")] = False,
     as_of: Annotated[
         datetime | None,
-        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="Across all: what held as it began (UTC)."),
+        typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held as it began (UTC)."),
     ] = None,
     limit: PageLimit = None,
     cursor: Cursor = None,
@@ -121,14 +121,12 @@ def list_(
         asked: dict[str, Any] = {"ended": ended, "as_of": seconds(as_of), "limit": limit or LIMIT, "cursor": cursor}
         _list_across(state, user, organization, asked)
         return
-    if as_of is not None:
-        msg = "it is for the list across all; a conversation's own are listed with --ended, each with its days"
-        raise typer.BadParameter(msg, param_hint="--as-of")
+    asked = {"user": user, "ended": ended, "as_of": seconds(as_of)}
     with state.open() as book:
         if limit is None and cursor is None:
-            page = Paged(tuple(book.memory.items(conversation, user=user, ended=ended)))
+            page = Paged(tuple(book.memory.items(conversation, **asked)))
         else:
-            page = book.memory.items_page(conversation, user=user, ended=ended, limit=limit or LIMIT, cursor=cursor)
+            page = book.memory.items_page(conversation, **asked, limit=limit or LIMIT, cursor=cursor)
     items = page.items
     if state.json:
         screen.say_json(
@@ -137,7 +135,11 @@ def list_(
         )
         return
     if not items:
-        screen.say("nothing yet; items are made when a summary is, `cuebook settle` does what is due now")
+        screen.say(
+            "nothing held then"
+            if as_of is not None
+            else "nothing yet; items are made when a summary is, `cuebook settle` does what is due now"
+        )
         return
     rows = [
         (

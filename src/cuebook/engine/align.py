@@ -97,6 +97,23 @@ def same_request(found: Sequence[Alignment], messages: int) -> Continuation | No
     return max(waiting, key=lambda each: each.alignment.conversation.updated_at, default=None)
 
 
+def same_items(found: Sequence[Alignment], messages: int, *, since: float) -> Continuation | None:
+    """Of several conversations the one whose path is just these messages, spoken in since a time; None for several.
+
+    Nobody can tell which of two that say the same is meant.
+    """
+    same = [
+        each
+        for alignment in found
+        if (head := alignment.conversation.head) in alignment.posts
+        and alignment.posts[head].depth == messages
+        and alignment.conversation.updated_at >= since
+        and (each := continue_at(alignment)).matched == messages
+        and each.seqs.get(messages - 1) == head
+    ]
+    return same[0] if len(same) == 1 else None
+
+
 class _Tree:
     """An alignment as a tree to walk in."""
 

@@ -163,7 +163,7 @@ def meaning(
     async def intend() -> Intent:
         place = await _place(desk, scope, request, call)
         drafts = _drafts(desk, request, place)
-        turn = await _waiting(desk, scope, place, drafts)
+        turn = await _waiting(desk, scope, request, place, drafts)
         frozen = await frozen_volatile(desk, scope, turn) if turn else None
         return Intent(
             ask=Ask(
@@ -217,13 +217,24 @@ def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
     return tuple(drafts)
 
 
-async def _waiting(desk: Desk, scope: Scope, place: Place, drafts: Sequence[Draft]) -> Turn | None:
-    """Give the turn that waits for the tool results that come now."""
-    if place.side or place.parent == 0 or not drafts or any(draft.role != TOOL for draft in drafts):
+async def _waiting(desk: Desk, scope: Scope, request: Request, place: Place, drafts: Sequence[Draft]) -> Turn | None:
+    """Give the turn that waits for the tool results that come now, or that are stored already."""
+    if place.side or place.parent == 0 or any(draft.role != TOOL for draft in drafts):
+        return None
+    asked = place.parent if drafts else _asked_by(request, place)
+    if not drafts and asked is None:
         return None
     scene = await desk.store.scene(scope, Look(conversation=place.conversation, parent=place.parent, use_summary=False))
     turn = scene.open_turn
-    return turn if turn is not None and turn.waiting and turn.reply_seq == scene.parent else None
+    return turn if turn is not None and turn.waiting and turn.reply_seq == (asked or scene.parent) else None
+
+
+def _asked_by(request: Request, place: Place) -> int | None:
+    """Give the post whose calls the stored results at a history's end answer; None where it does not end so."""
+    number = len(request.history) - 1
+    while number >= 0 and request.history[number].role == TOOL:
+        number -= 1
+    return place.seqs.get(number) if number < len(request.history) - 1 else None
 
 
 def _wish(

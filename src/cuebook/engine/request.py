@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.assembly.window import ClientSystem, client_system
-from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation, same_request
+from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation, same_items, same_request
 from cuebook.engine.desk import Desk, Key
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
@@ -23,6 +23,8 @@ from cuebook.records.responses_items import may_be_ours
 
 #: Answers looked for when a history comes without a conversation id, from the newest on.
 ANCHORS = 32
+#: Seconds after which a call is none of a conversation that its client began and filled: it does so just before.
+LISTED_S = 60.0
 #: Fields of a request beside its messages that a provider charges as input.
 _CHARGED = ("tools", "functions", "response_format")
 #: Fields that say how an answer comes, not what is asked.
@@ -45,6 +47,7 @@ class Call(Struct, frozen=True, kw_only=True):
     server_history: bool = False  # X-History: server: `messages` are new ones only
     parent: int | None = None  # with it: seq of the post they follow; the head otherwise
     leading: int | None = None  # so many system messages stand in front, further ones are said; all that lead otherwise
+    lists: bool = False  # its client may keep what it sends as items of a conversation it began
     told: Mapping[str, Any] = {}  # what the answer tells again of its request, kept with its step
     query: str = ""
     idempotency_key: str | None = None
@@ -266,12 +269,25 @@ async def place_of(desk: Desk, scope: Scope, request: Request, call: Call) -> Pl
         if found and found[0].conversation.last_seq:
             return _place(continue_at(found[0], answers))
         return Place(conversation=named, owner=request.user or scope.user, begins=True)
+    return await _recognised(desk, scope, request, call, answers)
+
+
+async def _recognised(desk: Desk, scope: Scope, request: Request, call: Call, answers: frozenset[int]) -> Place:
+    """Find the path a history that names no conversation continues; else a new one begins."""
+    history = request.history
+    digests = [each.digest for each in history]
     sought = anchors(digests, answers, most=ANCHORS)
     if not sought and call.retried:  # the first try was not answered: its conversation holds these messages alone
         found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
         if continuation := same_request(found, len(history)):
             return _place(continuation)
-    found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=sought)) if sought else []
+    looked = sought or (digests[-1:] if call.lists else ())
+    every = await desk.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
+    if call.lists and history[-1].role != ASSISTANT:
+        begun = [each for each in every if may_be_ours(each.conversation.id)]
+        if kept := same_items(begun, len(history), since=desk.clock.now() - LISTED_S):
+            return _place(kept)
+    found = _unnamed(every) if sought else []
     if continuation := same_conversation(found, answers):
         return _place(continuation)
     return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)

@@ -18,6 +18,7 @@ from cuebook.server.caller import AnyRequest, actor_of, book_of, caller_of, chec
 from cuebook.server.edge import JsonBody
 from cuebook.server.guard import name_in
 from cuebook.server.lists import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
+from cuebook.server.remembered import AsOf, moment
 
 Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="The newest so many")]
 Flag = FromQuery[bool]
@@ -231,19 +232,21 @@ async def get_items(
     *,
     user_id: UserQuery = None,
     ended: Flag = False,
+    as_of: AsOf = None,
     limit: PageLimit = None,
     cursor: PageCursor = None,
 ) -> Response[bytes]:
     """Give what is remembered of the head's path, oldest first; with `ended` what no longer holds too.
 
-    All of it, or with `limit` or `cursor` a page.
+    With `asOf` what held then. All of it, or with `limit` or `cursor` a page.
     """
     memory, name, user = book_of(request).memory, name_in(conversation), user_of(request, user_id)
     items: Sequence[Item]
+    asked: Any = {"user": user, "ended": ended, "as_of": moment(as_of)}
     if limit is None and cursor is None:
-        items, more = await memory.items(name, user=user, ended=ended), None
+        items, more = await memory.items(name, **asked), None
     else:
-        page = await memory.items_page(name, user=user, ended=ended, limit=limit or LIMIT, cursor=cursor)
+        page = await memory.items_page(name, **asked, limit=limit or LIMIT, cursor=cursor)
         items, more = page.items, page.cursor
     return listed([shapes.item(each, name) for each in items], more)
 

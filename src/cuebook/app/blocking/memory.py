@@ -75,12 +75,16 @@ class BlockingMemory:
         """Give whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
         return self._host.run(lambda book: book.memory.zone(conversation=conversation, user=user, time_zone=time_zone))
 
-    def items(self, conversation: str, *, user: str | None = None, ended: bool = False) -> list[Item]:
+    def items(
+        self, conversation: str, *, user: str | None = None, ended: bool = False, as_of: float | None = None
+    ) -> list[Item]:
         """Give a conversation's items as they stand at its head; with `ended` those that no longer hold too.
+
+        With `as_of` (Unix seconds) those that held then, as they are known now.
 
         What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
         """
-        return self._host.run(lambda book: book.memory.items(conversation, user=user, ended=ended))
+        return self._host.run(lambda book: book.memory.items(conversation, user=user, ended=ended, as_of=as_of))
 
     def items_page(
         self,
@@ -88,12 +92,15 @@ class BlockingMemory:
         *,
         user: str | None = None,
         ended: bool = False,
+        as_of: float | None = None,
         limit: int = LIMIT,
         cursor: str | None = None,
     ) -> Paged[Item]:
         """Give a page of the same."""
         return self._host.run(
-            lambda book: book.memory.items_page(conversation, user=user, ended=ended, limit=limit, cursor=cursor)
+            lambda book: book.memory.items_page(
+                conversation, user=user, ended=ended, as_of=as_of, limit=limit, cursor=cursor
+            )
         )
 
     def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:

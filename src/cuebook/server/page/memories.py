@@ -88,7 +88,7 @@ async def memories(
         found = await book.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=FOUND)
         hits = [{**shapes.hit(each), "page": page_of(each.memory_id)} for each in found]
     elif conversation:
-        told = await book.memory.items_page(conversation, user=user, ended=ended, limit=LISTED, cursor=cursor)
+        told = await book.memory.items_page(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
         items, more = [_item(shapes.item(each, conversation), conversation) for each in told.items], told.cursor
     else:
         page = await book.memories.page(
