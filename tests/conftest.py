@@ -9,6 +9,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +32,26 @@ for module in (
 settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
 settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile("ci")
+
+
+#: The files that take longest begin, longest first: one that began last would leave the other cores idle.
+LONG = (
+    "doors/test_cli_prompts.py", "doors/test_mcp.py", "page/test_page_turns.py", "doors/test_cli.py",
+    "chaos/test_kill.py", "page/test_page_prompts.py", "doors/test_demo.py", "contracts/test_migrations.py",
+    "doors/test_http_live.py", "doors/test_embedders.py", "turns/test_llama.py", "chaos/test_turn_kill.py",
+    "page/test_page_memories.py", "doors/test_eval.py", "page/test_page_conversations.py", "turns/test_promises.py",
+    "rooms/assembly/test_partition.py", "doors/test_experience.py", "turns/test_reflection_edges.py",
+    "house/test_house.py", "turns/test_item_corrections.py", "turns/test_poison.py", "doors/test_http_schema.py",
+    "page/test_page_minds.py", "chaos/test_processes.py", "contracts/test_store_machine.py", "turns/test_loop.py",
+    "page/test_page_audit.py", "page/test_page_of_use.py", "page/test_page_settings.py", "doors/test_prompt_life.py",
+)  # fmt: skip
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
 # A shell starts what runs in its background with interrupts ignored, and so would every program a test starts.

