@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from looks import look_over
@@ -10,6 +11,7 @@ from looks import look_over
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
+from cuebook.errors import UpstreamError
 from cuebook.testing.doubles import Script, ScriptedModel
 
 SAID = (
@@ -67,6 +69,27 @@ def test_a_turn_that_is_opened_while_it_is_answered_goes_on_to_its_answer(
     page.wait_for_selector(".assistant:has-text('One two three four.')")
     assert page.inner_text(".facts .state") == "finished"
     asked.result(30)
+
+
+def test_a_turn_that_failed_says_why_where_its_answer_would_stand(
+    serve: Callable[..., Served], tab: Callable[..., Tab], tmp_path: Path
+) -> None:
+    served = serve(project(tmp_path), ScriptedModel(UpstreamError("the model answered 401")))
+
+    async def ask(book: Cuebook) -> None:
+        with suppress(UpstreamError):
+            await book.ask(Ask("\N{WOMAN}\u200d\N{PERSONAL COMPUTER} می\u200cروم a\u200db \u202eevil\u202c", "sorting"))
+
+    served.run(ask)
+    page = tab(served).open("/")
+    shown = page.inner_text("li.turn .asked")
+    assert shown == "\N{WOMAN}\u200d\N{PERSONAL COMPUTER} می\u200cروم a⟨U+200D⟩b ⟨U+202E⟩evil⟨U+202C⟩"
+    page.click("li.turn a")
+    assert "the model answered 401" in page.inner_text(".talk .assistant")
+    assert shown == page.inner_text(".talk .user p")
+    facts = page.inner_text(".figures")
+    assert "Ended after" in facts
+    assert "no prompt before it" in facts
 
 
 def test_a_turn_accounts_for_every_token_and_says_why(

@@ -23,7 +23,7 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
     screen.table(names, rows, right=("#", "tokens"), fold=("source",))
     for each in window.get("covered", ()):
         screen.say(f"{_posts(each['from'], each['to'])}: in the summary")
-    _draw_dropped(window["dropped"])
+    _draw_dropped(window["dropped"], blocks)
     anchors = ", ".join(f"{anchor['name']} after message {anchor['after']}" for anchor in window["anchors"])
     screen.say(f"cache anchors: {anchors or 'none'}")
     if cache := window["cache"]:
@@ -55,9 +55,10 @@ def _share(part: int, tokens: int) -> str:
     return f"{screen.bar(share)} {share:>4.0%}"
 
 
-def _draw_dropped(dropped: list[dict[str, Any]]) -> None:
+def _draw_dropped(dropped: list[dict[str, Any]], blocks: list[dict[str, Any]]) -> None:
     if not dropped:
-        screen.say("left out: nothing")
+        cut = sum(bool(each.get("cut") or each.get("compressed")) for each in blocks)
+        screen.say("left out: nothing" + (f" as a whole; blocks that are shortened: {cut}" if cut else ""))
         return
     total = sum(each.get("tokens") or 0 for each in dropped)
     screen.say(f"left out: {total:,} tokens")

@@ -8,7 +8,7 @@ from typing import Any
 from cuebook.engine.desk import Desk
 from cuebook.prompts.chain import SALT_SIZE, seal
 from cuebook.records.audit import PERSONAL, Record
-from cuebook.records.prompt import Version
+from cuebook.records.prompt import MAIN, Version
 
 #: Characters of an answer that its record holds.
 SUMMARY = 200
@@ -65,7 +65,9 @@ def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record
     if not renders or not output:
         return ()
     first = renders[0]
-    version = Version(slug=first.prompt_id, semver=first.version, digest=first.digest)
+    place = first.selection or {}
+    number, branch = int(place.get("number", 0)), str(place.get("branch", MAIN))
+    version = Version(slug=first.prompt_id, branch=branch, number=number, semver=first.version, digest=first.digest)
     told = receipt(
         desk,
         version,

@@ -81,7 +81,8 @@ async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
 
 def _shown(record: Record, again: dict[str, Any] | None = None) -> Response[bytes]:
     chosen = record.selection or {}
-    at = f"{chosen['branch']}:{chosen['number']}" if {"branch", "number"} <= chosen.keys() else ""
+    kept = "branch" in chosen and bool(chosen.get("number"))  # one that ships with Cuebook has no number in the book
+    at = f"{chosen['branch']}:{chosen['number']}" if kept else ""
     how = {name: value for name, value in chosen.items() if name not in ("branch", "number")}
     return show("audit_record.html", view=VIEW, record=shapes.record(record), at=at, how=how, again=again)
 

@@ -78,8 +78,8 @@ def shown(turn: LiveTurn) -> dict[str, Any]:
         "href": f"/page/conversations/{place(turn.conversation)}/turns/{turn.turn}",
         "state": turn.state,
         "when": " ".join(filter(None, [plain(turn.user), (turn.at or "")[:19].replace("T", " ")])),
-        "query": turn.query,
-        "reply": turn.reply,
+        "query": plain(turn.query),
+        "reply": plain(turn.reply),
         "bar": kinds_shown(turn.kinds),
         "cached": round(100 * min(1.0, turn.cached / turn.tokens), 2) if turn.tokens else 0,
         "facts": list(_facts(turn)),
@@ -101,7 +101,7 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
     if turn.first_s is not None:
         yield f"first token after {seconds(turn.first_s)}"
     if turn.seconds:
-        yield f"answered in {seconds(turn.seconds)}"
+        yield f"{'answered in' if turn.state == 'finished' else 'ended after'} {seconds(turn.seconds)}"
     yield from turn.events
     if turn.mood not in ("", "neutral"):
         yield f"mood {turn.mood}"

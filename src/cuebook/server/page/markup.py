@@ -16,10 +16,13 @@ _MOST_BRACKETS: Final = 5_000
 #: Levels of quotes and lists that are read.
 _DEEPEST: Final = 50
 _SCHEMES: Final = ("http", "https", "mailto")
-#: What turns a line's reading direction, or cannot be seen: shown as its code point.
-_HIDDEN: Final = re.compile(
-    "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]"
+#: What turns a line's reading direction, or cannot be seen: shown as its code point. A joiner stands where it joins:
+#: between two characters of scripts that have joined letters, and of emoji.
+_UNSEEN: Final = (
+    "\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
 )
+_JOINED: Final = f"[^\u0000-\u02ff\u200c\u200d{_UNSEEN}]"
+_HIDDEN: Final = re.compile(f"[{_UNSEEN}]|[\u200c\u200d](?!{_JOINED})|(?<!{_JOINED})[\u200c\u200d]")
 
 
 def markup(text: str | None) -> Any:
