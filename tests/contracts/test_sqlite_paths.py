@@ -5,6 +5,7 @@ import random
 import pytest
 
 from cuebook.backends.sqlite.paths import Paths
+from cuebook.backends.sqlite.search import neighbours
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.errors import NotFound
 from cuebook.ports.store import Batch, Look
@@ -75,3 +76,14 @@ async def test_what_is_held_is_bounded(stores):
         await stores[0].append(Scope(), Batch(conversation=name, drafts=said, now=1.0))
         assert len(await read(stores[0], name)) == 10
     assert stores[0].paths.size == (3, 300)
+
+
+@pytest.mark.parametrize("seq", range(1, 21))
+@pytest.mark.parametrize("reach", [1, 3, 19, 30])
+def test_the_neighbours_of_a_post_are_the_same_however_many_runs_its_path_has(seq: int, reach: int) -> None:
+    near = neighbours([(1, 20)], seq, reach)
+    assert near == neighbours([(16, 20), (6, 15), (1, 5)], seq, reach)
+    assert near == [
+        *(other for other in range(seq - 1, seq - reach - 1, -1) if other >= 1),
+        *(other for other in range(seq + 1, seq + reach + 1) if other <= 20),
+    ]

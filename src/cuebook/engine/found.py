@@ -22,6 +22,8 @@ def rank_found(
     skip: Collection[int] = (),
 ) -> list[Hit]:
     """Order what search brought, best first, as hits of kind `post`."""
+    if all(each.seq in skip for each in found.found):
+        return []  # most often: a window shows all of a path that is not long
     by_place = {(each.no << 32) | each.seq: each for each in found.found}
     candidates = [
         Candidate(

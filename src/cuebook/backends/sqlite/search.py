@@ -206,6 +206,8 @@ def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Ru
 def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
     """Give the seqs up to `reach` posts before and after one on a path. Runs are newest first."""
     at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
+    if runs[at][0] <= seq - reach and seq + reach <= runs[at][1]:
+        return [*range(seq - 1, seq - reach - 1, -1), *range(seq + 1, seq + reach + 1)]
     near: list[int] = []
     place, here = at, seq
     while len(near) < reach:
