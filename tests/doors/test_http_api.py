@@ -132,6 +132,27 @@ async def test_posts_are_read_back(client: httpx.AsyncClient) -> None:
     assert [[each["id"] for each in items] for items in listed] == [["c1"], []]
 
 
+async def test_a_message_stands_before_its_attachments_in_prompt_and_block(client: httpx.AsyncClient) -> None:
+    plan = {"type": "plan", "content": "1. rest"}
+    said = [
+        {"sendFrom": "ann", "message": "What now?"},
+        {"sendFrom": "assistant", "message": "So:", "attachments": [plan]},
+    ]
+    assert (await stored(client, posts=said)).status_code == 201
+    secret = {"type": "text", "content": "password=hunter2secret"}
+    ask = {"message": "And then?", "conversationId": "c1", "userId": "ann", "attachments": [plan, secret]}
+    given = (await client.post("/api/assemble", json=ask)).json()
+    sent = given["messages"][-1]["content"]
+    assert [each["text"] for each in sent] == ["And then?\n\n[plan] 1. rest", "password=hunter2secret"]
+    shown = [each["text"] for each in given["window"]["blocks"] if each["kind"] in {"post", "query"}]
+    assert shown[:2] == ["What now?", "So:\n\n[plan] 1. rest"]
+    assert shown[2].startswith("And then?\n\n[plan] 1. rest\npassword=[[secret:")
+    again = {"id": "t", "sendFrom": "ann", "message": "One", "attachments": [{"type": "text", "content": "x"}]}
+    assert (await stored(client, posts=[again])).status_code == 201
+    other = [again | {"message": "Two"}]
+    assert (await stored(client, posts=other)).status_code == 409  # its message is said beside a text of its own
+
+
 async def test_attachments_and_parts_keep_what_nobody_knows(client: httpx.AsyncClient) -> None:
     posts = [
         {

@@ -13,7 +13,7 @@ from typing import overload
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.forms import JOIN, JOIN_TOKENS, Placed, decode, encode, messages_of, shown_of, weigh
+from cuebook.assembly.forms import JOIN, JOIN_TOKENS, Placed, decode, encode, messages_of, shown_of, weigh, whole
 from cuebook.assembly.partition import Partition
 from cuebook.assembly.readable import text_of
 from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter
@@ -203,11 +203,18 @@ def _post_block(placed: Placed, message: bytes, *, is_query: bool) -> Block:
         source=f"post:{placed.post.id}",
         role=placed.post.role,
         tokens=placed.tokens,
-        text=shown_of(placed) or text_of(message),
+        text=_shown(placed) or text_of(message),
         form=placed.form,
         seq=placed.post.seq,
         message=message,
     )
+
+
+def _shown(placed: Placed) -> str:
+    """Give what a kept post shows, its attachments and calls behind its message; secrets of the live one are none."""
+    if placed.form == "full" and placed.post.message and placed.post.parts:
+        return text_of(whole(placed.post, None))
+    return shown_of(placed)
 
 
 def _front_messages(sheet: Sheet) -> list[bytes]:

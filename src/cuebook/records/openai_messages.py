@@ -221,10 +221,11 @@ def digest(said: Said) -> bytes:
 
 
 def _leads(said: Said | Post) -> bool:
-    """Whether `message` is a text of its own, before all parts, and not the view of one of them."""
-    echoed = any(
-        part.type == "text" or (part.content == said.message and (part.type == "refusal" or _audio_id(part)))
-        for part in said.parts
+    """Whether `message` is a text of its own, before all parts, and not the view of all texts or of one other part."""
+    texts = [part.content for part in said.parts if part.type == "text"]
+    echoed = bool(texts) and "\n".join(texts).strip() == said.message.strip()
+    echoed = echoed or any(
+        part.content == said.message and (part.type == "refusal" or _audio_id(part)) for part in said.parts
     )
     return bool(said.message) and not echoed
 
