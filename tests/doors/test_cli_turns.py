@@ -80,6 +80,13 @@ async def test_every_post_is_in_the_window_under_the_summary_or_left_out(here: H
     assert f"posts 1–{first['to']}: in the summary\n" in here("turn", "show", "c1", "1")
 
 
+async def test_what_a_provider_says_of_its_cache_goes_before_what_is_simulated(here: Here) -> None:
+    usage = {"prompt_tokens": 9, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 0}}
+    await relay(here, [{"role": "user", "content": "Look."}], completion("There.", usage=usage))
+    cache = here.json("turn", "show", "c1", "1")["window"]["cache"]
+    assert cache == {"readTokens": 0, "writeTokens": 0, "simulated": False}
+
+
 async def test_a_step_shows_its_own_cache_or_none(here: Here) -> None:
     usage = {"prompt_tokens": 90, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}}
     asked = [{"role": "user", "content": "Look twice."}]

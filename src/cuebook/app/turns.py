@@ -24,7 +24,7 @@ from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Known
 from cuebook.records.prompt import TaskOutcome
-from cuebook.records.turn import Manifest, Step, Turn, Window
+from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
 #: How memories are named as the source of a text.
@@ -254,13 +254,14 @@ def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _cache(turn: Turn, step: Step) -> dict[str, Any]:
-    """Say what a provider's cache made of a step: simulated for the newest, of others what the provider reported."""
-    if step.n == turn.steps[-1].n:
-        return dict(turn.metadata.get("window", {}).get("cache", {}))
-    usage = step.usage
-    if usage is None or usage.cache_read is None:
-        return {}
-    return {"readTokens": usage.cache_read, "writeTokens": usage.cache_write or 0, "simulated": False}
+    """Say what a provider's cache made of a step: as the provider reported it, else simulated for the newest.
+
+    What was answered in shadow is no report: it was another prompt's.
+    """
+    usage, sent = step.usage, SHADOW not in turn.metadata
+    if sent and usage is not None and usage.cache_read is not None:
+        return {"readTokens": usage.cache_read, "writeTokens": usage.cache_write or 0, "simulated": False}
+    return dict(turn.metadata.get("window", {}).get("cache", {})) if step.n == turn.steps[-1].n else {}
 
 
 def _said(post: PathPost | None) -> str:

@@ -11,6 +11,8 @@ from cuebook.config import has_path, without_secret
 from cuebook.server.app import serve as run_server
 
 app = new_app()
+#: Said where a persona speaks before a program's own system text, which its author may not expect.
+_FIRST = "  speaks first     persona {0!r} and presets; speaks = 'asked' under [persona] leaves a program's own text alone"
 
 
 @command(
@@ -70,6 +72,9 @@ def serve(
         else:
             named = f"the model {chosen.model.name}" if chosen.model.provider != "none" else ""
             _greet(address, base_url, upstream_url or named, shadow=chosen.upstream.shadow)
+            if chosen.persona.default and chosen.persona.speaks == "always" and upstream_url:
+                screen.say(_FIRST.format(chosen.persona.default))
+            screen.say("Ctrl-C ends it.")
         _warn("upstream.url", chosen.upstream.url)
         if chosen.model.provider != "none":
             _warn("model.base_url", chosen.model.base_url)
@@ -87,7 +92,6 @@ def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
     screen.say(f"  look at it       {address}")
     if shadow:
         screen.say("  in shadow        nothing is changed on the way; `cuebook shadow report` tells the rest")
-    screen.say("Ctrl-C ends it.")
 
 
 def _warn(place: str, url: str) -> None:
