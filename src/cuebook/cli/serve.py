@@ -12,7 +12,7 @@ from cuebook.server.app import serve as run_server
 
 app = new_app()
 #: Said where a persona speaks before a program's own system text, which its author may not expect.
-_FIRST = "  speaks first     persona {0!r} and presets; speaks = 'asked' under [persona] leaves a program's own text alone"
+_FIRST = "  speaks first     persona {0!r}; speaks = 'asked' under [persona] leaves a program's own system text alone"
 
 
 @command(
