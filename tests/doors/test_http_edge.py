@@ -512,3 +512,22 @@ async def test_a_list_of_conversations_says_their_heads(client: httpx.AsyncClien
     (listed,) = (await client.get("/api/conversations")).json()["items"]
     assert listed == (await client.get("/api/conversations/c1")).json()
     assert listed["head"] == "p2"
+
+
+async def test_ids_and_names_are_short_and_no_answer_is_kept_by_a_cache(client: httpx.AsyncClient) -> None:
+    long = "x" * 1_001
+    posts = {"posts": [{"sendFrom": "ann", "message": "Hi"}]}
+    for path, body in (
+        ("/api/chat", {"message": "Hi", "conversationId": long}),
+        ("/api/chat", {"message": "Hi", "conversationId": "c", "userId": long}),
+        (f"/api/conversations/{long}/posts", posts),
+        ("/api/conversations/c/posts", posts | {"userId": long}),
+        ("/api/conversations/c/posts", {"posts": [{"sendFrom": long, "message": "Hi"}]}),
+        ("/api/conversations/c/posts", {"posts": [{"sendFrom": "ann", "id": long, "message": "Hi"}]}),
+        ("/v1/chat/completions", {"model": "m", "user": long, "messages": [{"role": "user", "content": "Hi"}]}),
+    ):
+        refused = await client.post(path, json=body)
+        assert (refused.status_code, "over the limit of 1,000" in refused.text) == (400, True), body
+    answer = await client.get("/api/conversations")
+    assert answer.json()["items"] == []
+    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")

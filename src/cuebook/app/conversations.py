@@ -64,7 +64,6 @@ class Conversations:
         if not conversation:
             msg = "conversation: empty; name the conversation"
             raise InvalidInput(msg, where="conversation")
-        check_text(conversation, "conversation")
         if not posts:
             msg = "posts: empty; send at least one"
             raise InvalidInput(msg, where="posts")
@@ -110,8 +109,6 @@ class Conversations:
         fresh = desk.dice.new_id("post")
         try:
             if isinstance(given, Posted):
-                check_text(given.id, "id")
-                check_text(given.sender, "sendFrom")
                 return desk.writer.posted(given, id=fresh, now=at, persona=persona, user=user)
             fields = dict(given)
             id_, when = fields.pop("id", None), fields.pop("timestamp", None)

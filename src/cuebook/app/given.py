@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cuebook.config import Config
-from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.drafts import Posted, check_name, check_text
 from cuebook.engine.request import Call
 from cuebook.engine.zones import read_zone
 from cuebook.errors import InvalidInput
@@ -37,7 +37,7 @@ def check_ask(ask: object) -> None:
     for name in _TEXTS:
         text = getattr(ask, name)
         _expect(text, str, name, "a string", optional=name not in _NEEDED)
-        check_text(text or "", name)
+        (check_text if name == "text" else check_name)(text or "", name)
     if not ask.conversation:
         msg = "conversation: empty; name the conversation"
         raise InvalidInput(msg, where="conversation")
@@ -70,8 +70,10 @@ def check_call(call: Call) -> None:
 def check_append(conversation: object, posts: object, **names: object) -> None:
     """Refuse posts that are none. `names` are strings or None. Raises InvalidInput."""
     _expect(conversation, str, "conversation", "a string")
+    check_name(str(conversation), "conversation")
     for name, value in names.items():
         _expect(value, str, name, "a string", optional=True)
+        check_name(str(value or ""), name)
     if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
         msg = f"posts: expected a list of posts, got {_shown(posts)}; put a single one into a list"
         raise InvalidInput(msg, where="posts")
@@ -141,7 +143,7 @@ def check_users(users: object) -> None:
         raise InvalidInput(msg, where="participants")
     for number, user in enumerate(users):
         _expect(user, str, f"participants[{number}]", "a string")
-        check_text(user, f"participants[{number}]")
+        check_name(user, f"participants[{number}]")
         if not user:
             msg = f"participants[{number}]: empty; name a user"
             raise InvalidInput(msg, where=f"participants[{number}]")

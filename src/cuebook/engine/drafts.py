@@ -23,6 +23,8 @@ from cuebook.records.redact import Finding, taken
 from cuebook.records.vault import Values, collected, put_back_json, values_of
 
 _STATES: tuple[PostState, ...] = get_args(PostState)
+#: Characters of an id, or of the name of who speaks.
+LONGEST_NAME = 1_000
 #: Part types whose content is data, not text: no secrets are looked for in it.
 _DATA = frozenset({"image_url", "file", "audio", "input_audio"})
 #: Times a post may have: years 1000 to 9998, so that every day reckoned from one is a day (`datetime` ends at 9999).
@@ -189,6 +191,9 @@ class Writer(Struct, frozen=True):
         there. A text that is all a message says is one string of its JSON; one of several, or a call's, is made of it.
         """
         check_text(said.message, "message")
+        check_name(id, "id")
+        check_name(sender, "sendFrom")
+        check_name(recipient, "sendTo")
         check_time(now)
         if limited:
             self._check_size(said)
@@ -337,3 +342,11 @@ def check_text(text: str, where: str) -> None:
     except UnicodeEncodeError as error:
         msg = f"{where}: holds half a surrogate pair at position {error.start}; send valid Unicode"
         raise InvalidInput(msg, where=where) from None
+
+
+def check_name(text: str, where: str) -> None:
+    """Refuse what is no id of a conversation or a post, and no name of who speaks: it stands beside all they said."""
+    if len(text) > LONGEST_NAME:
+        msg = f"{where}: {len(text):,} characters are over the limit of {LONGEST_NAME:,} for an id or a name"
+        raise InvalidInput(msg, where=where)
+    check_text(text, where)

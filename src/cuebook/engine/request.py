@@ -9,6 +9,7 @@ from msgspec import Raw, Struct
 from cuebook.assembly.window import ClientSystem, client_system
 from cuebook.engine.align import Continuation, anchors, continue_at, same_conversation, same_items, same_request
 from cuebook.engine.desk import Desk, Key
+from cuebook.engine.drafts import check_name
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
 from cuebook.ports.store import Alignment
@@ -161,6 +162,9 @@ def read_request(desk: Desk, call: Call) -> Request:
     given = _value(fields, "metadata")
     metadata = given if isinstance(given, dict) else {}
     named = _text(metadata.get("conversation_id"))
+    user = call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None
+    check_name(call.conversation or named, "conversation")
+    check_name(user or "", "user")
     tools, live_tools = _charged(desk, fields)
     return Request(
         fields=fields,
@@ -169,7 +173,7 @@ def read_request(desk: Desk, call: Call) -> Request:
         history=tuple(spoken[lead:]),
         model=_text(_value(fields, "model")),
         conversation=call.conversation or named or None,
-        user=call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None,
+        user=user,
         stream=_value(fields, "stream") is True,
         tools=tools,
         live_tools=live_tools,

@@ -7,6 +7,10 @@ from typing import Final, Protocol, TypeVar
 from cuebook.memory.recall import Query
 from cuebook.memory.words import spans_of, words
 
+#: Characters of a text that are looked at sentence by sentence: of a longer one the stretch that answers best.
+STRETCH: Final = 50_000
+#: Tokens that "…" before and behind takes.
+ELLIPSES: Final = 4
 PRICE: Final = 1 / 16  # exponent of the tokens a hit costs, where a budget is packed
 
 
@@ -27,6 +31,12 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
     """
     if count(text) <= tokens:
         return text
+    if len(text) > STRETCH:
+        first, stretch = _stretch(text, set(query.terms))
+        shown = excerpt(stretch, query, tokens - ELLIPSES, count)
+        left = "… " if shown and first and not shown.startswith("… ") else ""
+        right = " …" if shown and first + STRETCH < len(text) and not shown.endswith(" …") else ""
+        return f"{left}{shown}{right}"
     spans, terms = spans_of(text), set(query.terms)
     held = [terms.intersection(words(text[first:last])) for first, last in spans]
     often = Counter(term for found in held for term in found)
@@ -42,6 +52,15 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
             break
         low, high = wider
     return _fit(text, spans[low][0], spans[high][1], tokens, count)
+
+
+def _stretch(text: str, terms: set[str]) -> tuple[int, str]:
+    """Give the stretch of a long text that holds most of what is looked for, with where it begins."""
+    places = range(0, len(text), STRETCH)
+    held = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
+    often = Counter(term for found in held for term in found)
+    first = max(zip(places, held, strict=True), key=lambda each: sum(1 / often[term] for term in each[1]))[0]
+    return first, text[first : first + STRETCH]
 
 
 def _cut(text: str, first: int, last: int) -> str:

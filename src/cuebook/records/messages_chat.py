@@ -99,7 +99,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     kind = part.get("type")
     if kind == REMINDED:
         return {"type": "text", "text": str(part.get("text", ""))}
-    if kind in _PARTS:
+    if isinstance(kind, str) and kind in _PARTS:
         return dict(part)
     return {"type": "text", "text": f"[{kind}]"}
 

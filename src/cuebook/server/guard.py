@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
@@ -41,6 +41,8 @@ _OURS = {
 }
 #: Those of them whose second word is no name.
 _NO_NAMES = (["chat", "completions"], ["messages", "count_tokens"])
+#: What goes with every answer but an upstream's: it is of who asks, alone.
+_PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 #: What a server behind us may take for a slash.
 _PARTS = re.compile(r"[\x00\\]")
 
@@ -111,6 +113,8 @@ class Guard:
             return
         if self._shadow and place is not None:
             path = PASS_THROUGH
+        if place is None:
+            send = _kept_nowhere(send)
         meant = scope.copy()
         meant["path"] = path
         if scope["method"] == "HEAD" and path != PASS_THROUGH:
@@ -135,6 +139,19 @@ class Guard:
         if name not in self._names:
             return False
         return port == self._port if self._port is not None else port.isdigit()
+
+
+def _kept_nowhere(send: Send) -> Send:
+    """Let no cache keep an answer, and no browser take it for another kind than it says; what says otherwise stands."""
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", ()))
+            given = {name for name, _ in headers}
+            message = {**message, "headers": headers + [each for each in _PRIVATE if each[0] not in given]}
+        await send(message)
+
+    return sent
 
 
 def read_path(scope: HTTPScope) -> tuple[str, Place | None]:

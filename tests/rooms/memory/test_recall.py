@@ -339,6 +339,9 @@ def test_an_excerpt_is_the_passage_that_answers():
 def test_an_excerpt_finds_its_place_in_a_line_without_end():
     line = '{"rows": [' + ", ".join(f'{{"id": {n}, "name": "row {n}"}}' for n in range(500)) + "]}"
     assert '"row 321"' in excerpt(line, read_query("name of row 321"), 80, count)
+    long = "Nothing is said here.\n" * 9_000 + "The kayak is green.\n" + "Nor is it there.\n" * 9_000
+    shown = excerpt(long, read_query("which kayak?"), 30, count)
+    assert ("kayak" in shown, shown[:2], shown[-2:], count(shown) <= 30) == (True, "… ", " …", True)
     assert "kayak" in excerpt("x" * 900 + " kayak " + "y" * 900, read_query("kayak"), 60, count)
 
 
