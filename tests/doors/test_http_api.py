@@ -10,7 +10,7 @@ import pytest
 from lent import app_of
 
 from conftest import BASE, config
-from cuebook import Cuebook
+from cuebook import Ask, Cuebook
 from cuebook.records.plain import plain
 from cuebook.testing.doubles import Script, ScriptedModel
 
@@ -415,3 +415,16 @@ async def test_pages_load_nothing_from_elsewhere(client: httpx.AsyncClient) -> N
     document = (await client.get("/schema/openapi.json")).json()
     assert document["openapi"].startswith("3.1")
     assert "/api/conversations/{conversation}/posts" in document["paths"]
+
+
+async def test_an_answer_without_a_model_says_what_is_missing() -> None:
+    """An upstream answers under /v1 alone: it is not what is missing where there is one."""
+    for settings, advice in (
+        ({}, "Set [model] or --upstream to get an answer."),
+        (
+            {"upstream.url": "http://127.0.0.1:9/v1"},
+            "Set [model] to get an answer here; the upstream answers under /v1.",
+        ),
+    ):
+        async with Cuebook.open(arguments=settings, worker=False) as book:
+            assert (await book.ask(Ask("Hello?", "c1"))).text.endswith(advice)

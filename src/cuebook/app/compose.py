@@ -279,7 +279,7 @@ def _upstream(config: Config) -> HttpUpstream | None:
 def _model(config: Config) -> Model:
     settings = config.settings.model
     if settings.provider == "none":
-        return RecalledModel()
+        return RecalledModel(upstream=bool(config.settings.upstream.url))
     if settings.provider == "llama":
         return _llama(config, settings.name)
     return OpenAIModel(settings.name, _server(settings))

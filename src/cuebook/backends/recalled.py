@@ -17,13 +17,19 @@ class RecalledModel:
 
     name = NO_MODEL
 
+    def __init__(self, *, upstream: bool = False) -> None:
+        """`upstream`: there is one, which answers under /v1 alone."""
+        self._advice = (
+            "Set [model] to get an answer here; the upstream answers under /v1."
+            if upstream
+            else "Set [model] or --upstream to get an answer."
+        )
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer line by line."""
         hits = [hit for hit in request.recalled if isinstance(hit, Hit)]
         if not hits:
-            yield Piece(
-                text=f"{NO_MODEL_LABEL} Nothing in memory fits this. Set [model] or --upstream to get an answer."
-            )
+            yield Piece(text=f"{NO_MODEL_LABEL} Nothing in memory fits this. {self._advice}")
         else:
             yield Piece(text=f"{NO_MODEL_LABEL} What memory holds for this:\n")
         for hit in hits[:QUOTED]:

@@ -222,12 +222,10 @@ def digest(said: Said) -> bytes:
 
 def _leads(said: Said | Post) -> bool:
     """Whether `message` is a text of its own, before all parts, and not the view of all texts or of one other part."""
-    texts = [part.content for part in said.parts if part.type == "text"]
-    echoed = bool(texts) and "\n".join(texts).strip() == said.message.strip()
-    echoed = echoed or any(
-        part.content == said.message and (part.type == "refusal" or _audio_id(part)) for part in said.parts
-    )
-    return bool(said.message) and not echoed
+    view = "\n".join(part.content for part in said.parts if part.type == "text")
+    others = (part.content for part in said.parts if part.type == "refusal" or _audio_id(part))
+    echoed = said.message in others or (view and said.message.strip() == view.strip())
+    return bool(said.message and not echoed)
 
 
 def _canonical_arguments(call: Call) -> str:
