@@ -54,6 +54,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
 
 
+def pytest_collection_finish() -> None:
+    """Search for garbage only among what tests make: thousands of tests and their modules are there to stay."""
+    gc.collect()
+    gc.freeze()
+
+
 # A shell starts what runs in its background with interrupts ignored, and so would every program a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

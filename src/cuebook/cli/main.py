@@ -1,5 +1,8 @@
 """The command `cuebook`: which commands there are, and how each error becomes one line and an exit code."""
 
+from cuebook.cli import loading  # before all that is to load
+
+# isort: split
 import sys
 from typing import Annotated, ClassVar
 
@@ -98,6 +101,7 @@ def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
 
     Without `commands` it is the whole of `cuebook`.
     """
+    loading.keep()
     screen.prepare(debug="--debug" in sys.argv[1:2])
     try:
         return run(sys.argv[1:], commands, name)
@@ -106,6 +110,8 @@ def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        loading.keep()  # the process ends
 
 
 def run(arguments: list[str], commands: typer.Typer | None = None, name: str = "cuebook") -> int:
@@ -145,3 +151,6 @@ def _wrong_use(error: typer.TyperException) -> int:
         said = said.replace(theirs, ours)
     screen.complain(said.rstrip(".") + hint)
     return error.exit_code
+
+
+loading.done()
