@@ -213,7 +213,7 @@ def test_what_nobody_here_can_read_passes_unkept(start: Callable[..., Live], ups
 def test_in_shadow_nothing_is_changed_and_the_ledger_reads_it(
     start: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
-    live = start("pass", upstream__shadow=True, upstream__cache_rule="anthropic")
+    live = start("book", upstream__shadow=True, upstream__cache_rule="anthropic")
     talk(anthropic_of(live, "/c/trip"), stream=True, thinking=True)
     live.ask_book(live.book.settle)
     turn = show(live, "trip", 1)

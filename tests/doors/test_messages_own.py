@@ -118,6 +118,19 @@ def test_a_server_of_openais_wire_is_asked_with_tools(chatting: Live, upstream: 
     assert [post.role for post in posts] == ["user", "assistant", "tool", "tool", "assistant"]
 
 
+def test_the_books_own_server_is_asked_with_tools_and_its_own_key(
+    upstream: Upstream, serve_live: Callable[..., Live]
+) -> None:
+    given = {"model.provider": "openai", "model.base_url": upstream.url, "model.name": "tools"}
+    live = serve_live(build(arguments={"store.url": ":memory:", **given, "model.api_key_env": "PYTEST_CURRENT_TEST"}))
+    with client_of(live) as client:
+        called = ask(client, stream=True, messages=[user("What is the weather?")], tools=TOOLS)
+    assert (called.stop_reason, called.content[0].input) == ("tool_use", {"city": "Oslo"})
+    assert upstream.last.fields["model"] == "tools"
+    assert "test_the_books_own_server" in upstream.last.headers["authorization"]
+    assert "sk-theirs" not in str(upstream.last.headers)
+
+
 def test_its_errors_are_told_as_anthropics(chatting: Live) -> None:
     with client_of(chatting) as client:
         with pytest.raises(anthropic.RateLimitError, match="slow down") as limited:

@@ -9,6 +9,7 @@ import pytest
 from stage import NAME, config
 
 from cuebook import Ask, Cuebook, InvalidInput
+from cuebook.app.book import Call
 from cuebook.app.doctor import examine
 from cuebook.backends.gguf import context_of
 from cuebook.backends.llama import LlamaModel, file_named
@@ -181,3 +182,28 @@ async def test_its_window_is_what_the_model_reads(tmp_path):
         async with Cuebook.open(config(tmp_path, **whole, budget__reply=9000), worker=False):
             pass
     assert refused.value.where == "budget.reply"
+
+
+async def test_it_answers_programs_of_anthropics_wire(tmp_path):
+    asked = {"model": "claude-x", "max_tokens": 8, "messages": [{"role": "user", "content": "Say hello."}]}
+    tools = [{"name": "weather", "input_schema": {"type": "object"}}]
+    async with book(tmp_path) as opened:
+        head, body = [
+            each async for each in opened.message(Call(body=json.dumps(asked | {"tools": tools}).encode(), headers={}))
+        ]
+        message = json.loads(body)
+        assert (head.status, head.headers["x-cuebook-left-out"]) == (200, "tools")  # its template knows none
+        assert (message["model"], message["role"]) == ("SmolLM2-135M-Instruct.Q4_1", "assistant")
+        assert message["stop_reason"] in ("end_turn", "max_tokens")
+        assert message["usage"]["input_tokens"] > 0 < message["usage"]["output_tokens"] <= 8
+        pieces = [
+            each async for each in opened.message(Call(body=json.dumps(asked | {"stream": True}).encode(), headers={}))
+        ]
+        assert pieces[0].headers["content-type"].startswith("text/event-stream")
+        assert pieces[1].startswith(b"event: message_start")
+        assert pieces[-1].endswith(b'data: {"type":"message_stop"}\n\n')
+        long = asked | {
+            "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}]
+        }
+        head, body = [each async for each in opened.message(Call(body=json.dumps(long).encode(), headers={}))]
+        assert (head.status >= 400, json.loads(body)["type"]) == (True, "error")  # it sees nothing

@@ -8,6 +8,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.asked import upstream_model
+from cuebook.backends.llama import LlamaModel
+from cuebook.backends.openai import OpenAIModel
 from cuebook.config import Config
 from cuebook.engine.answer import Head
 from cuebook.engine.desk import Desk
@@ -16,9 +18,9 @@ from cuebook.engine.messages_own import CHATTED, count_messages
 from cuebook.engine.relay import relay
 from cuebook.engine.request import Call
 from cuebook.engine.shadow_ledger import Ledger
-from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.records.memory import Scope
-from cuebook.records.messages_chat import left_out
+from cuebook.records.messages_chat import SETTINGS, TOOLS, left_out
 from cuebook.records.messages_told import MessageTelling
 from cuebook.records.openai_stream import ByteLines, Events, read_event
 
@@ -75,42 +77,60 @@ class Messages:
                 yield piece
 
     async def _translated(self, call: Call) -> AsyncGenerator[Head | bytes, None]:
-        desk, upstream = self._desk, self._upstream
+        desk, upstream = self._desk, self._upstream or _server_of(self._desk.model)
         asked = _asked(call)
-        lost = left_out(asked.fields, tools=upstream is not None)
-        pieces = relay(desk, upstream, Scope(user=call.user), call, model=self._model(call, asked), wire=CHATTED)
+        lacks = SETTINGS if upstream is None else frozenset[str]()
+        if isinstance(upstream, LlamaModel) and TOOLS & asked.fields.keys() and not await upstream.takes_tools():
+            lacks = TOOLS
+        lost = left_out(asked.fields, lacks=lacks)
+        model = self._model(call, asked) if upstream is not None else None
+        pieces = relay(desk, upstream, Scope(user=call.user), call, model=model, wire=CHATTED)
         async with aclosing(pieces):
-            head = await anext(pieces)
-            if not isinstance(head, Head) or head.status >= 400:
+            first = await anext(pieces)
+            head = first if isinstance(first, Head) else Head(status=502, headers={})
+            if head.status >= 400:
                 body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
-                yield head if not isinstance(head, Head) else _headed(head, _JSON, lost)
-                yield _refused(head.status if isinstance(head, Head) else 502, body)
+                yield _headed(head, _JSON, lost)
+                yield _refused(head.status, body)
                 return
             place = f"{head.conversation}/{head.turn}/{head.step}".encode()
-            name = f"msg_{self._desk.request_digest(place).hex()[:24]}"  # asked again under its key it has the same
+            name = f"msg_{desk.request_digest(place).hex()[:24]}"  # asked again under its key it has the same
             telling = MessageTelling(name, model=asked.model, tokens=head.tokens)
-            if head.headers.get("content-type", "").lower().startswith(_EVENTS):
+            comes = head.headers.get("content-type", "").lower().startswith(_EVENTS)
+            if comes and asked.streams:
                 yield _headed(head, _STREAM, lost)
                 async for event in _events(telling, pieces):
                     yield event
                 return
-            body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
-            completion = read_event(body)
-            telling.take(completion if isinstance(completion, dict) else {}, "message")
-            yield _headed(head, _JSON, lost)
-            yield msgspec.json.encode(telling.message) if telling.whole else _refused(502, body)
+            if comes:  # a model that streams whatever is asked
+                said = b"".join([event async for event in _events(telling, pieces)])
+            else:
+                said = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+                completion = read_event(said)
+                telling.take(completion if isinstance(completion, dict) else {}, "message")
+            good = telling.whole and not telling.error
+            said = msgspec.json.encode({"error": telling.error}) if telling.error else said
+            yield _headed(head if good else msgspec.structs.replace(head, status=502), _JSON, lost)
+            yield msgspec.json.encode(telling.message) if good else _refused(502, said)
 
     def _model(self, call: Call, asked: "_Asked") -> str | None:
         """Give the model in the place of the one that is named: a persona's, or the one that is set."""
-        if self._upstream is None:
-            return None
-        own = self._config.settings.model.name
-        return own if own and asked.model.startswith(_CLAUDE) else upstream_model(self._desk, self._config, call)
+        named, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
+        return own if named is None and own and (self._upstream is None or asked.model.startswith(_CLAUDE)) else named
+
+
+def _server_of(model: Model) -> Upstream | None:
+    """Give a model of the book as a server of OpenAI's wire, where it can be asked as one: with tools."""
+    return model if isinstance(model, OpenAIModel | LlamaModel) else None
 
 
 class _Asked(Struct, frozen=True):
     model: str
     fields: dict[str, Any]
+
+    @property
+    def streams(self) -> bool:
+        return bytes(self.fields.get("stream", b"")) == b"true"
 
 
 def _asked(call: Call) -> _Asked:

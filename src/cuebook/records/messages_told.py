@@ -36,6 +36,7 @@ class MessageTelling:
             "input_tokens": tokens, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0,
         }  # fmt: skip
         self._said = False  # something came that is an answer
+        self.error = ""  # why it is none
 
     @property
     def whole(self) -> bool:
@@ -61,8 +62,8 @@ class MessageTelling:
             self._count(chunk["usage"])
         events = b""
         if isinstance(error := chunk.get("error"), dict | str):
-            reason = error.get("message") if isinstance(error, dict) else error
-            events += event("error", error={"type": "api_error", "message": str(reason)})
+            self.error = str(error.get("message") if isinstance(error, dict) else error)
+            events += event("error", error={"type": "api_error", "message": self.error})
         for choice in chunk.get("choices") or ():
             if isinstance(choice, dict) and choice.get("index", 0) == 0:
                 self._said = True
@@ -71,7 +72,9 @@ class MessageTelling:
         return events
 
     def end(self) -> bytes:
-        """Give how a stream ends: its blocks, why it ended, and what was counted."""
+        """Give how a stream ends: its blocks, why it ended, and what was counted. An error has ended it already."""
+        if self.error:
+            return b""
         events = b"".join(self._close(place) for place in list(self._open))
         delta = {"stop_reason": self._why, "stop_sequence": None}
         return events + event("message_delta", delta=delta, usage=self._usage) + event("message_stop")
