@@ -81,6 +81,21 @@ def test_a_client_that_leaves_a_passed_answer_ends_it_at_once(serve_live: Callab
     until(lambda: upstream.closed, within_s=2)
 
 
+def test_a_client_that_takes_nothing_of_its_answer_ends_its_turn(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(model=ScriptedModel(default=Script(text="word " * 2_000_000, size=100_000)))
+    live.ask_book(lambda: _impatient(live))
+    body = b'{"message": "Hi", "conversationId": "c1", "stream": true}'
+    head = f"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", live.port)) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(head + body)
+        until(lambda: turn(live, "c1").get("state") == "interrupted", within_s=10)
+
+
+async def _impatient(live: Live) -> None:
+    live.server.config.app.state.running.patience_s = 0.2  # type: ignore[union-attr]
+
+
 def test_a_stream_by_any_spelling_of_its_type_comes_as_it_is_said(serve_live: Callable[..., Live]) -> None:
     said = streamed("Hello there.", size=1)
     upstream = ScriptedUpstream(Answer(pieces=said.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2))

@@ -22,6 +22,8 @@ class Running:
     """The turns in the air. When the server stops it ends them, and each is kept as interrupted."""
 
     def __init__(self) -> None:
+        #: Seconds after which a client that takes nothing of its answer counts as gone.
+        self.patience_s = 60.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stopping = False
 
@@ -138,11 +140,22 @@ class Streamed(ASGIResponse):
             await send({"type": "http.response.start", "status": start.status, "headers": headers})
             if not start.whole:
                 async for piece in pieces:
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                    await self._give(send, piece)
             await send({"type": "http.response.body", "body": body, "more_body": False})
         finally:
             if isinstance(pieces, AsyncGenerator):
                 await pieces.aclose()
+
+    async def _give(self, send: Send, piece: bytes) -> None:
+        """Send a piece. Raises Gone where the client takes nothing: it would hold its turn, and all who wait behind."""
+        try:
+            async with asyncio.timeout(self._running.patience_s):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            if self._to_the_end:
+                async for _ in self._pieces:
+                    pass
+            raise Gone from None
 
 
 def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
