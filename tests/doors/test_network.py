@@ -173,9 +173,19 @@ async def test_an_idle_connection_that_ended_or_said_something_is_not_used_again
         assert stream.get_extra_info("is_readable")
 
 
-async def test_a_closed_port_is_refused_by_name(free_tcp_port):
+@pytest.mark.parametrize("host", ["127.0.0.1", "a..b", "a" * 70 + ".test"])
+async def test_a_closed_port_and_a_name_that_is_none_are_refused(host, free_tcp_port):
     with pytest.raises(httpcore2.ConnectError):
-        await Network().connect_tcp("127.0.0.1", free_tcp_port, timeout=10)
+        await Network().connect_tcp(host, free_tcp_port, timeout=10)
+
+
+async def test_who_lets_nobody_in_is_waited_for_so_long_and_nothing_is_left_open():
+    with socket.socket() as full, socket.socket() as inside:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        inside.connect(full.getsockname())  # the one that may wait there
+        with pytest.raises(httpcore2.ConnectTimeout):
+            await Network().connect_tcp(*full.getsockname(), timeout=0.05)
 
 
 def certified(tmp_path, name):

@@ -41,7 +41,7 @@ class Network:
                 )
         except TimeoutError as error:
             raise httpcore2.ConnectTimeout(str(error)) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a name that is none too
             raise httpcore2.ConnectError(str(error)) from error
         for option in socket_options or ():
             stream.get_extra_info("socket").setsockopt(*option)
@@ -122,7 +122,7 @@ class Stream(asyncio.Protocol):
         except TimeoutError as error:
             await self.aclose()
             raise httpcore2.ConnectTimeout(str(error)) from error
-        except OSError as error:  # what is wrong with a certificate too
+        except (OSError, ValueError) as error:  # what is wrong with a certificate, or a name, too
             await self.aclose()
             raise httpcore2.ConnectError(str(error)) from error
         return self
