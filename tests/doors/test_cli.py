@@ -330,6 +330,10 @@ def test_memory_is_searched_listed_and_shown(here: Here, tmp_path: Path) -> None
     assert hits[0]["sources"] == ["import-15"]
     assert "wall 7 blue" in here("memory", "search", "wall 7", "--user", "ann", "--token-budget", "200")
     assert here("memory", "search", "xylophone", "--conversation", "c1") == "nothing found\n"
+    within = ("memory", "search", "wall 7", "--conversation", "c1")
+    assert "wall 7 blue" in here(*within, "--scope", "conversation")
+    assert here(*within, "--scope", "organization", "--scope", "persona") == "nothing found\n"
+    assert "scopes: no scope 'galaxy'; there are conversation, user" in here(*within, "--scope", "galaxy", code=1)
     items = here.json("memory", "list", "c1", "--ended")["items"]
     assert items
     assert items[0]["category"][:5] in here("memory", "list", "c1", "--ended")

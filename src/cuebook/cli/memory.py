@@ -36,7 +36,7 @@ app = new_app(
 app.registered_commands += memory_judge.app.registered_commands
 
 
-@command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --limit 5")
+@command(app, 'cuebook memory search "when does the lease end"', "cuebook memory search budget --user ann --scope user")
 def search(
     state: State,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question or words.", show_default=False)],
@@ -45,6 +45,15 @@ def search(
     user: User = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="What only this one knows.")] = None,
     organization: Organization = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scope",
+            metavar="S",
+            help="Only of this one: conversation, user, persona, organization; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     as_of: Annotated[
         datetime | None,
         typer.Option("--as-of", metavar="DAY", formats=DAYS, help="What held as it began (UTC), and was said before."),
@@ -70,6 +79,7 @@ def search(
             user=user,
             persona=persona,
             organization=organization,
+            scopes=scope or None,
             as_of=seconds(as_of),
             limit=limit,
             token_budget=token_budget,

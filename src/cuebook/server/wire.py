@@ -163,7 +163,7 @@ class Stored(Out, frozen=True, kw_only=True):
 
 
 class HitAnswer(Out, frozen=True, kw_only=True):
-    """One found memory."""
+    """One found memory. `why` says what it was found by."""
 
     memory_id: str
     kind: str
@@ -174,6 +174,7 @@ class HitAnswer(Out, frozen=True, kw_only=True):
     sources: list[str]
     tokens: int
     timestamp: str | None
+    why: str
 
 
 class Hits(Out, frozen=True, kw_only=True):
