@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import anthropic
+import httpx
 import pytest
 from upstream import Upstream
 
@@ -141,3 +142,13 @@ def test_its_errors_are_told_as_anthropics(chatting: Live) -> None:
             ask(client, stream=False, messages=[user("Hi")], tools=search)
         with pytest.raises(anthropic.BadRequestError, match=r"messages\[0\]\.content"):
             ask(client, stream=False, messages=[user(7)])
+
+
+def test_a_conversation_goes_on_over_openais_wire(chatting: Live, upstream: Upstream) -> None:
+    with client_of(chatting, "/c/trip") as client:
+        ask(client, stream=False, model="m", messages=[user([{"type": "text", "text": "Hi"}, REMINDER])])
+    asked = {"model": "m", "messages": [user("And now?")]}
+    answer = httpx.post(f"{chatting.url}/c/trip/v1/chat/completions", json=asked, headers={"x-history": "server"})
+    assert answer.status_code == 200
+    said = [each for each in upstream.last.fields["messages"] if each["role"] == "user"]
+    assert said[0]["content"] == [{"type": "text", "text": "Hi"}, REMINDER]  # no part nobody knows there

@@ -33,11 +33,14 @@ from cuebook.memory.profiles import RELAY
 from cuebook.memory.recall import read_query
 from cuebook.ports.model import RelayRequest, Upstream
 from cuebook.ports.store import Look, Scene
+from cuebook.records.anthropic_messages import REMINDED
 from cuebook.records.conversation import TOOL, Draft
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Turn
 
 log = logging.getLogger("cuebook.relay")
+#: A part the user did not say, as a conversation of Anthropic's wire keeps it; on this wire it is a text.
+_REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
 _encode = msgspec.json.Encoder().encode
 
 
@@ -294,7 +297,7 @@ def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
 def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints: bool = False) -> bytes:
     """Give the request's body with the window in the place of its messages; all else keeps its bytes and its place."""
     fields = dict(request.fields)
-    messages = opened.planned.messages
+    messages = tuple(each.replace(_REMINDED, _TEXT) for each in opened.planned.messages)
     if breakpoints:
         messages = with_breakpoints(messages, opened.planned.window.anchors, opened.planned.sheet)
         fields.setdefault("prompt_cache_key", Raw(_encode(opened.lease.conversation)))
