@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +27,7 @@ from cuebook.cli.group import (
 from cuebook.cli.memory_forget import add_to
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
+from cuebook.records.memory import Hit
 
 app = new_app(
     "Search, list and show what is remembered.",
@@ -91,15 +92,19 @@ def search(
         return
     if not hits:
         screen.say("nothing found")
-        return
     for number, hit in enumerate(hits, 1):
-        when = shapes.day(hit.timestamp, zone)
-        said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
-        within = f" · {hit.conversation}" if conversation is None and hit.conversation else ""
-        sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
-        why = f" · {hit.why}" if explain and hit.why else ""
-        screen.heading(f"{number}. {when} {said}{sources} · {hit.score:.2f}{why}")
-        screen.say(f"   {screen.line_of(hit.text, 300)}")
+        _say_hit(number, hit, zone, explain=explain, named=conversation is not None)
+
+
+def _say_hit(number: int, hit: Hit, zone: tzinfo, *, explain: bool, named: bool) -> None:
+    """Print a hit; `named`: its conversation was."""
+    when = shapes.day(hit.timestamp, zone)
+    said = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
+    within = f" · {hit.conversation}" if not named and hit.conversation else ""
+    sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
+    why = f" · {hit.why}" if explain and hit.why else ""
+    screen.heading(f"{number}. {when} {said}{sources} · {hit.score:.2f}{why}")
+    screen.say(f"   {screen.line_of(hit.text, 300)}")
 
 
 @command(
