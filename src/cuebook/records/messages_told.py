@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.records.openai_stream import mended
+from cuebook.records.openai_stream import mended, read_usage
 
 #: Why an answer ended, by the reason a chat completion gives.
 _STOPS: Final = {
@@ -64,11 +64,12 @@ class MessageTelling:
         if isinstance(error := chunk.get("error"), dict | str):
             self.error = str(error.get("message") if isinstance(error, dict) else error)
             events += event("error", error={"type": "api_error", "message": self.error})
-        for choice in chunk.get("choices") or ():
-            if isinstance(choice, dict) and choice.get("index", 0) == 0:
+        for choice in _list(chunk.get("choices")):
+            if choice.get("index", 0) == 0:
                 self._said = True
-                events += self._hear(choice.get(said) or {})
-                self._stop = choice.get("finish_reason") or self._stop
+                events += self._hear(_dict(choice.get(said)))
+                finish = choice.get("finish_reason")
+                self._stop = finish if isinstance(finish, str) and finish else self._stop
         return events
 
     def end(self) -> bytes:
@@ -95,10 +96,9 @@ class MessageTelling:
         for name in ("content", "refusal"):
             if isinstance(delta.get(name), str) and delta[name]:
                 events += self._say(delta[name])
-        for number, call in enumerate(delta.get("tool_calls") or ()):
-            if isinstance(call, dict):
-                index = call.get("index", number)
-                events += self._call(call, index if isinstance(index, int) else number)
+        for number, call in enumerate(_list(delta.get("tool_calls"))):
+            index = call.get("index", number)
+            events += self._call(call, index if isinstance(index, int) else number)
         return events
 
     def _say(self, text: str) -> bytes:
@@ -108,13 +108,15 @@ class MessageTelling:
         return events + self._grow(len(self._blocks) - 1, text)
 
     def _call(self, call: Mapping[str, Any], index: int) -> bytes:
-        function = call.get("function") or {}
+        function = _dict(call.get("function"))
         events = b""
         if index not in self._calls:
             for place in [each for each in self._open if self._blocks[each]["type"] == "text"]:
                 events += self._close(place)
             self._calls[index] = len(self._blocks)
-            made = {"id": call.get("id") or f"toolu_{len(self._blocks)}", "name": function.get("name") or "tool"}
+            made = {
+                "id": str(call.get("id") or f"toolu_{len(self._blocks)}"), "name": str(function.get("name") or "tool"),
+            }  # fmt: skip
             events += self._add({"type": "tool_use", **made, "input": {}})
         given = function.get("arguments")
         return events + (self._grow(self._calls[index], given) if isinstance(given, str) and given else b"")
@@ -135,14 +137,12 @@ class MessageTelling:
         return event("content_block_stop", index=place)
 
     def _count(self, usage: Mapping[str, Any]) -> None:
-        details = usage.get("prompt_tokens_details")
-        details = details if isinstance(details, dict) else {}
-        given, said = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        found = read_usage(usage)
         self._usage = told_usage(
-            given if isinstance(given, int) else self._usage["input_tokens"],
-            said if isinstance(said, int) else 0,
-            read=details.get("cached_tokens") or 0,
-            written=details.get("cache_write_tokens") or 0,
+            self._usage["input_tokens"] if found.input is None else found.input,
+            found.output or 0,
+            read=found.cache_read or 0,
+            written=found.cache_write or 0,
         )
 
 
@@ -179,6 +179,14 @@ def events_of(message: Mapping[str, Any]) -> Iterator[bytes]:
 def event(kind: str, **fields: Any) -> bytes:
     """Give an event of a stream."""
     return b"event: " + kind.encode() + b"\ndata: " + _encode({"type": kind, **fields}) + b"\n\n"
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def _told(block: Mapping[str, Any], text: str) -> dict[str, Any]:
