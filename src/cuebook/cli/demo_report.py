@@ -97,15 +97,18 @@ def _answers(asked: Sequence[Asked]) -> Iterator[str]:
 
 
 def _given(asked: Asked) -> Iterator[str]:
-    """Give the first hit, and where the answer stands; where it stands nowhere, a post it can be told from."""
+    """Say where the answer stands, and the first hit where it is another; else a post the answer can be told from."""
     first, source = asked.first, asked.source
     if first is None and not asked.stands:
         yield "    nothing found"
+    for told in asked.stands:
+        same = [each for each in asked.stands if each.sources == told.sources != ()]
+        if told in same[1:]:
+            continue  # it was said with the other place of the same posts
+        yield _line(" and ".join(map(_place, same or [told])), told, "✓")
     if first is not None and all(told.rank != 1 for told in asked.stands):
         is_source = source is not None and source.rank == 1 and not asked.stands
         yield _line("first hit", first, _OTHERWISE if is_source else "not the answer")
-    for told in asked.stands:
-        yield _line(_place(told), told, "✓")
     if source is not None and source.rank > 1 and not asked.stands:
         yield _line(_place(source), source, _OTHERWISE)
 
