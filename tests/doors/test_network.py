@@ -108,13 +108,13 @@ async def test_each_read_is_waited_for_from_its_own_beginning():
 
     loop = asyncio.get_running_loop()
     async with connected(serve) as stream:
-        assert await stream.read(10, timeout=0.05) == b"soon"
-        await asyncio.sleep(0.03)
+        assert await stream.read(10, timeout=0.3) == b"soon"
+        await asyncio.sleep(0.2)
         began = loop.time()
         with pytest.raises(httpcore2.ReadTimeout):
-            await stream.read(10, timeout=0.05)
-        assert loop.time() - began > 0.045
-        loop.call_later(0.08, go.set)
+            await stream.read(10, timeout=0.3)
+        assert loop.time() - began > 0.29
+        loop.call_later(0.4, go.set)
         assert await stream.read(10) == b"late"  # without a limit, none of the others' holds
 
 

@@ -213,7 +213,7 @@ async def test_a_cancelled_caller_leaves_no_lease_wherever_it_was(book, model, a
 
 @pytest.mark.parametrize("times", [1, 2, 5])
 async def test_a_caller_cancelled_again_and_again_leaves_no_lease(book, times):
-    store = book.desk.store
+    store, opening = book.desk.store, asyncio.Event()
 
     class Slow:
         """A disk that takes its time."""
@@ -222,6 +222,7 @@ async def test_a_caller_cancelled_again_and_again_leaves_no_lease(book, times):
             return getattr(store, name)
 
         async def open(self, *args):
+            opening.set()
             await asyncio.sleep(0.05)
             return await store.open(*args)
 
@@ -231,7 +232,7 @@ async def test_a_caller_cancelled_again_and_again_leaves_no_lease(book, times):
 
     book.desk.store = Slow()
     asking = asyncio.create_task(book.ask(Ask("hello", NAME)))
-    await asyncio.sleep(0.02)
+    await opening.wait()
     for _ in range(times):
         asking.cancel()
         await asyncio.sleep(0.015)
@@ -242,14 +243,25 @@ async def test_a_caller_cancelled_again_and_again_leaves_no_lease(book, times):
 
 
 async def test_what_comes_slowly_is_kept_by_a_heartbeat(tmp_path):
-    model = ScriptedModel(Script(text="slowly but surely", size=3, delay=0.08))
+    said, seen = asyncio.Event(), asyncio.Event()
+
+    class Halting(ScriptedModel):
+        async def stream(self, request):
+            async for piece in super().stream(request):
+                yield piece
+                said.set()  # its first piece was taken
+                await seen.wait()
+
+    model = Halting(Script(text="slowly but surely", size=3))
     async with book_on(tmp_path, model=model, work__checkpoint_s=0.05) as book:
         asking = asyncio.create_task(book.ask(Ask("hi", NAME)))
-        await asyncio.sleep(0.35)
-        turn = await book.turns.get(NAME, 1)
+        await said.wait()
+        async with asyncio.timeout(20):
+            while not (turn := await book.turns.get(NAME, 1)).partial:  # noqa: ASYNC110  nothing tells of it
+                await asyncio.sleep(0.01)
         assert turn.state == "running"
-        assert turn.partial
         assert "slowly but surely".startswith(turn.partial)
+        seen.set()
         await asking
         assert await path(book) == ["hi", "slowly but surely"]
 

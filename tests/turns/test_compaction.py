@@ -412,12 +412,21 @@ async def test_a_summary_holds_on_every_branch_that_goes_through_it(book):
 
 
 async def test_never_inside_an_open_round(tmp_path):
-    model = ScriptedModel(default=Script(text="a while", size=1, delay=0.03))
-    async with book_on(tmp_path, model=model) as book:
+    said, go = asyncio.Event(), asyncio.Event()
+
+    class Halting(ScriptedModel):
+        async def stream(self, request):
+            async for piece in super().stream(request):
+                said.set()
+                await go.wait()
+                yield piece
+
+    async with book_on(tmp_path, model=Halting(default="a while")) as book:
         await talk(book, 40)
         asking = asyncio.create_task(book.ask(Ask("hi", NAME)))
-        await asyncio.sleep(0.06)
+        await said.wait()
         assert await book.work() == 0
+        go.set()
         await asking
         assert await book.work() == 1
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from stage import NAME, Client, book_on, everything, path, user
 
 from cuebook import Ask
@@ -386,9 +387,19 @@ async def test_a_client_that_goes_away_behind_the_last_word_has_its_answer(book,
 
 
 async def test_a_task_that_is_cancelled_leaves_what_had_come(book, client):
-    client.upstream.say(streamed("a long answer nobody reads", size=4, delay=0.05))
+    came = asyncio.Event()
+    said = streamed("a long answer nobody reads", size=4)
+    told = 0
+
+    def halfway():
+        nonlocal told
+        told += 1
+        if told == 4:
+            came.set()
+
+    client.upstream.say(structs.replace(said, delay=0.05, waits=halfway))
     reading = asyncio.create_task(client.send(stream=True))
-    await asyncio.sleep(0.2)
+    await came.wait()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
