@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
+from cuebook.engine.holding import as_it_holds
 from cuebook.engine.opening import Opened
 from cuebook.engine.step import BrokenOffError, Step
 from cuebook.ports.model import ModelRequest
@@ -12,10 +13,11 @@ from cuebook.records.messages_chat import plain_chat
 
 async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
     """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
+    lease, quotes = opened.lease, opened.planned.quotes
     request = ModelRequest(
         messages=plain_chat(opened.planned.messages),
-        conversation=opened.lease.conversation,
-        recalled=opened.planned.quotes,
+        conversation=lease.conversation,
+        recalled=await as_it_holds(desk, lease.scope, lease.conversation, quotes) if quotes else (),
         zone=opened.zone,
     )
     usage, finish = None, ""
