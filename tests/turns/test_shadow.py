@@ -1,5 +1,6 @@
 """What shadow mode keeps behind what passed, and what it says of calls it could not keep."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -69,6 +70,17 @@ async def test_a_client_that_goes_away_leaves_what_had_come(book: Cuebook, upstr
     await book.settle()
     turn = await book.turns.get("talk", 1)
     assert (turn.state, turn.steps[-1].error) == ("interrupted", "the caller went away")
+
+
+async def test_settling_waits_for_a_call_whose_last_byte_a_client_has_before_it_ends(book: Cuebook) -> None:
+    request, call = requested("hi")
+    pieces: Any = book.pass_through(request, call)
+    assert [type(await anext(pieces)) for _ in range(2)] == [Head, bytes]
+    settling = asyncio.create_task(book.settle())
+    await asyncio.sleep(0)
+    assert [piece async for piece in pieces] == []
+    await settling
+    assert (await book.turns.get("talk", 1)).state == "finished"
 
 
 async def test_a_prompt_that_was_never_said_is_in_no_audit_and_learns_nothing(book: Cuebook) -> None:

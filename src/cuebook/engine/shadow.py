@@ -46,6 +46,8 @@ ENTRY_BYTES = 1024
 PATIENCE_S, DRAIN_S = 60.0, 10.0
 #: Seconds a call that waits lets others get their first byte, and how many may wait before none does.
 STANDS_BACK_S, HURRIES_AT = 0.25, 32
+#: Seconds `settle` gives calls that still pass: a client has the last byte of its answer before its end is seen here.
+PASSING_S = 2.0
 #: Why calls are lost to the ledger.
 OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", "slow", "forgotten"
 
@@ -85,10 +87,12 @@ class Shadow:
         self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[Overheard] = deque()
         self._held = 0  # bytes of calls that pass or wait
+        self._passing = 0  # calls that are listened to
         self._lost: Counter[str] = Counter()  # since the last turn that was kept
         self._come = asyncio.Event()
-        self._idle = asyncio.Event()
+        self._idle, self._quiet = asyncio.Event(), asyncio.Event()  # nothing waits; nothing passes
         self._idle.set()
+        self._quiet.set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -118,7 +122,10 @@ class Shadow:
         return {reason: count for reason, count in self._lost.items() if count}
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until nothing waits to be kept, or the time is over."""
+        """Wait until nothing waits to be kept, or the time is over. Calls that still pass may end within PASSING_S."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(timeout_s, PASSING_S)):
+                await self._quiet.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
@@ -183,6 +190,8 @@ class Shadow:
             return None
         heard.size = size
         self._held += size
+        self._passing += 1
+        self._quiet.clear()
         return heard
 
     def _hear(self, heard: Overheard, chunk: bytes) -> None:
@@ -202,6 +211,9 @@ class Shadow:
         """Let a call wait whose answer is over."""
         if heard is None:
             return
+        self._passing -= 1
+        if not self._passing:
+            self._quiet.set()
         if not heard.size or len(self._waiting) >= self._most:
             self._release(heard)
             self._lose(OVERLOAD)
