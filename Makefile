@@ -2,10 +2,10 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench chaos docs clean
+.PHONY: help setup demo test check bench chaos docs snapshot clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## make .venv and install everything into it (the others do this first)
 	@scripts/setup
@@ -24,6 +24,9 @@ bench: setup  ## measure; every figure is a ratio inside one run
 
 chaos: setup  ## the whole fault suite: kills, crashes, full disks
 	@scripts/chaos $(ARGS)
+
+snapshot: setup  ## show what users would notice; ARGS=--save accepts it, ARGS=--prose lists changed sentences
+	@scripts/snapshot $(ARGS)
 
 docs: setup  ## build the documentation's site into site/; ARGS=serve to read it while it is written
 	@scripts/docs $(ARGS)
