@@ -2,10 +2,10 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench chaos docs snapshot clean
+.PHONY: help setup demo test test-all check bench chaos docs snapshot clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup:  ## make .venv and install everything into it (the others do this first)
 	@scripts/setup
@@ -13,8 +13,11 @@ setup:  ## make .venv and install everything into it (the others do this first)
 demo: setup  ## replay a long conversation; ARGS=FILE for your own
 	@scripts/demo $(ARGS)
 
-test: setup  ## run the test suite
+test: setup  ## run the tests, without the slow ones
 	@scripts/test $(ARGS)
+
+test-all: setup  ## run every test: also browsers, kills, models and processes
+	@scripts/test-all $(ARGS)
 
 check: setup  ## format, lint, types, imports; ARGS=--fix mends what can be mended
 	@scripts/check $(ARGS)

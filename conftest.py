@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,16 @@ def run_console(example: Example) -> str | None:
     return f"{script}\nexited {done.returncode}\n{done.stdout}{done.stderr}" if done.returncode else None
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the examples of a document run in its order, whatever order the tests are in: later ones build on earlier."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the examples that start processes as slow, and run those of a document in its order.
+
+    Later examples build on earlier ones, whatever order the tests are in.
+    """
+    for item in items:
+        if isinstance(item, SybilItem) and item.example.region.evaluator is run_console:
+            item.add_marker(pytest.mark.slow)
+    yield
     places = [place for place, item in enumerate(items) if isinstance(item, SybilItem)]
     examples = sorted((items[place] for place in places), key=lambda item: (str(item.path), _line(item)))
     for place, item in zip(places, examples, strict=True):

@@ -27,31 +27,42 @@ for module in (
 ):
     pytest.register_assert_rewrite(f"cuebook.testing.{module}")
 
-# "ci" is the default: the same examples every time, so that a failure is about the change and not about luck.
-# Deeper, with new examples each time: scripts/test --hypothesis-profile=deep
-settings.register_profile("ci", deadline=None, max_examples=100, derandomize=True, print_blob=True)
-settings.register_profile("deep", deadline=None, max_examples=2000, print_blob=True)
-settings.load_profile("ci")
+#: What `make test` leaves to `make test-all`: whole folders here, single tests by `@pytest.mark.slow`.
+SLOW_FOLDERS = ("chaos", "page")
+
+#: Examples of a property test, for each Hypothesis profile: of one that computes, and of one that opens a database.
+EXAMPLES = {"ci": (100, 20), "full": (300, 60), "deep": (2000, 400)}
 
 
-#: The files that take longest begin, longest first: one that began last would leave the other cores idle.
-LONG = (
-    "doors/test_cli_prompts.py", "doors/test_mcp.py", "page/test_page_turns.py", "doors/test_cli.py",
-    "chaos/test_kill.py", "page/test_page_prompts.py", "doors/test_demo.py", "contracts/test_migrations.py",
-    "doors/test_http_live.py", "doors/test_embedders.py", "turns/test_llama.py", "chaos/test_turn_kill.py",
-    "page/test_page_memories.py", "doors/test_eval.py", "page/test_page_conversations.py", "turns/test_promises.py",
-    "rooms/assembly/test_partition.py", "doors/test_experience.py", "turns/test_reflection_edges.py",
-    "house/test_house.py", "turns/test_item_corrections.py", "turns/test_poison.py", "doors/test_http_schema.py",
-    "page/test_page_minds.py", "chaos/test_processes.py", "contracts/test_store_machine.py", "turns/test_loop.py",
-    "page/test_page_audit.py", "page/test_page_of_use.py", "page/test_page_settings.py", "doors/test_prompt_life.py",
-)  # fmt: skip
+def register_profiles(chosen: str) -> None:
+    """Register the profiles, and as "database" that of tests that open one, with the examples of the chosen profile.
+
+    Only "deep" has new examples each time: a failure of the others is about the change and not about luck.
+    """
+    for name, (examples, _) in EXAMPLES.items():
+        settings.register_profile(
+            name, deadline=None, max_examples=examples, derandomize=name != "deep", print_blob=True
+        )
+    settings.register_profile("database", settings.get_profile(chosen), max_examples=EXAMPLES[chosen][1])
+    settings.load_profile(chosen)
 
 
-@pytest.hookimpl(trylast=True)
+register_profiles("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Use the profile that `--hypothesis-profile` names."""
+    register_profiles(config.getoption("--hypothesis-profile", None) or "ci")
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow folders."""
     here = Path(__file__).parent
-    places = {here / name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+    folders = tuple(here / name for name in SLOW_FOLDERS)
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.parent in folders:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

@@ -395,9 +395,10 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-# A step costs some 10 ms: 12 s for a quarter of what the default profile allows; the deep one takes its time.
+# A step costs some 10 ms.
 TestStoreMachine.settings = settings(
-    max_examples=settings().max_examples * (3 if settings().max_examples > 100 else 1) // 4,
+    settings.get_profile("database"),
+    max_examples=settings.get_profile("database").max_examples // 2,
     stateful_step_count=50,
     suppress_health_check=list(HealthCheck),
 )

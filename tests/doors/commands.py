@@ -1,5 +1,7 @@
 """The command `cuebook` as tests run it: for real, or in this process."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -20,8 +22,8 @@ def environment(**given: str) -> dict[str, str]:
     return kept | {"COLUMNS": "80", "LANG": "C.UTF-8"} | given
 
 
-def cuebook(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
-    """Run the real command."""
+def run_process(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, which costs 0.3 CPU seconds."""
     said = said.encode() if isinstance(said, str) else said
     done = subprocess.run(
         [CUEBOOK, *arguments],
@@ -33,6 +35,27 @@ def cuebook(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) ->
         check=False,
     )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def cuebook(*arguments: str, cwd: Path, said: str | bytes = "", **given: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in this process, with the input, environment and directory of a process of its own."""
+    before, terminal = dict(os.environ), sys.stdin
+    out, err = io.StringIO(), io.StringIO()
+    sys.stdin = io.TextIOWrapper(io.BytesIO(said.encode() if isinstance(said, str) else said), "utf-8")
+    _replace_environment(environment(**given))
+    try:
+        with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = cli.run(list(arguments))
+    finally:
+        sys.stdin = terminal
+        _replace_environment(before)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def _replace_environment(wanted: dict[str, str]) -> None:
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    os.environ.update(wanted)
 
 
 class Here:

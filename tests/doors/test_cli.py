@@ -410,6 +410,7 @@ def test_sessions_shared_entries_and_summaries_of_ones_own(here: Here, tmp_path:
     assert len(piped.stdout) < len(long)
 
 
+@pytest.mark.slow
 def test_an_export_that_does_not_fit_leaves_what_was_there(here: Here, tmp_path: Path) -> None:
     talk = [("user", "word " * 20_000)] * 8
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c1")
@@ -794,6 +795,7 @@ def test_tables_fit_their_width() -> None:
     assert fit([16, 10, 90], 60, [True, False, True]) == [16, 8, 30]
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path) -> None:
     file = write_messages(tmp_path, ("user", "x"))
     assert cuebook("conversation", "import", file, "--conversation", "c1", cwd=project).returncode == 0
@@ -808,6 +810,7 @@ def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path) -> N
         assert process.wait(20) == 141
 
 
+@pytest.mark.slow
 def test_an_interrupt_is_quiet(project: Path) -> None:
     with subprocess.Popen(
         [CUEBOOK, "chat"],
@@ -854,6 +857,7 @@ def in_terminal(*arguments: str, cwd: Path, keys: list[tuple[bytes, bytes]], **g
     return seen.decode(), process.wait(5)
 
 
+@pytest.mark.slow
 def test_a_talk_in_a_terminal(project: Path) -> None:
     keys = [(b"you> ", b"My cat is Miso.\n"), (b"an answer.\r\n", b"/show\n"), (b"from the front", b"/quit\n")]
     seen, code = in_terminal("chat", cwd=project, keys=keys)
@@ -866,6 +870,7 @@ def test_a_talk_in_a_terminal(project: Path) -> None:
     assert "\x1b[3" not in seen
 
 
+@pytest.mark.slow
 def test_a_question_in_a_terminal_can_be_denied_and_agreed(project: Path) -> None:
     assert cuebook("chat", cwd=project, said="Hello\n").returncode == 0
     question = b"[y/N]: "
@@ -875,6 +880,7 @@ def test_a_question_in_a_terminal_can_be_denied_and_agreed(project: Path) -> Non
     assert (code, "deleted chat" in seen) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_server_says_where_it_is_and_how_to_use_it(project: Path) -> None:
     command = [CUEBOOK, "serve", "--port", "0", "--upstream", "http://127.0.0.1:9/v1", "--no-forward-auth", "--json"]
     with subprocess.Popen(
@@ -891,6 +897,7 @@ def test_the_server_says_where_it_is_and_how_to_use_it(project: Path) -> None:
         assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_the_server_warns_of_an_upstream_without_a_path(project: Path) -> None:
     command = [CUEBOOK, "serve", "--port", "0", "--upstream", "http://me:hunter2@127.0.0.1:9", "--json"]
     with subprocess.Popen(

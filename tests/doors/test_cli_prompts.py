@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from commands import CUEBOOK, Here, cuebook, environment
+from commands import CUEBOOK, Here, cuebook, environment, run_process
 from lent import app_of
 
 from cuebook import Cuebook
@@ -233,6 +233,7 @@ def run(program: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment(), timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_the_documents_programs_are_there(kind: Here) -> None:
     done = run("kai-prompt-tester", "--prompt", ID, *BOTH, cwd=kind.folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -273,6 +274,7 @@ def test_files_and_book_are_kept_the_same(kind: Here) -> None:
     assert kind.json("prompt", "drift") == {"ok": True, "items": []}
 
 
+@pytest.mark.slow
 def test_a_fresh_checkout_is_checked_against_its_registry(kind: Here, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     shutil.copytree(kind.folder, clone, ignore=shutil.ignore_patterns(".cuebook", "logs"))
@@ -294,7 +296,7 @@ def test_what_both_sides_changed_is_told_until_somebody_decides(kind: Here, monk
         assert "changed on disk, and in the graph (persona/kind@main:2) too" in kind("prompt", command, code=1)
     assert kind.json("prompt", "drift", code=1)["items"][0]["state"] == "both"
     monkeypatch.setenv("CUEBOOK_PROMPTS_AUTOPUSH", "true")
-    listed = cuebook("prompt", "list", cwd=kind.folder)
+    listed = run_process("prompt", "list", cwd=kind.folder)
     assert listed.returncode == 0
     assert listed.stderr.count("\n") == 1
     assert "changed on disk, and in the graph" in listed.stderr
@@ -306,7 +308,7 @@ def test_an_odd_file_stops_a_push_and_no_other_command(kind: Here) -> None:
     odd = kind.folder / "prompts/default/odd.md"
     odd.write_bytes(b"caf\xe9")
     assert "prompts/default/odd.md: line 1: not UTF-8" in kind("prompt", "push", code=1)
-    listed = cuebook("prompt", "list", cwd=kind.folder)
+    listed = run_process("prompt", "list", cwd=kind.folder)
     assert (listed.returncode, listed.stderr.count("\n")) == (0, 1)
     assert "prompts/default/odd.md: line 1: not UTF-8" in listed.stderr
     report = kind.json("prompt", "lint", code=1)

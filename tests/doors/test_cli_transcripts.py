@@ -371,7 +371,7 @@ def records(book: BlockingCuebook) -> list[Post]:
     return [msgspec.structs.replace(post, created_at=0.0) for post in posts]  # an export tells times to the microsecond
 
 
-@settings(max_examples=150)
+@settings(settings.get_profile("database"))
 @given(TREES, st.integers(0, 8), st.sampled_from([None, "ann"]))
 def test_an_export_imported_is_the_same_export(
     tree: list[tuple[Posted | dict[str, Any], int | None]], head: int, user: str | None

@@ -13,6 +13,8 @@ from commands import CUEBOOK
 
 from cuebook.cli import main as cli
 
+pytestmark = pytest.mark.slow
+
 PICTURE = "data:image/png;base64," + "QUJD" * 20_000
 
 

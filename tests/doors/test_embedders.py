@@ -233,6 +233,7 @@ async def test_a_server_that_refuses_everything_or_for_now_loses_no_vector(tmp_p
             assert [hit.sources for hit in hits if "meaning" in hit.why] == [("p2",), ("p1",)]
 
 
+@pytest.mark.slow
 def test_doctor_looks_at_the_embedder(tmp_path: Path, endpoint: str) -> None:
     def found(**settings: str) -> dict[str, str]:
         done = cuebook("doctor", "--json", cwd=tmp_path, **settings)

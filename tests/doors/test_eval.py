@@ -182,6 +182,7 @@ def test_other_branches_of_a_tree_are_left_out(evals: Evals) -> None:
     assert evals.report(evals.file({"id": "x", "user": "ann", "posts": posts}))["posts"] == 2
 
 
+@pytest.mark.slow
 async def test_nothing_remembered_is_lost_from_the_first_compaction_to_the_twentieth() -> None:
     [report] = await evaluate(BEES, gold=BEES_GOLD)
     assert (report.posts, together([report])) == (316, None)
@@ -197,6 +198,7 @@ async def test_nothing_remembered_is_lost_from_the_first_compaction_to_the_twent
     assert not report.items.contradictions
 
 
+@pytest.mark.slow
 async def test_the_conversation_that_ships_loses_nothing_and_shows_nothing_that_is_over() -> None:
     [report] = await evaluate()
     assert all(not row.dropped for row in report.survival if row.whose == "gold")

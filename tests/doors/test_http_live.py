@@ -248,6 +248,7 @@ async def states(store: Path) -> list[str]:
         return [each.state for each in await book.turns.last("c1")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("grace_s", "signals", "state"), [(10, 1, "finished"), (0.2, 1, "interrupted"), (60, 2, "interrupted")]
 )

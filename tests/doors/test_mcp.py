@@ -73,6 +73,7 @@ def test_what_a_tool_takes_is_of_one_type_each() -> None:
     assert None not in schema_of(Remember)["properties"]["category"]["enum"]
 
 
+@pytest.mark.slow
 async def test_a_turn_is_explained(project: Path) -> None:
     async with Cuebook.open(project / "cuebook.toml", worker=False) as book:
         await book.ask(Ask("The ferry to Vlieland leaves at 9:45.", "trip", user="ann"))
@@ -89,6 +90,7 @@ async def test_a_turn_is_explained(project: Path) -> None:
         assert [each["seq"] for each in said.structured_content["posts"]] == [2, 3, 4]
 
 
+@pytest.mark.slow
 async def test_what_is_kept_in_a_conversation_is_a_post_of_it(project: Path) -> None:
     async with spoken(project, "--user", "ann") as client:
         assert client.protocol_version == LATEST_PROTOCOL_VERSION
@@ -104,6 +106,7 @@ async def test_what_is_kept_in_a_conversation_is_a_post_of_it(project: Path) -> 
         assert found.structured_content["hits"][0]["conversationId"] == "house"
 
 
+@pytest.mark.slow
 async def test_without_a_user_the_book_itself_remembers(project: Path) -> None:
     async with spoken(project) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}
@@ -119,6 +122,7 @@ async def test_without_a_user_the_book_itself_remembers(project: Path) -> None:
         assert not gone.is_error
 
 
+@pytest.mark.slow
 async def test_what_is_refused_says_what_to_do(project: Path) -> None:
     async with spoken(project, "--user", "ann") as client:
         for name, arguments, words in [
@@ -139,6 +143,7 @@ async def test_what_is_refused_says_what_to_do(project: Path) -> None:
             await client.call_tool("fly", {})
 
 
+@pytest.mark.slow
 async def test_conversations_and_memories_are_resources(project: Path) -> None:
     async with spoken(project, "--user", "ann") as client:
         await client.call_tool("remember", {"text": "Hallo, see you — tomorrow.", "conversation": "a/b c"})
@@ -165,6 +170,7 @@ async def test_conversations_and_memories_are_resources(project: Path) -> None:
                 await listing(cursor="elsewhere")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 async def test_a_client_of_an_older_revision_is_told_of_changes_unasked(project: Path) -> None:
     says, hears = anyio.create_memory_object_stream[tuple[str, str | None]](99)
@@ -193,6 +199,7 @@ async def test_a_client_of_an_older_revision_is_told_of_changes_unasked(project:
         await client.unsubscribe_resource(uri)
 
 
+@pytest.mark.slow
 async def test_the_prompt_book_gives_prompts(project: Path) -> None:
     async with Cuebook.open(project / "cuebook.toml", worker=False) as book:
         count = Param(name="count", type="integer", default="1", description="How many")
@@ -216,6 +223,7 @@ async def test_the_prompt_book_gives_prompts(project: Path) -> None:
             await client.get_prompt("team/none", {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (None, 0)])
 def test_it_ends_when_it_is_told_to_and_when_its_input_does(
     project: Path, sent: signal.Signals | None, code: int
@@ -239,6 +247,7 @@ def test_it_ends_when_it_is_told_to_and_when_its_input_does(
         assert running.stderr.read() == b""
 
 
+@pytest.mark.slow
 async def test_long_and_many_lines_come_whole(project: Path) -> None:
     async with spoken(project, "--user", "ann") as client:
         long = "ä€𝄞 " * 40_000

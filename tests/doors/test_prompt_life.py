@@ -64,6 +64,7 @@ class Users:
         )
 
 
+@pytest.mark.slow
 def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
     here = life
     here("prompt", "new", ID, "--text", "You are kind. Answer fully.")

@@ -57,6 +57,7 @@ async def test_a_message_alone_is_told_to_be_beside_the_conversation(
     ]
 
 
+@pytest.mark.slow
 def test_who_runs_the_server_reads_it_once(project: Path) -> None:
     command = [CUEBOOK, "serve", "--port", "0", "--json"]
     with subprocess.Popen(

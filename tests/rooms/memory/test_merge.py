@@ -297,6 +297,7 @@ def test_a_promise_past_its_term_no_longer_holds():
     assert [one.valid_to for one in merged.ended] == [3 * day]
 
 
+@pytest.mark.slow
 def test_every_process_reads_the_same():
     """Sets of words come in another order in each process; nothing may depend on it."""
     program = """
