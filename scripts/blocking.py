@@ -1,31 +1,27 @@
-"""Write the blocking book's parts from the asynchronous ones, so that the two cannot differ.
+"""Write the classes behind `BlockingCuebook` from the asynchronous ones, so that the two cannot differ.
 
-    python scripts/blocking.py            writes src/cuebook/app/blocking/
-    python scripts/blocking.py --check    says what differs from what stands there, and changes nothing
+    python scripts/blocking.py     writes src/cuebook/app/blocking/generated/
 
-Each public method of `Cuebook`, and of each part it has, gets a method of the same name, parameters and docstring that
-waits for it. What opens, closes and hands on is written by hand: `host.py` and `book.py`.
+Each public method of `Cuebook`, and of each of its namespaces, gets a method of the same name, parameters and docstring
+that waits for it. The sources are parsed, not imported: a build needs none of Cuebook's dependencies. What opens,
+closes and runs the loop is written by hand: `host.py` and `book.py`.
 """
 
-import argparse
 import ast
 import builtins
-import difflib
-import inspect
-import subprocess
-import sys
+import copy
+import shutil
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from cuebook import Cuebook
-
-FOLDER = Path(__file__).resolve().parents[1] / "src/cuebook/app/blocking"
-#: Written by hand.
-BY_HAND = {"__init__.py", "book.py", "host.py"}
-#: What has no blocking form: the desk is for the package; relays and what is pushed are for a server.
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src"
+FOLDER = SOURCE / "cuebook/app/blocking/generated"
+PACKAGE = "cuebook.app.blocking.generated"
+#: Without a blocking form: `desk` is for the package, the others for a server.
 ASYNC_ONLY = {
     "desk",
     "relay",
@@ -37,55 +33,40 @@ ASYNC_ONLY = {
     "pass_through",
     "live",
 }
-#: What `book.py` has in its own form.
-OWN = {"open", "of", "aclose", "config"}
-#: What a caller without a loop gets in the place of what an asynchronous one gets.
-INSTEAD = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
-HEAD = "Made by scripts/blocking.py from `{source}`: `scripts/check --fix` makes it anew."
+#: Written by hand in `book.py`.
+BY_HAND = {"open", "of", "aclose", "config"}
+#: The blocking form of a return type.
+REPLACEMENTS = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Needed:
-    """The imports a module that is written needs."""
+class Method(NamedTuple):
+    """A public method or property of a class, and the module it is written in."""
 
-    def __init__(self) -> None:
-        self._names: dict[str, set[str]] = {}
+    name: str
+    module: str
+    node: Function
 
-    def add(self, module: str, name: str, called: str = "") -> None:
-        """Take in a name of a module."""
-        self._names.setdefault(module, set()).add(name if called in ("", name) else f"{name} as {called}")
-
-    def text(self) -> str:
-        """Give the import statements."""
-        return "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in self._names.items())
+    @property
+    def is_property(self) -> bool:
+        """Whether it is read like an attribute."""
+        return any(isinstance(each, ast.Name) and each.id == "property" for each in self.node.decorator_list)
 
 
-def parts() -> dict[str, type]:
-    """Give the parts of a book by name, those that have a blocking form."""
-    found: dict[str, type] = {}
-    for name, member in public(Cuebook):
-        if isinstance(member, property) and name not in ASYNC_ONLY | OWN:
-            kind = inspect.get_annotations(member.fget)["return"]
-            if inspect.isclass(kind) and kind.__module__.startswith("cuebook.app."):
-                found[name] = kind
-    return found
-
-
-def public(kind: type) -> Iterator[tuple[str, Any]]:
-    """Give a class's public members with those of its bases, in the order they are written."""
-    seen: set[str] = set()
-    for base in reversed(kind.__mro__[:-1]):
-        for name in vars(base):
-            if not name.startswith("_") and name not in seen:
-                seen.add(name)
-                yield name, inspect.getattr_static(kind, name)
+@cache
+def parse(module: str) -> ast.Module:
+    """Return the parsed source of a module."""
+    path = SOURCE.joinpath(*module.split("."))
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return ast.parse(path.read_text("utf-8"), filename=str(path))
 
 
 @cache
 def names_of(module: str) -> dict[str, tuple[str, str]]:
-    """Give where each name of a module comes from: (module, its name there)."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    """Return where each top-level name of a module is imported from: (module, its name there)."""
     found: dict[str, tuple[str, str]] = {}
-    for node in tree.body:
+    for node in parse(module).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {each.asname or each.name: (node.module, each.name) for each in node.names}
         elif isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -97,138 +78,175 @@ def names_of(module: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-class Blocking(ast.NodeTransformer):
-    """Puts what a blocking caller gets in the place of what an asynchronous one gets, and notes the imports."""
+def find_class(module: str, name: str) -> tuple[str, ast.ClassDef]:
+    """Return a class of ours and the module that defines it, following imports."""
+    for node in parse(module).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return module, node
+    return find_class(*names_of(module)[name])
 
-    def __init__(self, module: str, needed: Needed) -> None:
+
+def methods_of(module: str, name: str) -> dict[str, Method]:
+    """Return the public methods of a class, those of its bases first, each in the order it is written."""
+    module, node = find_class(module, name)
+    found: dict[str, Method] = {}
+    for base in reversed(node.bases):
+        origin = names_of(module).get(base.id) if isinstance(base, ast.Name) else None
+        if origin is not None and origin[0].startswith("cuebook."):
+            found |= methods_of(module, base.id)
+    own = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return found | {each.name: Method(each.name, module, each) for each in own if not each.name.startswith("_")}
+
+
+def namespaces() -> dict[str, tuple[str, str]]:
+    """Return the namespaces of `Cuebook` that have a blocking form: the module and class of each."""
+    found = {}
+    for method in methods_of("cuebook.app.book", "Cuebook").values():
+        kind = method.node.returns
+        if method.is_property and method.name not in ASYNC_ONLY | BY_HAND and isinstance(kind, ast.Name):
+            module, name = names_of(method.module).get(kind.id, ("", ""))
+            if module.startswith("cuebook.app."):
+                found[method.name] = (module, name)
+    return found
+
+
+class Imports(ast.NodeTransformer):
+    """Collects the imports that annotations and defaults need, and makes return types blocking."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[str]] = {}
+        self._module = ""
+
+    def translate(self, node: ast.AST, module: str) -> ast.AST:
+        """Return a copy of an annotation or of parameters that are written in a module."""
         self._module = module
-        self._needed = needed
+        return self.visit(copy.deepcopy(node))
 
-    def visit_Constant(self, node: ast.Constant) -> ast.expr:  # ast's name
+    def add(self, module: str, name: str, alias: str = "") -> None:
+        """Import a name."""
+        self._names.setdefault(module, set()).add(name if alias in ("", name) else f"{name} as {alias}")
+
+    def text(self) -> str:
+        """Return the import statements."""
+        rows = sorted(self._names.items())
+        return "\n".join(f"from {module} import {', '.join(sorted(names))}" for module, names in rows)
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:  # the name is ast's
+        """Keep a default value, and a class named by a string."""
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
-        if isinstance(node.value, ast.Name) and node.value.id in INSTEAD:
+        """Replace an asynchronous iterator."""
+        if isinstance(node.value, ast.Name) and node.value.id in REPLACEMENTS:
             inner = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
-            self._needed.add("collections.abc", INSTEAD[node.value.id])
-            return ast.Subscript(ast.Name(INSTEAD[node.value.id]), self.visit(inner))
+            self.add("collections.abc", REPLACEMENTS[node.value.id])
+            return ast.Subscript(ast.Name(REPLACEMENTS[node.value.id]), self.visit(inner))
         self.generic_visit(node)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        known = names_of(self._module).get(node.id)
-        if known is not None:
-            self._needed.add(*known, node.id)
+        """Note the import of a name."""
+        origin = names_of(self._module).get(node.id)
+        if origin is not None:
+            self.add(*origin, node.id)
         elif not hasattr(builtins, node.id):
-            sys.exit(f"scripts/blocking.py: {self._module}: where does {node.id!r} come from?")
+            msg = f"scripts/blocking.py: {self._module}: no import of {node.id!r}"
+            raise SystemExit(msg)
         return node
 
 
-def function_of(member: Any) -> Callable[..., Any]:
-    """Give the function behind a member of a class."""
-    plain = member.fget if isinstance(member, property) else member
-    if not inspect.isfunction(plain):
-        sys.exit(f"scripts/blocking.py: {member!r} is neither a method nor a property")
-    return plain
-
-
-def method(name: str, member: Any, path: str, needed: Needed) -> str:
-    """Write a method that waits for one of the book's."""
-    function = function_of(member)
-    node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)  # noqa: S101  # its source is a function's
-    turned = Blocking(function.__module__, needed)
-    arguments = turned.visit(node.args)
-    returns = turned.visit(node.returns) if node.returns else ast.Constant(None)
-    how = "run" if inspect.iscoroutinefunction(function) else "read"
-    how = "iterate" if inspect.isasyncgenfunction(function) else how
-    called = f"book.{path}{name}" if isinstance(member, property) else f"book.{path}{name}({handed_on(node.args)})"
-    said = inspect.getdoc(function) or sys.exit(f"scripts/blocking.py: {function.__qualname__} has no docstring")
-    asked = f"self._host.{how}(lambda book: {called})"
-    body = asked if isinstance(returns, ast.Constant) and returns.value is None else f"return {asked}"
+def render_method(method: Method, path: str, imports: Imports) -> str:
+    """Return the source of a method that waits for the asynchronous one at `path`."""
+    node = method.node
+    arguments = imports.translate(node.args, method.module)
+    returns = imports.translate(node.returns, method.module) if node.returns else ast.Constant(None)
+    called = f"book.{path}{method.name}" + ("" if method.is_property else f"({pass_arguments(node.args)})")
+    waits = f"self._host.{way_of_waiting(node)}(lambda book: {called})"
+    nothing = isinstance(returns, ast.Constant) and returns.value is None
+    doc = ast.get_docstring(node)
+    if doc is None:
+        msg = f"scripts/blocking.py: {method.module}: {method.name} has no docstring"
+        raise SystemExit(msg)
     lines = [
-        *(["@property"] if isinstance(member, property) else []),
-        f"def {name}({ast.unparse(arguments)}) -> {ast.unparse(returns)}:",
-        textwrap.indent(f'"""{said}\n"""' if "\n" in said else f'"""{said}"""', "    "),
-        f"    {body}",
+        *(["@property"] if method.is_property else []),
+        f"def {method.name}({ast.unparse(arguments)}) -> {ast.unparse(returns)}:",
+        *textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', "    ").splitlines(),
+        f"    {waits}" if nothing else f"    return {waits}",
     ]
     return textwrap.indent("\n".join(lines), "    ")
 
 
-def handed_on(arguments: ast.arguments) -> str:
-    """Give a method's parameters as a call hands them on."""
-    given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][1:]
-    given += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
-    given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
-    given += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
-    return ", ".join(given)
+def way_of_waiting(node: Function) -> str:
+    """Return the method of `Host` that runs a function: a coroutine, an asynchronous generator, or neither."""
+    if isinstance(node, ast.FunctionDef):
+        return "read"
+    return "iterate" if any(isinstance(each, ast.Yield) for each in own_nodes(node)) else "run"
 
 
-def module_of(name: str, kind: type) -> str:
-    """Write the module of a part."""
-    needed = Needed()
-    needed.add("cuebook.app.blocking.host", "Host")
-    methods = [method(each, member, f"{name}.", needed) for each, member in public(kind)]
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a function without those of functions inside it."""
+    for each in ast.iter_child_nodes(node):
+        if not isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield each
+            yield from own_nodes(each)
+
+
+def pass_arguments(arguments: ast.arguments) -> str:
+    """Return a method's parameters as a call passes them on."""
+    passed = [each.arg for each in (*arguments.posonlyargs, *arguments.args)][1:]
+    passed += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    passed += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
+    passed += [f"**{arguments.kwarg.arg}"] if arguments.kwarg else []
+    return ", ".join(passed)
+
+
+def render_namespace(name: str, module: str, kind: str) -> str:
+    """Return the source of a namespace's module."""
+    imports = Imports()
+    imports.add("cuebook.app.blocking.host", "Host")
+    methods = [render_method(each, f"{name}.", imports) for each in methods_of(module, kind).values()]
     return (
-        f'"""{HEAD.format(source=kind.__module__)}"""\n\n{needed.text()}\n\n\nclass Blocking{kind.__name__}:\n'
-        f'    """`Cuebook.{name}` without `await`."""\n\n'
+        f'"""Generated by scripts/blocking.py from `{module}.{kind}`."""\n\n{imports.text()}\n\n\n'
+        f'class Blocking{kind}:\n    """`Cuebook.{name}` without `await`."""\n\n'
         f"    def __init__(self, host: Host) -> None:\n        self._host = host\n\n" + "\n\n".join(methods) + "\n"
     )
 
 
-def whole() -> str:
-    """Write the module of the book itself: what it does, and its parts."""
-    needed, pieces, known = Needed(), list[str](), parts()
-    needed.add("cuebook.app.blocking.host", "Host")
-    for name, member in public(Cuebook):
-        if name in ASYNC_ONLY | OWN:
+def render_main() -> str:
+    """Return the source of the base class of `BlockingCuebook`."""
+    imports, pieces, known = Imports(), [], namespaces()
+    imports.add("cuebook.app.blocking.host", "Host")
+    for name, method in methods_of("cuebook.app.book", "Cuebook").items():
+        if name in ASYNC_ONLY | BY_HAND:
             continue
         if name in known:
-            kind = f"Blocking{known[name].__name__}"
-            needed.add(f"cuebook.app.blocking.{name}", kind)
-            said = inspect.getdoc(member.fget)
-            head = f"    @property\n    def {name}(self) -> {kind}:\n"
-            pieces.append(f'{head}        """{said}"""\n        return {kind}(self._host)')
+            kind = f"Blocking{known[name][1]}"
+            imports.add(f"{PACKAGE}.{name}", kind)
+            doc = ast.get_docstring(method.node)
+            head = f'    @property\n    def {name}(self) -> {kind}:\n        """{doc}"""\n'
+            pieces.append(f"{head}        return {kind}(self._host)")
         else:
-            pieces.append(method(name, member, "", needed))
+            pieces.append(render_method(method, "", imports))
     return (
-        f'"""{HEAD.format(source="cuebook.app.book")}"""\n\n{needed.text()}\n\n\nclass BlockingParts:\n'
-        '    """What a blocking book does, and its parts."""\n\n    _host: Host\n\n' + "\n\n".join(pieces) + "\n"
+        f'"""Generated by scripts/blocking.py from `cuebook.app.book.Cuebook`."""\n\n{imports.text()}\n\n\n'
+        'class BlockingParts:\n    """Methods and namespaces of a blocking project."""\n\n    _host: Host\n\n'
+        + "\n\n".join(pieces)
+        + "\n"
     )
 
 
-def tidy(text: str, name: str) -> str:
-    """Give a module as ruff sorts and formats it."""
-    ruff = [str(Path(sys.executable).parent / "ruff")]
-    for step in (["check", "--fix-only", "--select", "I"], ["format"]):
-        command = [*ruff, *step, "-q", "--stdin-filename", str(FOLDER / name), "-"]
-        done = subprocess.run(command, input=text, text=True, capture_output=True, check=True)
-        text = done.stdout
-    return text
-
-
-def main() -> int:
-    """Write the modules, or say what differs."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 where something differs")
-    check = parser.parse_args().check
-    wanted = {f"{name}.py": module_of(name, kind) for name, kind in parts().items()} | {"parts.py": whole()}
-    stood = {path.name: path.read_text() for path in FOLDER.glob("*.py") if path.name not in BY_HAND}
-    differs = False
-    for name in sorted(wanted.keys() | stood.keys()):
-        text = tidy(wanted[name], name) if name in wanted else ""
-        if text == stood.get(name, ""):
-            continue
-        differs = True
-        if check:
-            before, after = (each.splitlines(keepends=True) for each in (stood.get(name, ""), text))
-            sys.stdout.writelines(difflib.unified_diff(before, after, name, f"{name}, made anew"))
-        elif text:
-            (FOLDER / name).write_text(text)
-        else:
-            (FOLDER / name).unlink()
-    return int(differs and check)
+def main() -> None:
+    """Write all modules, where they differ from what is there."""
+    wanted = {f"{name}.py": render_namespace(name, *kind) for name, kind in namespaces().items()}
+    wanted |= {"parts.py": render_main(), "__init__.py": '"""Generated by scripts/blocking.py."""\n'}
+    if FOLDER.exists() and {each.name for each in FOLDER.glob("*.py")} != wanted.keys():
+        shutil.rmtree(FOLDER)
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in wanted.items():
+        path = FOLDER / name
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,4 +1,4 @@
-"""The same book without `await`: `scripts/blocking.py` makes its parts from the asynchronous ones."""
+"""The public API without `await`. `scripts/blocking.py` generates its methods from the asynchronous ones."""
 
 from cuebook.app.blocking.book import BlockingCuebook
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cuebook.app.blocking.generated.parts import BlockingParts
 from cuebook.app.blocking.host import Host
-from cuebook.app.blocking.parts import BlockingParts
 from cuebook.app.book import Cuebook
 from cuebook.config import Config
 from cuebook.ports.analyzer import Analyzer
