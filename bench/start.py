@@ -9,7 +9,7 @@ from bench.measure import Figure, Run, compared, interleave
 from bench.peers import install
 
 #: Loaded where they are used, never by `import cuebook`.
-_LATER = ("openai", "litestar", "alembic", "sqlalchemy", "uvicorn", "httpx2", "typer", "rich", "vader")
+_LATER = ("openai", "litestar", "uvicorn", "httpx2", "typer", "rich", "vader")
 _TIMED = "import time; began = time.process_time(); import {what}; print(time.process_time() - began)"
 #: Importing the name is what loads: the package itself loads it then.
 _BOOK = "cuebook; cuebook.Cuebook"

@@ -165,7 +165,7 @@ def refused(path, kind):
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(path):
     asyncio.run(SqliteStore(str(path)).aclose())
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE schema_version SET version = 9999")
         connection.commit()
     before = path.read_bytes()
     assert "newer" in refused(path, InvalidInput)
@@ -178,11 +178,11 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path):
     assert path.read_bytes() == b"Dear diary, " * 1000
 
 
-@pytest.mark.parametrize("table", ["diary", "alembic_version"])
+@pytest.mark.parametrize("table", ["diary", "schema_version"])
 def test_somebody_elses_database_is_refused_and_left_alone(path, table):
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"CREATE TABLE {table} (version_num TEXT)")
-        connection.execute(f"INSERT INTO {table} VALUES ('0000')")  # noqa: S608
+        connection.execute(f"CREATE TABLE {table} (version INTEGER)")
+        connection.execute(f"INSERT INTO {table} VALUES (0)")  # noqa: S608
         connection.commit()
     before = path.read_bytes()
     assert "not Cuebook's" in refused(path, InvalidInput)
@@ -193,7 +193,7 @@ def test_somebody_elses_database_is_refused_and_left_alone(path, table):
 def test_a_database_that_names_no_schema_is_refused(path):
     asyncio.run(SqliteStore(str(path)).aclose())
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DELETE FROM alembic_version")
+        connection.execute("DELETE FROM schema_version")
         connection.commit()
     assert "damaged" in refused(path, BackendError)
 

@@ -171,7 +171,7 @@ import sys
 from cuebook.cli.main import run
 assert run(["--help"]) == 0
 assert run(["version"]) == 0
-heavy = {"litestar", "uvicorn", "rich", "httpx2", "sqlalchemy", "yaml", "markdown_it"}
+heavy = {"litestar", "uvicorn", "rich", "httpx2", "yaml", "markdown_it"}
 print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)
@@ -683,7 +683,7 @@ def test_a_broken_file_of_the_project_is_one_line(here: Here, file: str, text: s
 def test_a_database_of_a_newer_version_is_left_alone(here: Here, tmp_path: Path) -> None:
     here("conversation", "import", write_messages(tmp_path, ("user", "Hi")))
     with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute("UPDATE schema_version SET version = 9999")
         connection.commit()
     assert "written by a newer Cuebook" in here("conversation", "list", code=1)
     assert "written by a newer Cuebook" in here("doctor", code=1)

@@ -553,6 +553,7 @@ MASKS = [
     (re.compile(r"\b[0-9a-f]{10,}\b"), "<hex>"),
     (re.compile(r"\b\d+(?:\.\d+)? (?:ms|s)\b"), "<seconds>"),
     (re.compile(r"[█▏▎▍▌▋▊▉]+ *"), "<bar> "),
+    (re.compile(r"\b\d+(?:\.\d+)? [GM]B free"), "<size> free"),
     (re.compile(r"Python \d\S*|SQLite \d\S*"), "<version>"),
 ]  # fmt: skip
 

@@ -26,9 +26,10 @@ from cuebook.app.personas import look_at_personas
 from cuebook.backends.llama import LlamaModel
 from cuebook.backends.minilm.embedder import missing, runs_on
 from cuebook.backends.openai import HttpUpstream
-from cuebook.backends.sqlite.connect import MEMORY, REVISION
+from cuebook.backends.sqlite.connect import MEMORY, schema_version
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import book_key
+from cuebook.backends.tables import VERSION
 from cuebook.config import Config, has_path
 from cuebook.engine.zones import read_zone
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -215,13 +216,13 @@ async def _store(config: Config) -> Check:
     if file is not None and not (file.exists() and file.stat().st_size):
         return Check(name="store", state="ok", found=f"{file} is not made yet; the first conversation makes it")
     try:
-        schema = _schema(file) if file is not None else REVISION
-        if schema and schema < REVISION:
+        schema = _schema(file) if file is not None else VERSION
+        if schema is not None and schema < VERSION:
             return Check(
                 name="store",
                 state="warn",
                 found=f"{file} has schema {schema}",
-                advice=f"the next command brings it to {REVISION}; copy it first",
+                advice=f"the next command brings it to {VERSION}; copy it first",
             )
         store = await asyncio.to_thread(SqliteStore, str(file) if file is not None else MEMORY)
         try:
@@ -235,7 +236,7 @@ async def _store(config: Config) -> Check:
         return Check(
             name="store", state="fail", found=f"{file or MEMORY} is damaged: {held['integrity']}", advice=advice
         )
-    counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or REVISION}, intact"
+    counts = f"{held['conversations']:,} conversations, {held['posts']:,} posts, schema {schema or VERSION}, intact"
     return Check(name="store", state="ok", found=counts)
 
 
@@ -260,13 +261,13 @@ async def _prompts(config: Config) -> Check:
     return Check(name="prompts", state="ok", found=f"models behind the replies are told {', '.join(found.slugs)}")
 
 
-def _schema(file: Path) -> str:
-    """Read a database's revision without changing anything; empty where it cannot be told."""
+def _schema(file: Path) -> int | None:
+    """Return the version of a database's schema without changing the file, None where it cannot be read."""
     try:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            return str(connection.execute("SELECT version_num FROM alembic_version").fetchone()[0])
-    except (sqlite3.Error, TypeError):
-        return ""
+            return schema_version(connection)
+    except sqlite3.Error:
+        return None
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------

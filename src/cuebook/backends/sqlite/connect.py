@@ -3,15 +3,14 @@
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import migrate, named
+from cuebook.backends.tables import MIGRATIONS, VERSION, Migration, ddl
 from cuebook.errors import BackendError, InvalidInput
 
-#: The newest migration in migrations/versions; a test holds it equal.
-REVISION = "0006"
 #: "cueb", so that `file` and a stranger can tell whose database this is.
 APPLICATION_ID = 0x63756562
 
@@ -116,19 +115,56 @@ def _look(connection: sqlite3.Connection, path: str) -> set[str]:
 def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str], failpoints: Failpoints) -> None:
     if not tables:
         _create(connection)
-    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    if row is None:
-        msg = f"{path!r} says nothing of its schema, it is damaged; restore it from a backup"
+    version = schema_version(connection)
+    if version is None:
+        msg = f"Database {path!r} has no schema version. It is damaged: restore it from a backup."
         raise BackendError(msg)
-    revision = row[0]
-    if revision > REVISION:
+    if version > VERSION:
         msg = (
-            f"{path!r} was written by a newer Cuebook (schema {revision}, this one knows {REVISION}); upgrade cuebook,"
-            " or use a copy made before"
+            f"Database {path!r} was written by a newer Cuebook (schema {version}; this one knows {VERSION}). "
+            "Upgrade Cuebook, or use a copy made before."
         )
         raise InvalidInput(msg)
-    if revision < REVISION:
-        migrate.upgrade(connection, failpoints)
+    if version < VERSION:
+        migrate(connection, failpoints)
+
+
+def schema_version(connection: sqlite3.Connection) -> int | None:
+    """Return the version of a database's schema, None where it has none."""
+    try:
+        row = connection.execute("SELECT version FROM schema_version").fetchone()
+    except sqlite3.OperationalError:  # no such table
+        return None
+    return None if row is None else int(row[0])
+
+
+def migrate(
+    connection: sqlite3.Connection, failpoints: Failpoints, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> None:
+    """Run the migrations that a database lacks, all in one transaction: interrupted, the old schema stays.
+
+    Of two processes the second waits for the first, as long as its busy timeout allows, and finds nothing left to do.
+    """
+    with _transaction(connection):
+        version = schema_version(connection) or 1
+        for migration in migrations[version - 1 :]:
+            for statement in migration:
+                failpoints("migrate.statement")
+                connection.execute(statement)
+        failpoints("migrate.statement")
+        connection.execute("UPDATE schema_version SET version = ?", (len(migrations) + 1,))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite itself gives up on a full disk
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:
@@ -142,21 +178,13 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
 
 
 def _create(connection: sqlite3.Connection) -> None:
-    """Create the newest schema, once, also when two processes begin at the same time."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    """Create the schema, once, also when two processes begin at the same time."""
+    with _transaction(connection):
         if not _tables(connection):
-            for statement in named.schema().split(";\n"):
-                if statement.strip():
-                    connection.execute(statement)
-            connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
-            connection.execute("INSERT INTO alembic_version VALUES (?)", (REVISION,))
+            for statement in ddl("sqlite"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _empty_log(connection: sqlite3.Connection) -> None:

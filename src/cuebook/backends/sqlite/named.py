@@ -50,8 +50,3 @@ def load() -> dict[str, str]:
     folder = resources.files("cuebook.backends.sqlite")
     text = "\n".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
     return {name: statement.sql for name, statement in read_statements(text).items()}
-
-
-def schema() -> str:
-    """Give the newest schema, for new databases."""
-    return resources.files("cuebook.backends.sqlite").joinpath("schema.sql").read_text("utf-8")
