@@ -36,13 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
     Later examples build on earlier ones, whatever order the tests are in.
     """
-    for item in items:
-        if isinstance(item, SybilItem) and item.example.region.evaluator is run_console:
+    examples = [item for item in items if isinstance(item, SybilItem)]
+    starting = {item.path for item in examples if "subprocess.Popen" in str(item.example.parsed)}
+    for item in examples:
+        if item.path in starting or item.example.region.evaluator is run_console:
             item.add_marker(pytest.mark.slow)
     yield
     places = [place for place, item in enumerate(items) if isinstance(item, SybilItem)]
-    examples = sorted((items[place] for place in places), key=lambda item: (str(item.path), _line(item)))
-    for place, item in zip(places, examples, strict=True):
+    ordered = sorted((items[place] for place in places), key=lambda item: (str(item.path), _line(item)))
+    for place, item in zip(places, ordered, strict=True):
         items[place] = item
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cuebook import Ask, BlockingCuebook, Chunk, Config, Cuebook, CuebookError, NotFound
+from cuebook import Ask, BlockingCuebook, Chunk, Cuebook, CuebookError, NotFound
 from cuebook.testing import Script, ScriptedModel
 
 #: What has no blocking form: the desk is for this package, relay and pass_through are for the server.
@@ -196,8 +196,6 @@ def test_a_call_on_the_books_own_thread_is_refused() -> None:
             book.conversations.list()
         return "refused"
 
-    with BlockingCuebook.open(Config(), model=ScriptedModel()) as book:
-        pass
     with BlockingCuebook.open(model=ScriptedModel(reply)) as book:
         assert book.ask(Ask("Hello", "c1")).text == "refused"
 

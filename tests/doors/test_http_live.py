@@ -20,7 +20,7 @@ import pytest
 from upstream import Upstream
 
 from conftest import Live, config
-from cuebook import Config, Cuebook
+from cuebook import Cuebook
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.server.app import listen, serve
 from cuebook.testing.doubles import Script, ScriptedModel
@@ -295,7 +295,7 @@ def test_a_body_over_the_limit_is_answered_while_it_is_sent(serve_live: Callable
 def test_only_this_machine_may_call() -> None:
     for host in ("0.0.0.0", "::", "8.8.8.8", "192.0.2.7"):  # noqa: S104 - refused
         with pytest.raises(InvalidInput, match="keys") as refused:
-            serve(Config(), host=host, port=0)
+            serve(config(), host=host, port=0)
         assert refused.value.where == "server.host"
         assert host in str(refused.value)
 
@@ -304,7 +304,7 @@ def test_a_taken_port_is_one_clear_error() -> None:
     first = listen("127.0.0.1", 0)
     port = first[0].getsockname()[1]
     with pytest.raises(BackendError, match=f"port {port}"):
-        serve(Config(), host="127.0.0.1", port=port)
+        serve(config(), host="127.0.0.1", port=port)
     first[0].close()
 
 

@@ -102,12 +102,15 @@ def joined(body: bytes) -> bytes:
 
 
 def whole(body: bytes, *headers: str, status: str = "200 OK") -> list[bytes]:
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
+    # The recorder closes each connection: one that said nothing of it would be used again, and fail now and then.
+    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", "Connection: close", *headers, "", ""]
     return ["\r\n".join(lines).encode("latin-1") + body]
 
 
 def chunked(*pieces: bytes, headers: tuple[str, ...] = ("Content-Type: text/event-stream",)) -> list[bytes]:
-    head = "\r\n".join(["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", *headers, "", ""]).encode("latin-1")
+    head = "\r\n".join(["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Connection: close", *headers, "", ""]).encode(
+        "latin-1"
+    )
     return [head, *(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
 
 

@@ -208,7 +208,7 @@ async def test_much_that_is_noted_leaves_the_strategy_and_memories_their_room(tm
         [said] = mind_in(await say("And now?"))
         assert "k31: word" in said
         assert len(said) < 1_500
-        small = await book.assemble(Ask("And?", NAME, token_budget=900))
+        small = await book.assemble(Ask("And?", NAME, token_budget=1100))
         [said] = [block.text for block in small.blocks if block.kind == "mind"]
         assert said.endswith("What helps now: Be brief.")
         assert [each.kind for each in small.dropped if each.kind == "mind"] == ["mind"]
