@@ -62,11 +62,10 @@ def endpoint() -> Iterator[str]:
     thread.join()
 
 
-async def test_numpy_computes_what_onnxruntime_does() -> None:
-    found = [await MiniLM(runtime=runtime).embed(TEXTS) for runtime in ("numpy", "onnxruntime")]
-    assert {len(vector) for row in found for vector in row} == {4 * 384}
-    assert min(cosine(one, other) for one, other in zip(*found, strict=True)) > 0.99999
-    assert cosine(found[0][0], found[0][2]) > 0.4 > cosine(found[0][1], found[0][2])
+async def test_vectors_of_close_meanings_are_close() -> None:
+    vectors = await MiniLM().embed(TEXTS)
+    assert {len(vector) for vector in vectors} == {4 * 384}
+    assert cosine(vectors[0], vectors[2]) > 0.4 > cosine(vectors[1], vectors[2])
 
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from difference import VARIES
 
 from cuebook import Cuebook
 from cuebook.cli import main as command_line
@@ -27,6 +28,9 @@ BASE = "http://127.0.0.1"
 EVENTS = {"accept": "text/event-stream"}
 #: Headers of an answer that its client acts on.
 HEADERS = ("content-type", "x-conversation-id", "retry-after", "location", "link", "www-authenticate", "allow")
+
+#: Fields of an answer that the machine's clock measures.
+TIMINGS = {"firstTokenMs"}
 
 Recorded = dict[str, Any]
 
@@ -337,12 +341,17 @@ async def send(client: httpx.AsyncClient, method: str, path: str, body: Any = No
 def readable(text: str) -> Any:
     """Return a JSON text as its value, a stream as its events, and any other text by its lines."""
     with contextlib.suppress(ValueError):
-        return json.loads(text)
+        return json.loads(text, object_hook=mask_timings)
     if text.startswith(("event:", "data:", ":")):
         return {"events": [read_event(block) for block in text.strip().split("\n\n")]}
     with contextlib.suppress(ValueError):
         return {"lines": [json.loads(line) for line in text.splitlines()]}
     return {"text": text.splitlines()}
+
+
+def mask_timings(value: dict[str, Any]) -> dict[str, Any]:
+    """Mask what a clock of the machine measured."""
+    return {key: VARIES if key in TIMINGS else each for key, each in value.items()}
 
 
 def read_event(block: str) -> Any:

