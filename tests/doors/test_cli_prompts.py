@@ -357,18 +357,6 @@ def test_an_export_makes_the_same_book_elsewhere(
     assert other("prompt", "export") == kind("prompt", "export")
 
 
-def test_files_of_other_programs_come_in(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "greet.formal.prompt").write_text("---\ninput:\n  schema:\n    name: string\n---\nDear {{name}},\n")
-    (tmp_path / "greet.prompt").write_text("---\ninput:\n  schema:\n    name: string\n---\nHi {{name}}!\n")
-    files = [str(tmp_path / name) for name in ("greet.formal.prompt", "greet.prompt")]
-    made = here.json("prompt", "import", *files)["items"]
-    assert [(each["slug"], each["branch"]) for each in made] == [("greet", "main"), ("greet", "formal")]
-    assert here("prompt", "import", *files) == "nothing new\n"
-    assert here("prompt", "test", "greet@formal", "--param", "name=Ann", "--text") == "Dear Ann,\n"
-    (tmp_path / "odd.prompt").write_text("{{#if x}}no{{/if}}\n")
-    assert "odd.prompt: line 1" in here("prompt", "import", str(tmp_path / "odd.prompt"), code=1)
-
-
 MIGRATION = [
     {"slug": "system/base", "type": "system", "sections": {"rules": "Be true."}},
     {"slug": "persona/a", "type": "persona", "sections": {"rules": "Be quick."}, "inherits": "system/base"},

@@ -29,12 +29,10 @@ from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.difference import check_semver
 from cuebook.prompts.digest import level
 from cuebook.prompts.front import FORMAT, Front, written
-from cuebook.prompts.names import check_branch, check_slug, parse_reference
+from cuebook.prompts.names import ENDING, check_branch, check_slug, parse_reference
 from cuebook.prompts.pages import FENCE, MAX_FILE, decoded, divide, join, open_page
 from cuebook.prompts.yaml_subset import dump
 from cuebook.records.prompt import MAIN, Version
-
-_ENDINGS = (".md", ".prompty", ".prompt")
 
 
 def read_file(text: str | bytes, *, path: str) -> Version:
@@ -77,8 +75,7 @@ def said(text: str | bytes, *, path: str) -> frozenset[str]:
 
 def slug_of(path: str) -> str:
     """Return the id of a file that names none: its place below `prompts/` without its ending."""
-    ending = next((each for each in _ENDINGS if path.endswith(each)), "")
-    return check_slug(path.removesuffix(ending), where=path)
+    return check_slug(path.removesuffix(ENDING), where=path)
 
 
 def write_file(version: Version) -> str:

@@ -1,7 +1,7 @@
 """What the front matter of a prompt's file says: its keys, their types, and the order they are written in.
 
 Keys are read in any order. `id`, `params` and `inherits_from` (E's and B's names) are read as `name`, `input` and
-`inherits`. Keys we do not know are kept in `metadata["extra"]`, as prompty asks of its readers.
+`inherits`. Unknown keys are kept in `metadata["extra"]`.
 """
 
 import re
@@ -35,12 +35,12 @@ _BOOLEANS = ("true", "false")
 class Front:
     """The front matter's values, each of its type; errors name file, line and key."""
 
-    def __init__(self, page: Page, *, aliases: Mapping[str, str] = ALIASES) -> None:
+    def __init__(self, page: Page) -> None:
         self.page = page
-        for alias, key in (*aliases.items(), ("params", "input")):
+        for alias, key in (*ALIASES.items(), ("params", "input")):
             if alias in page.front and key in page.front:
                 page.refuse(page.front[alias].line, f"{alias!r} and {key!r} say the same; keep one")
-        self.nodes = {aliases.get(key, key): node for key, node in page.front.items()}
+        self.nodes = {ALIASES.get(key, key): node for key, node in page.front.items()}
 
     def refuse(self, key: str, why: str) -> NoReturn:
         self.page.refuse(self.nodes[key].line, f"{key}: {why}")

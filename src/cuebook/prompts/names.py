@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 #: Device names of Windows, with any ending: `con.md` is the console too.
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\.|$)")
 #: The id `a` is the file `a.md`; an id `a.md/b` would want a folder of that name.
-_ENDINGS = (".md", ".prompt", ".prompty")
+ENDING: Final = ".md"
 _COMMENT_END = "-->"
 _HINTS: Final = {
     ".": "a part begins with '.'",
@@ -63,7 +63,7 @@ def check_slug(slug: object, *, where: str = "slug") -> str:
         fault = _fault(part)
         if fault:
             raise InvalidInput(f"{where}: {slug!r} is no id: {fault}", where=where)
-        if part.endswith(_ENDINGS):
+        if part.endswith(ENDING):
             raise InvalidInput(f"{where}: {slug!r} is no id: leave out the ending of its file, {part!r}", where=where)
     return slug
 

@@ -12,7 +12,6 @@ from cuebook.engine.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.files import read_file, said, write_file
-from cuebook.prompts.foreign import read_any
 from cuebook.prompts.names import check_branch
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
@@ -99,11 +98,11 @@ async def save_draft(desk: Desk, draft: Draft, version: Version, *, by: str = ""
 
 
 async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: str = "") -> list[Version]:
-    """Store prompts' files of any format, ours, `.prompt` or `.prompty`, all or none; those that changed.
+    """Store prompt files, all or none. Return those that changed.
 
     Raises InvalidInput naming file and line, also where two are one prompt.
     """
-    read = [(name, read_any(data, path=name)) for name, data in files]
+    read = [(name, read_file(data, path=name)) for name, data in files]
     owners: dict[tuple[str, str], str] = {}
     for name, version in read:
         place = (version.slug, version.branch)

@@ -68,7 +68,7 @@ def _data(file: str) -> bytes:
 
 @command(
     app,
-    "cuebook prompt import greet.prompt chat.prompty",
+    "cuebook prompt import greet.md",
     "cuebook prompt export | cuebook -C copy prompt import -",
     name="import",
 )
@@ -80,10 +80,9 @@ def import_(
     *,
     by: By = None,
 ) -> None:
-    """Take over prompts of other books and programs.
+    """Import prompts of other projects: files (.md), or JSON as export writes it.
 
-    It reads files (.md), dotprompt (.prompt), prompty (.prompty), and JSON as export writes it. The same file again
-    writes nothing. A file that names no id gets its own name as one.
+    The same file again writes nothing. A file without an id gets its own name as one.
     """
     texts = [each for each in files if each != "-" and not each.endswith(".json")]
     documents = [each for each in files if each not in texts]
