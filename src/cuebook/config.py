@@ -166,8 +166,6 @@ class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     redact: bool = True  # secrets are replaced before anything is stored
     key_file: str = ""  # default: beside the database
-    vault: bool = False  # what is replaced is kept sealed, and put back for the model in its own conversation
-    vault_key_file: str = ""  # outside the store's folder; $CUEBOOK_VAULT_KEY goes before it
 
 
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -253,7 +251,7 @@ _SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 ALIASES = {"CUEBOOK_DATABASE_URL": "store.url"}
 _PREFIX = "CUEBOOK_"
 #: CUEBOOK_ names that are no settings.
-_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG", "CUEBOOK_VAULT_KEY"})
+_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG"})
 
 
 def build(
@@ -375,8 +373,6 @@ def _lacking(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
     """Say what is switched on without what it needs."""
     if settings.upstream.shadow and not settings.upstream.url:
         yield ("upstream.shadow", "upstream.url"), "there is nothing to pass to; set upstream.url, or --upstream URL"
-    if settings.secrets.vault and not settings.secrets.redact:
-        yield ("secrets.vault", "secrets.redact"), "the vault keeps what is replaced, and secrets.redact is off; set it"
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:

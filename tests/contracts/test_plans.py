@@ -14,8 +14,7 @@ WHOLE = {
     "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming", "places_of_user", "windows_naming",
     # counts and short lists of everything
     "audit_checkpoints", "audit_last", "embedded_counts", "holds", "key_any", "keys_of", "optimizations", "outsiders",
-    "prompt_observed", "prompt_tenants", "receipts_last", "sealed_all", "sealed_any", "sealed_conversations",
-    "sealed_counts", "sealed_families", "sealed_of_tenant_delete",
+    "prompt_observed", "prompt_tenants", "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # what is due: each row that is there is work

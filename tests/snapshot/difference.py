@@ -37,8 +37,9 @@ def _walk(surface: str, path: tuple[str, ...], before: Any, after: Any) -> Itera
         if shared[0] != shared[1]:
             yield Change("/".join((*path, "(order)")), shared[0], shared[1], prose=False)
     elif isinstance(before, list) and isinstance(after, list):
-        if _is_record(before) and _is_record(after):
-            yield from _walk(surface, path, _by_call(before), _by_call(after))
+        keyed = _keyed(before, after)
+        if keyed is not None:
+            yield from _walk(surface, path, *keyed)
             return
         for at, (old, new) in enumerate(itertools.zip_longest(before, after, fillvalue=_MISSING)):
             yield from _walk(surface, (*path, str(at)), old, new)
@@ -46,16 +47,19 @@ def _walk(surface: str, path: tuple[str, ...], before: Any, after: Any) -> Itera
         yield Change("/".join(path), before, after, prose=_is_prose(surface, path, before, after))
 
 
-def _is_record(answers: list[Any]) -> bool:
-    return bool(answers) and all(isinstance(each, dict) and "call" in each for each in answers)
+def _keyed(*lists: list[Any]) -> list[dict[str, Any]] | None:
+    """Return lists of objects by what names each, so that one more or less moves no other; None where nothing does."""
+    for key in ("call", "name", "id"):
+        if all(each and all(isinstance(one, dict) and isinstance(one.get(key), str) for one in each) for each in lists):
+            return [_by(key, each) for each in lists]
+    return None
 
 
-def _by_call(answers: list[Any]) -> dict[str, Any]:
-    """Return recorded answers by their requests, so that one more or less moves no other."""
+def _by(key: str, items: list[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for each in answers:
-        times = sum(name.partition(" #")[0] == each["call"] for name in found)
-        found[f"{each['call']} #{times + 1}" if times else each["call"]] = each
+    for each in items:
+        times = sum(name.partition(" #")[0] == each[key] for name in found)
+        found[f"{each[key]} #{times + 1}" if times else each[key]] = each
     return found
 
 

@@ -242,10 +242,10 @@ class Cuebook(Parts):
             async for chunk in chunks:
                 yield chunk
 
-    async def assemble(self, ask: Ask, *, reveal: bool = False) -> Window:
-        """Build the prompt an ask would get; nothing is stored. `reveal`: for your model, with what the vault keeps."""
+    async def assemble(self, ask: Ask) -> Window:
+        """Build the prompt an ask would get; nothing is stored."""
         check_ask(ask)
-        return (await turning.assemble(self.desk, Scope(user=ask.user), ask, reveal=reveal))[0]
+        return (await turning.assemble(self.desk, Scope(user=ask.user), ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Give the same, with the reply's `metadata`."""

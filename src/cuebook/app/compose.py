@@ -12,7 +12,6 @@ from cuebook.app.load import load_compaction, load_personas, load_profiles
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, rule_for, rule_named
 from cuebook.assembly.tokens import Counter, counter
-from cuebook.backends.box import Box, box_from_file, box_from_text, new_key
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.llama import LlamaModel
 from cuebook.backends.minilm.embedder import AT_ONCE, MiniLM
@@ -38,8 +37,6 @@ from cuebook.prompts.names import check_project
 from cuebook.records.redact import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
 
-#: Holds the vault's key, 64 hexadecimal digits.
-VAULT_KEY = "CUEBOOK_VAULT_KEY"
 #: How long a server may take to embed a batch of posts behind the reply, in seconds.
 _EMBED_S = 60.0
 
@@ -218,48 +215,13 @@ def key_file_of(config: Config) -> Path | None:
 
 
 def _store(config: Config, failpoints: Failpoints) -> SqliteStore:
-    synchronous, box = config.settings.store.synchronous, box_of(config)
-    return SqliteStore(database_of(config), synchronous=synchronous, failpoints=failpoints, box=box)
+    return SqliteStore(database_of(config), synchronous=config.settings.store.synchronous, failpoints=failpoints)
 
 
 def _writer(config: Config, count: Counter, key: bytes) -> Writer:
     secrets = config.settings.secrets
     redactor = Redactor(key) if secrets.redact else None
-    return Writer(count, redactor, config.settings.server.max_post, keeps=secrets.vault)
-
-
-def box_of(config: Config) -> Box | None:
-    """Give what the vault is sealed with, None where it is off. Raises InvalidInput naming what is missing or wrong.
-
-    A book in memory needs no key: nothing of it outlives it.
-    """
-    secrets = config.settings.secrets
-    if not secrets.vault:
-        return None
-    if given := os.environ.get(VAULT_KEY):
-        return box_from_text(given, name=f"environment {VAULT_KEY}")
-    if secrets.vault_key_file:
-        return box_from_file(outside(config, Path(secrets.vault_key_file).expanduser()))
-    if database_of(config) == MEMORY:
-        return box_from_text(new_key(), name="a key of this moment")
-    msg = (
-        f"secrets.vault is on and its key is missing: set secrets.vault_key_file or {VAULT_KEY}; "
-        "`cuebook vault key FILE` makes one. Nothing was changed"
-    )
-    raise InvalidInput(msg, where="secrets.vault_key_file")
-
-
-def outside(config: Config, file: Path) -> Path:
-    """Give a key's file, from the project's folder on. Raises InvalidInput where it lies with what it seals."""
-    file = Path(config.folder) / file
-    database = database_of(config)
-    if database != MEMORY and file.resolve().is_relative_to(Path(database).resolve().parent):
-        msg = (
-            f"vault key file {str(file)!r} lies in the folder of the store: a copy of that would hold both; "
-            "move it elsewhere"
-        )
-        raise InvalidInput(msg, where="secrets.vault_key_file")
-    return file
+    return Writer(count, redactor, config.settings.server.max_post)
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

@@ -45,7 +45,6 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "keys": "answers kept for repeated requests",
     "steps": "model calls",
     "texts": "texts of prompts",
-    "vault": "sealed secrets",
 }
 
 

@@ -20,7 +20,6 @@ from cuebook.app.prompts.files import PromptFiles
 from cuebook.app.responses import Responses
 from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns
-from cuebook.app.vault import Vault
 from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.engine.mirror import Mirror
@@ -95,11 +94,6 @@ class Parts:
     def organizations(self) -> Organizations:
         """The organizations: what each allows in its long-term memory."""
         return Organizations(self.desk, self._tenant)
-
-    @property
-    def vault(self) -> Vault:
-        """What is kept sealed of the secrets in posts: counts, values for the owner, another key."""
-        return Vault(self.desk, self.config, self._tenant)
 
     @property
     def memory(self) -> Memory:

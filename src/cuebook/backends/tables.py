@@ -344,16 +344,6 @@ TABLES: Final = (
         key="tenant, kind, owner",
     ),
     _table(
-        "sealed",
-        "tenant text, conversation integer, seq integer, token text, body blob",
-        key="tenant, conversation, seq, token",
-    ),
-    _table(
-        "vault_key",
-        "one integer, id text",
-        key="one",
-    ),
-    _table(
         "reflection",
         "tenant text, conversation integer, turn integer, n integer, due integer, calls text, body text?",
         key="tenant, conversation, turn, n",

@@ -39,7 +39,6 @@ COMMANDS = {
     "prompt": "Write, compare, render, choose and roll back prompts.",
     "audit": "Show what models were told, and that nobody changed it.",
     "key": "Make, list and revoke the keys of the server.",
-    "vault": "Keep secrets sealed, for the model in their own conversation.",
     "knowledge": "Keep what is known under a category and a key.",
     "experience": "Show handwritten experiences, and which of them a query gets.",
     "mind": "Show what state of mind a conversation is in, and reflect.",

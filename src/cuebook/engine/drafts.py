@@ -3,7 +3,7 @@
 Secrets are replaced, tokens counted, the compressed form and the search key made.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, get_args
 
 import msgspec
@@ -19,8 +19,7 @@ from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, P
 from cuebook.records.credentials import begun
 from cuebook.records.memory import NO_MODEL_LABEL
 from cuebook.records.openai_messages import Said, read_message
-from cuebook.records.redact import Finding, taken
-from cuebook.records.vault import Values, collected, put_back_json, values_of
+from cuebook.records.redact import Finding
 
 _STATES: tuple[PostState, ...] = get_args(PostState)
 #: Characters of an id, or of the name of who speaks.
@@ -38,10 +37,6 @@ class Redactor(Protocol):
 
     def text(self, value: str) -> tuple[str, tuple[Finding, ...]]: ...
     def json(self, document: bytes) -> tuple[bytes, tuple[Finding, ...]]: ...
-
-
-#: Tokens and what they replaced, in the order in which it was found.
-Taken = list[tuple[str, str]]
 
 
 class Posted(Struct, frozen=True, kw_only=True):
@@ -66,7 +61,6 @@ class Writer(Struct, frozen=True):
     count: Counter
     redactor: Redactor | None
     max_post: int
-    keeps: bool = False  # what is replaced goes to the vault
 
     def clean(self, text: str) -> str:
         """Give a text with its secrets replaced."""
@@ -83,29 +77,13 @@ class Writer(Struct, frozen=True):
         clean = self.clean(text)
         return text[: len(text) - (len(clean) - begun(clean))]
 
-    def take_json(self, raw: bytes, into: Taken) -> bytes:
-        """Give the same, and note what was replaced."""
-        if self.redactor is None:
-            return raw
-        clean, findings = self.redactor.json(raw)
-        into += taken(raw, findings) if self.keeps else ()
-        return clean
-
-    def _take(self, text: str, into: Taken) -> str:
-        if self.redactor is None or not text:
-            return text
-        clean, findings = self.redactor.text(text)
-        into += taken(text, findings) if self.keeps else ()
-        return clean
-
     def posted(self, posted: Posted, *, id: str, now: float, persona: str | None, user: str | None) -> Draft:  # noqa: A002
         """Give a draft of a post a caller gives. Raises TooLarge, InvalidInput."""
         if posted.state not in _STATES:
             msg = f"state: {posted.state!r} is none of {', '.join(_STATES)}"
             raise InvalidInput(msg, where="state")
         sender = posted.sender if posted.sender == user else self.clean(posted.sender)
-        found: Taken = []
-        said, wire = self._said(posted, sender, found, persona=persona, user=user)
+        said, wire = self._said(posted, sender, persona=persona, user=user)
         return self.draft(
             said,
             id=posted.id or id,
@@ -114,16 +92,13 @@ class Writer(Struct, frozen=True):
             now=now if posted.created_at is None else posted.created_at,
             state=posted.state,
             wire=wire,
-            found=found,
         )
 
-    def _said(
-        self, posted: Posted, sender: str, found: Taken, *, persona: str | None, user: str | None
-    ) -> tuple[Said, bytes | None]:
+    def _said(self, posted: Posted, sender: str, *, persona: str | None, user: str | None) -> tuple[Said, bytes | None]:
         """Read what a caller's post says: from its message of the wire, if it has one."""
         if posted.wire is not None:
             try:
-                clean = bytes(self.take_json(posted.wire, found))
+                clean = bytes(self.clean_json(posted.wire))
                 return read_message(clean), clean
             except InvalidInput as error:
                 where = (error.where or "").replace("messages[0]", "wire")
@@ -150,8 +125,7 @@ class Writer(Struct, frozen=True):
         It takes the tokens of what goes to the model now: the live message where that is the larger one. `user` sends
         what names nobody; `owner` is whose posts are written without a name. `clean`: it is known to hold no secret.
         """
-        found: Taken = []
-        kept = raw if clean else self.take_json(raw, found)
+        kept = raw if clean else self.clean_json(raw)
         clean = kept is raw
         if not clean:
             said = read_message(kept)
@@ -164,7 +138,6 @@ class Writer(Struct, frozen=True):
             recipient=recipient_of(said.role),
             now=now,
             wire=None if plain else bytes(kept),
-            found=found,
             clean=clean,
         )
         if clean:
@@ -182,13 +155,12 @@ class Writer(Struct, frozen=True):
         state: PostState = "complete",
         wire: bytes | None = None,
         limited: bool = True,
-        found: Iterable[tuple[str, str]] = (),
         clean: bool = False,
     ) -> Draft:
         """Give a draft of what was said. Raises TooLarge for too much text, if it is `limited`.
 
-        `found` are the secrets that were replaced in it before. `clean`: `wire` says the same, and no secret was found
-        there. A text that is all a message says is one string of its JSON; one of several, or a call's, is made of it.
+        `clean`: `wire` says the same, and no secret was found there. A text that is all a message says is one string of
+        its JSON; one of several, or a call's, is made of it.
         """
         check_text(said.message, "message")
         check_name(id, "id")
@@ -197,18 +169,15 @@ class Writer(Struct, frozen=True):
         check_time(now)
         if limited:
             self._check_size(said)
-        into = list(found)
-        message = said.message if clean and not said.parts else self._take(said.message, into)
-        parts, encoded = self._clean_parts(said.parts, into)
-        wire = self.take_json(wire, into) if wire and not clean else wire
+        message = said.message if clean and not said.parts else self.clean(said.message)
+        parts, encoded = self._clean_parts(said.parts)
+        wire = self.clean_json(wire) if wire and not clean else wire
         post = PathPost(
             0, id, 0, said.role, sender, message, 0, None, 0, 0, now,
             encoded, wire, state,
         )  # fmt: skip
-        secrets = collected(into)
-        values = values_of(secrets)
-        tokens = self._most(self.tokens(post), whole(post, None) if values else b"", values)
-        small, small_tokens = self._compressed(post, tokens, parts, values)
+        tokens = self.tokens(post)
+        small, small_tokens = self._compressed(post, tokens, parts)
         return Draft(
             id=id,
             sender=sender,
@@ -224,12 +193,7 @@ class Writer(Struct, frozen=True):
             small_tokens=small_tokens,
             key="" if not message or unlearned(said.role, message) else key_text(sender, now, message),
             state=state,
-            secrets=secrets,
         )
-
-    def _most(self, tokens: int, message: bytes, values: Values) -> int:
-        """Give what a message takes, whether with its tokens or with what they replaced."""
-        return max(tokens, weigh(decode(put_back_json(message, values)), self.count)) if values else tokens
 
     def tokens(self, post: PathPost) -> int:
         """Tokens of a whole post as it goes on the wire, its speaker named."""
@@ -237,18 +201,17 @@ class Writer(Struct, frozen=True):
             return MESSAGE_OVERHEAD + self.count(post.message or "")
         return weigh(decode(whole(post, None)), self.count)
 
-    def _compressed(self, post: PathPost, tokens: int, parts: Sequence[Part], values: Values) -> tuple[str | None, int]:
+    def _compressed(self, post: PathPost, tokens: int, parts: Sequence[Part]) -> tuple[str | None, int]:
         """Give the compressed form and what it takes; none where it would not be smaller, or lose a part."""
         if any(part.type not in _COMPRESSIBLE or part.content not in ("", post.message) for part in parts):
             return None, tokens
         small = compress(post.message or "", role=post.role)
         if small is None:
             return None, tokens
-        if _is_bare(post) and not values:
+        if _is_bare(post):
             small_tokens = MESSAGE_OVERHEAD + self.count(small)
         else:
-            message = short(post, small, None)
-            small_tokens = self._most(weigh(decode(message), self.count), message, values)
+            small_tokens = weigh(decode(short(post, small, None)), self.count)
         return (small, small_tokens) if small_tokens < tokens else (None, tokens)
 
     def _check_size(self, said: Said) -> None:
@@ -258,24 +221,24 @@ class Writer(Struct, frozen=True):
             msg = f"a post of {size:,} bytes of text is over the limit of {limit}"
             raise TooLarge(msg, where="message")
 
-    def _clean_parts(self, parts: Sequence[Part], into: Taken) -> tuple[tuple[Part, ...], bytes | None]:
+    def _clean_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], bytes | None]:
         """Give parts with their secrets replaced, and their JSON. Raises InvalidInput where they have none."""
         try:
-            clean = tuple(self._clean_part(part, into) for part in parts)
+            clean = tuple(self._clean_part(part) for part in parts)
             return clean, msgspec.json.encode(clean) if clean else None
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
             msg = f"attachments: cannot be written as JSON ({error})"
             raise InvalidInput(msg, where="attachments") from error
 
-    def _clean_part(self, part: Part, into: Taken) -> Part:
+    def _clean_part(self, part: Part) -> Part:
         if self.redactor is None:
             return part
         data = part.type in _DATA and "://" not in part.content[:16]  # an address may hold a password
-        content = part.content if data else self._take(part.content, into)
+        content = part.content if data else self.clean(part.content)
         extra = part.extra
         if extra is not None:
             raw = msgspec.json.encode(extra)
-            clean = self.take_json(raw, into)
+            clean = self.clean_json(raw)
             extra = extra if clean is raw else msgspec.json.decode(clean)
         if content is part.content and extra is part.extra:
             return part

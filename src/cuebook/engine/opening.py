@@ -24,7 +24,6 @@ from cuebook.engine.retrieve import retrieve
 from cuebook.engine.sense import with_sense
 from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
-from cuebook.engine.vaulted import with_opened
 from cuebook.engine.zones import dated, zone_of
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
 from cuebook.memory.scopes import (
@@ -170,7 +169,6 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
             wish = msgspec.structs.replace(wish, advice=advice.texts)
             told = {**front.metadata, **advice.metadata}
             front = msgspec.structs.replace(front, metadata=told, asked=advice.asked)
-    wish = await with_opened(desk, scope, scene, wish)
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 
 

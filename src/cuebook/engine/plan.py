@@ -21,11 +21,11 @@ from cuebook.assembly.window import (
     volatile_overhead,
     weigh_front,
     weigh_text,
+    weigh_volatile,
 )
 from cuebook.engine.advice import fit_advice
 from cuebook.engine.found import rank_found, shown_of
 from cuebook.engine.mind import fit_mind
-from cuebook.engine.opened import heavier, live_posts, live_text, weigh_most, with_values
 from cuebook.engine.retrieve import Retrieved, line_of
 from cuebook.errors import InvalidInput
 from cuebook.memory.recall import Query
@@ -35,7 +35,6 @@ from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
 from cuebook.records.turn import Dropped, Window
-from cuebook.records.vault import Opened
 
 #: Why posts of a path are not in its window.
 TOO_OLD = "older than what the budget holds"
@@ -64,7 +63,6 @@ class Wish(Struct, frozen=True, kw_only=True):
     query_seq: int | None = None  # the open round's query; None = the newest user post
     memories: Retrieved = Retrieved()  # what other conversations tell
     advice: tuple[Text, ...] = ()  # experiences chosen for the query, the best first
-    opened: Opened = Opened()  # what the vault keeps of the conversation
     mind: Text | None = None  # the state of mind the path is in, as it is said
     zone: tzinfo = UTC  # whose days are said
 
@@ -73,8 +71,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     """A decided step."""
 
     window: Window  # as stored and shown
-    messages: tuple[bytes, ...]  # as sent: with the live request's own bytes, and what the vault keeps
-    told: tuple[bytes, ...]  # as its caller is shown it: with the live request's own bytes
+    messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
     remembered: Remembered
     query_seq: int
     hits: tuple[Hit, ...]
@@ -122,11 +119,9 @@ def plan(
     dropped = [*wish.unsaid, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
-    told = _live(sheet, wish, scene, window, Opened())
     return Planned(
         window=window,
-        messages=told if wish.opened == Opened() else _live(sheet, wish, scene, window, wish.opened),
-        told=told,
+        messages=_live(sheet, wish, scene, window),
         remembered=remember(window, sheet, summary_version=standing, tools=wish.tools),
         query_seq=query,
         hits=hits,
@@ -248,7 +243,7 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
         client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
     own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
     tools = max(count(text) if text else 0 for text in (wish.tools, wish.live_tools))
-    frozen = sum(text.tokens for text in weigh_most(wish.frozen or (), room.fence, count, wish.opened))
+    frozen = sum(text.tokens for text in weigh_volatile(wish.frozen or (), room.fence, count))
 
     def allotted(size: int) -> Allotment:
         return allot(room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=wish.token_budget)
@@ -256,7 +251,7 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
     summary = _summary_text(room.scene.summary, wish.zone)
     if summary is None:
         return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
-    summary = heavier(weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD), count, wish.opened)
+    summary = weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD)
     try:
         allotment = allotted(own + summary.tokens)
         if summary.tokens <= allotment.budget // 2:
@@ -296,18 +291,18 @@ def _volatile(
             text=shown_of(hit, wish.query, left, count, zone=wish.zone),
             role="user",
         )
-        size = max(count(text.text), count(live_text(text, wish.opened))) + 1
+        size = count(text.text) + 1
         if not text.text or size > left:
             dropped.append(_no_room(hit.memory_id, hit.tokens, tokens))
             continue
         left -= size
         texts.append(text)
         used.append(hit)
-    weighed = weigh_most([*texts, *advice], room.fence, count, wish.opened)
+    weighed = weigh_volatile([*texts, *advice], room.fence, count)
     while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
         dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens, weighed[-1].kind))
         used = [hit for hit in used if hit.memory_id != weighed[-1].source]
-        weighed = weigh_most(weighed[:-1], room.fence, count, wish.opened)
+        weighed = weigh_volatile(weighed[:-1], room.fence, count)
     return tuple(used), weighed, dropped
 
 
@@ -337,7 +332,7 @@ def _frozen(
     texts: tuple[Text, ...], room: _Room, tokens: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
     """Give the block an earlier step chose: whole, or not at all where nothing holds it any more."""
-    weighed = weigh_most(texts, room.fence, room.count, room.wish.opened)
+    weighed = weigh_volatile(texts, room.fence, room.count)
     if sum(text.tokens for text in weighed) <= tokens:
         return (), weighed, []
     return (), (), [_no_room(text.source, text.tokens, tokens, text.kind) for text in weighed]
@@ -348,22 +343,18 @@ def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropp
     return Dropped(kind=kind, source=source, tokens=tokens, reason=reason)
 
 
-# ---- as sent, and as told -------------------------------------------------------------------------------------------
+# ---- as sent --------------------------------------------------------------------------------------------------------
 
 
-def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window, opened: Opened) -> tuple[bytes, ...]:
+def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
     """Give what goes to the model: the caller's own words where secrets are replaced in what is stored."""
     last = scene.conversation.last_seq if scene.conversation else 0
     live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
-    if not live and not wish.live_client and opened == Opened():
+    if not live and not wish.live_client:
         return window.messages
-    own = msgspec.structs.replace(
-        sheet,
-        live=live_posts(sheet, live, opened),
-        client=wish.live_client or sheet.client,
-        summary=sheet.summary and with_values(sheet.summary, opened),
-        volatile=tuple(with_values(text, opened) for text in sheet.volatile),
-    )
+    whole = {placed.post.seq for placed in sheet.partition.kept if placed.form == "full"}
+    live = {seq: raw for seq, raw in live.items() if seq in whole}
+    own = msgspec.structs.replace(sheet, live=live, client=wish.live_client or sheet.client)
     return render(own, (), budget=window.budget, tools_tokens=0).messages
 
 

@@ -21,7 +21,6 @@ from cuebook.engine.opening import CANDIDATES, look_of
 from cuebook.engine.plan import Planned, Wish, plan
 from cuebook.engine.retrieve import Retrieved
 from cuebook.engine.sense import with_sense
-from cuebook.engine.vaulted import with_opened
 from cuebook.engine.zones import zone_of
 from cuebook.memory.asked import said_of
 from cuebook.memory.recall import Query, read_query
@@ -93,7 +92,6 @@ async def read_recorded(
         mind=next((text for text in sheet.volatile if text.kind == "mind"), None),
     )
     scene = msgspec.structs.replace(scene, path=(*scene.path, *drafts), found=found, previous=None)
-    wish = await with_opened(desk, scope, scene, wish)
     return Recorded(conversation=conversation, turn=turn, manifest=manifest, scene=scene, wish=wish, query=words)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import Taken, recipient_of
+from cuebook.engine.drafts import recipient_of
 from cuebook.engine.receipts import answered
 from cuebook.engine.zones import dated
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
@@ -136,9 +136,8 @@ class Step:
 
         It is read behind its redaction, as a client's are: so the same message resent has the same digest.
         """
-        found: Taken = []
-        kept = self._desk.writer.take_json(wire, found)
-        return self._draft(read_message(kept), id_, "finished", kept, found, clean=kept is wire)
+        kept = self._desk.writer.clean_json(wire)
+        return self._draft(read_message(kept), id_, "finished", kept, clean=kept is wire)
 
     def _partial(self, state: TurnState) -> Draft | None:
         """Give what has come so far, None where nothing has; of what goes on no half of a key."""
@@ -154,7 +153,6 @@ class Step:
         id_: str,
         state: TurnState,
         wire: bytes | None,
-        found: Taken | None = None,
         *,
         clean: bool = False,
     ) -> Draft:
@@ -168,7 +166,6 @@ class Step:
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
             limited=False,  # what a model said is kept, however long
-            found=found or (),
             clean=clean and text == said.message,
         )
         return dated([draft], self._zone)[0]

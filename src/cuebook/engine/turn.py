@@ -59,17 +59,14 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
         yield _chunk("final_response", opened, "".join(step.text))
 
 
-async def assemble(desk: Desk, scope: Scope, ask: Ask, *, reveal: bool = False) -> tuple[Window, dict[str, Any]]:
-    """Give the window an ask would get; nothing is stored, and the same state gives the same bytes.
-
-    With `reveal` its messages hold what the vault keeps of the conversation, as they go to the book's own model.
-    """
+async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
+    """Return the window an ask would get; nothing is stored, and the same state gives the same bytes."""
     await desk.catch_up()
     intent = msgspec.structs.replace(await asking(desk, ask, None, post="query")(), asks_model=False)
     ask = intent.ask
     scene, planned, front, turn = await decide(desk, scope, intent)
     window, cache, _ = await compare(desk, scope, scene, planned, ask.conversation)
-    window = msgspec.structs.replace(window, messages=planned.messages if reveal else planned.told)
+    window = msgspec.structs.replace(window, messages=planned.messages)
     planned = msgspec.structs.replace(planned, window=window)
     return window, metadata_of(desk, scene, planned, front, cache=cache, turn=turn, mode=ask.mode)
 

@@ -21,7 +21,6 @@ from cuebook.ports.shadow import ShadowStore
 from cuebook.ports.spent import SpentStore
 from cuebook.ports.talks import TalkStore
 from cuebook.ports.tuning import TuningStore
-from cuebook.ports.vault import VaultStore
 from cuebook.ports.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
@@ -320,9 +319,6 @@ class Store(Protocol):
     def spent(self) -> SpentStore: ...
     @property
     def talks(self) -> TalkStore: ...
-    @property
-    def vault(self) -> VaultStore: ...
-
     # the turn
     async def scene(self, scope: Scope, look: Look) -> Scene: ...
     async def append(self, scope: Scope, batch: Batch) -> Appended: ...

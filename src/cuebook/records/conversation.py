@@ -11,8 +11,6 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from cuebook.records.vault import Sealed, Secret
-
 Role = Literal["user", "assistant", "tool", "system", "summary"]
 PostState = Literal["complete", "interrupted", "erased"]
 RoundState = Literal["created", "finished", "failed"]
@@ -143,8 +141,6 @@ class Draft(Struct, frozen=True, kw_only=True):
     small_tokens: int = 0  # tokens of the compressed form, or `tokens`
     key: str = ""  # what full text search indexes: speaker, date and text
     state: PostState = "complete"
-    secrets: tuple[Secret, ...] = ()  # for the vault, where it is on; a store seals them before anything else
-    sealed: tuple[Sealed, ...] = ()
 
     @property
     def opens_round(self) -> bool:

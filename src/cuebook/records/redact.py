@@ -7,7 +7,7 @@ never replaced, only named by `flags` (DESIGN §10).
 import hmac
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -111,21 +111,6 @@ class Redactor:
             findings.append(Finding(secret.family, secret.start, secret.end, mark))
             done = secret.end
         return "".join((*pieces, text[done:])), tuple(findings)
-
-
-def taken(original: str | bytes, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
-    """Give each finding's token with what it replaced, in order; of a JSON document as its strings say it."""
-    if isinstance(original, str):
-        for each in findings:
-            yield each.token, original[each.start : each.end]
-        return
-    text = original.decode("utf-8", "surrogateescape")
-    for each in findings:
-        spelled = text[each.start : each.end]
-        try:
-            yield each.token, json.loads(f'"{spelled}"', strict=False)
-        except ValueError:  # the document was no JSON, and was read as text
-            yield each.token, spelled
 
 
 def flags(text: str) -> tuple[str, ...]:

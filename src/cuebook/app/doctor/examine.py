@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from cuebook.app.compose import (
-    box_of,
     check_numpy,
     database_of,
     embedder_of,
@@ -69,7 +68,7 @@ async def examine(
     )
     for check in (_budget(config), _personas(config), _presets(config), experiences(config), *prompt_logs(config)):
         yield check
-    for check in (*_folder(config), _key(config), _vault(config)):
+    for check in (*_folder(config), _key(config)):
         yield check
     store = await _store(config)
     yield store
@@ -151,15 +150,6 @@ def _key(config: Config) -> Check:
     except BackendError as error:
         return Check(name="key", state="fail", found=str(error))
     return Check(name="key", state="ok", found=f"{file} is whole")
-
-
-def _vault(config: Config) -> Check:
-    """Look at the vault's key; whether it is the right one is told when the book is opened."""
-    try:
-        box = box_of(config)
-    except InvalidInput as error:
-        return Check(name="vault", state="fail", found=str(error))
-    return Check(name="vault", state="ok", found=f"on, {box.name}" if box else "off")
 
 
 def _database(config: Config) -> Path | None:

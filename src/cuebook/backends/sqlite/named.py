@@ -15,7 +15,6 @@ FILES = (
     "forget.sql",
     "corrections.sql",
     "reflections.sql",
-    "vault.sql",
     "outcomes.sql",
     "shadow.sql",
     "spent.sql",

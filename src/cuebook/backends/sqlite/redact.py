@@ -227,7 +227,6 @@ def _empty(
         place = {"tenant": tenant, "no": no, "seq": post["seq"]}
         values = {"sender": sender, "role": role, "message": ERASED, "tokens": post["tokens"], "digest": digest}
         run(connection, "post_erase", **place, **values)
-        run(connection, "sealed_of_post_delete", **place)
         if post["body"] is not None:
             unuse(connection, tenant, no, post["body"])
         key = {"id": no << SHIFT | post["seq"]}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, derived, forget, overdue, pages, reads, search, turns, vault, writes
+from cuebook.backends.sqlite import base, derived, forget, overdue, pages, reads, search, turns, writes
 from cuebook.backends.sqlite.audit import SqliteAudit
 from cuebook.backends.sqlite.connect import MEMORY, connect, is_large, prepare, rewritten, truncated
 from cuebook.backends.sqlite.forget import SqliteErasure
@@ -30,7 +30,6 @@ from cuebook.backends.sqlite.spent import SqliteSpent
 from cuebook.backends.sqlite.talks import SqliteTalks
 from cuebook.backends.sqlite.tree import runs_to
 from cuebook.backends.sqlite.tuning import SqliteTuning
-from cuebook.backends.sqlite.vault import SqliteVault
 from cuebook.backends.sqlite.vectors import SqliteVectors
 from cuebook.backends.sqlite.writer import Writer, explain, translate
 from cuebook.errors import BackendError
@@ -50,7 +49,6 @@ from cuebook.ports.store import (
     Scene,
     SearchLook,
 )
-from cuebook.ports.vault import SealingBox
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState
 from cuebook.records.memory import Item, Scope, SearchResult, Summary
@@ -76,15 +74,12 @@ class SqliteStore:
         synchronous: str = "FULL",
         failpoints: Failpoints | None = None,
         holders: Holders | None = None,
-        box: SealingBox | None = None,
     ) -> None:
-        """`box` switches the vault on. Raises InvalidInput where what is kept was sealed with another key."""
         self.path = path if path == MEMORY else str(Path(path).resolve())
         self._failpoints = failpoints or Failpoints()
         self._writer = Writer(
             lambda: prepare(self.path, synchronous=synchronous, failpoints=self._failpoints), self._failpoints
         )
-        self._check_key(box)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cuebook-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
@@ -109,15 +104,6 @@ class SqliteStore:
         self.shadow = SqliteShadow(self._read)
         self.spent = SqliteSpent(self._read)
         self.talks = SqliteTalks(self._read)
-        self.vault = SqliteVault(self._read, self._write, box=box, emptied=self._emptied)
-
-    def _check_key(self, box: SealingBox | None) -> None:
-        try:
-            if box is not None:
-                self._writer.submit(lambda c: vault.check(c, box)).result()
-        except BaseException:
-            self._writer.close()
-            raise
 
     @property
     def commits(self) -> int:
@@ -159,12 +145,10 @@ class SqliteStore:
 
     async def append(self, scope: Scope, batch: Batch) -> Appended:
         """Store posts, all or none."""
-        batch = self.vault.with_sealed(scope, batch)
         return await self._write(lambda c: writes.append(c, scope, batch, self._failpoints))
 
     async def open(self, scope: Scope, opening: Opening) -> Lease:
         """Open a step and take the lease. Busy while another turn runs, Conflict when the scene is outdated."""
-        opening = self.vault.with_sealed(scope, opening)
         lease = await self._write(lambda c: turns.open_turn(c, scope, opening, self._holders, self._failpoints))
         if lease is None:
             raise base.moved(opening.conversation)
@@ -172,15 +156,13 @@ class SqliteStore:
 
     async def checkpoint(self, lease: Lease, partial: Draft | None, *, now: float, lease_s: float) -> None:
         """Keep what has come and renew the lease. LeaseLost when it is another's."""
-        kept = partial and self.vault.sealed(lease.scope, lease.conversation, partial)
-        raw = msgspec.msgpack.encode(kept) if kept else b""
+        raw = msgspec.msgpack.encode(partial) if partial else b""
         await self._write(
             lambda c: turns.checkpoint(c, lease, raw, now=now, lease_s=lease_s, failpoints=self._failpoints)
         )
 
     async def close(self, lease: Lease, closing: Closing) -> int:
         """End a step; answers with the reply's seq. LeaseLost when the lease is another's."""
-        closing = self.vault.closing(lease.scope, lease.conversation, closing)
         return await self._write(lambda c: turns.close_turn(c, lease, closing, self._failpoints))
 
     async def align(

@@ -45,7 +45,6 @@ NAMES = {
     "embedded": "",
     "outbox": "",
     "participants": "",
-    "sealed": "vault",
 }
 
 

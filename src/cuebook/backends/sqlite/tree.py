@@ -9,7 +9,6 @@ from operator import attrgetter
 import msgspec
 from msgspec import Struct
 
-from cuebook.backends.sqlite import vault
 from cuebook.backends.sqlite.base import SQL, one, run
 from cuebook.backends.sqlite.rows import INLINE, Row, decode_body, encode_body, encode_parts
 from cuebook.errors import Conflict, NotFound
@@ -121,7 +120,6 @@ def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Dra
                 raise
             msg = f"post id {draft.id!r} is taken in conversation {conversation['id']!r}; send it under a new id"
             raise Conflict(msg) from error
-        vault.keep(connection, tenant, no, seq, draft)
         if draft.key:
             connection.execute(insert_text, (no << SHIFT | seq, scope, draft.key))
             conversation["words"] += draft.key.count(" ") + 1

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs, memories, outcomes, reflections, vault
+from cuebook.backends.sqlite import base, epochs, memories, outcomes, reflections
 from cuebook.backends.sqlite.audit import chained
 from cuebook.backends.sqlite.base import one, run
 from cuebook.backends.sqlite.holders import Holders
@@ -233,9 +233,9 @@ def _reply(connection: sqlite3.Connection, row: Row, closing: Closing, reply: Dr
         heads = parent == 0 or on_path(runs_to(connection, tenant, no, row["head"]), parent)
         parent = row["head"] if heads else parent
     start = tip_at(connection, tenant, no, parent)
-    tip = grow(connection, row, [vault.usable(connection, reply)], start)
+    tip = grow(connection, row, [reply], start)
     for other in closing.others:
-        grow(connection, row, [vault.usable(connection, other)], start)
+        grow(connection, row, [other], start)
     if heads:
         settle_head(connection, row, start, tip, now=closing.now)
     else:

@@ -257,7 +257,6 @@ def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
         "vectors",
         "embedded",
         "participants",
-        "sealed",
         "outcomes",
     ):
         counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
