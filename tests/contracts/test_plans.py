@@ -13,7 +13,7 @@ WHOLE = {
     "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency", "embedded_of_user",
     "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming", "places_of_user", "windows_naming",
     # counts and short lists of everything
-    "audit_checkpoints", "audit_last", "embedded_counts", "holds", "key_any", "keys_of", "optimizations", "outsiders",
+    "audit_checkpoints", "audit_last", "embedded_counts", "key_any", "keys_of", "optimizations", "outsiders",
     "prompt_observed", "prompt_tenants", "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",

@@ -92,8 +92,6 @@ def test_nobody_changes_or_forgets_over_a_border(callers: dict[str, httpx.Client
             assert changed.status_code in (403, 404), name
             assert client.delete(f"/api/memories/{shared}?organizationId=acme").status_code in (403, 404), name
             assert client.post("/api/memories/forget", json={"organizationId": "acme"}).status_code in (403, 404), name
-        if name not in ("mara", "uma", "owner"):
-            assert client.get("/api/holds").status_code == 403, name
     assert ANNS in ann.get("/api/memories").text
     assert PLANT in owner.get("/api/memories").text
 

@@ -77,7 +77,6 @@ Commands:
   conversation  List, show, import, export and delete conversations.
   turn          Show what a prompt held and why, and replay it.
   memory        Search, list and show what is remembered.
-  hold          Keep what must not be forgotten yet.
   persona       List, show, check and make personas.
   prompt        Write, compare, render, choose and roll back prompts.
   audit         Show what models were told, and that nobody changed it.

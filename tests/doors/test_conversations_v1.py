@@ -211,19 +211,6 @@ def test_the_newest_item_leaves_no_gap_and_a_call_goes_with_its_output(client: o
     assert [post.message for post in posts] == ["Be kind.", "Look:"]  # the head moved back
 
 
-async def test_an_item_that_is_held_stays() -> None:
-    async with served() as keyed:
-        ann = await keyed.holder("editor", "ann")
-        made = (await ann.post("/v1/conversations", json={"items": ITEMS[:2]})).json()["id"]
-        path = f"/v1/conversations/{made}/items"
-        item = (await ann.get(path)).json()["last_id"]
-        hold = await keyed.book.holds.add(user="ann")
-        assert (await ann.delete(f"{path}/{item}")).status_code == 409
-        assert (await ann.get(f"{path}/{item}")).status_code == 200
-        await keyed.book.holds.release(hold.id)
-        assert (await ann.delete(f"{path}/{item}")).json()["id"] == made
-
-
 async def test_anothers_conversation_is_not_there() -> None:
     async with served() as keyed:
         ann, bob = await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob")

@@ -50,12 +50,10 @@ async def test_one_thing_is_named_over_http(client: httpx.AsyncClient) -> None:
 
 async def test_a_dry_run_says_what_would_go_and_takes_nothing(client: httpx.AsyncClient, book: Cuebook) -> None:
     await stored(client)
-    await book.holds.add(conversation="c1", id="case-1", reason="secret")
     answer = await client.post("/api/memories/forget", json={"userId": "ann", "dryRun": True})
     assert (answer.status_code, list(answer.json())) == (200, ["wouldForget"])
     told = answer.json()["wouldForget"]
     assert (told["counts"]["posts"], told["conversations"]) == (1, [{"conversationId": "c1", "posts": 1, "left": 0}])
-    assert told["holds"] == [{"id": "case-1", "kind": "conversation", "owner": "c1"}]
     assert (await client.get("/api/conversations/c1")).status_code == 200
     assert await book.receipts.list() == []
 
@@ -70,20 +68,12 @@ async def test_who_asks_forgets_nothing_of_others(client: httpx.AsyncClient) -> 
     assert answer.json()["receipt"]["counts"]["conversations"] == 1
 
 
-async def test_while_another_reads_the_answer_is_202_and_a_hold_is_409(tmp_path: Path) -> None:
+async def test_while_another_reads_the_answer_is_202(tmp_path: Path) -> None:
     book = Cuebook.open(config(store=str(tmp_path / "book.db")), model=ScriptedModel(default="Noted."), worker=False)
     async with book:
         transport = httpx.ASGITransport(app=app_of(book))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
             await stored(client)
-            await book.holds.add(user="ann", id="case-1")
-            for refused in (
-                await client.post("/api/memories/forget", json={"conversationId": "c1"}),
-                await client.delete("/api/conversations/c1"),
-            ):
-                assert refused.status_code == 409
-                assert "hold 'case-1' keeps user 'ann'" in refused.json()["detail"]
-            await book.holds.release("case-1")
             with closing(sqlite3.connect(tmp_path / "book.db", isolation_level=None)) as reader:
                 reader.execute("BEGIN")
                 reader.execute("SELECT count(*) FROM post").fetchone()
@@ -109,48 +99,6 @@ async def test_a_memory_is_forgotten_by_its_id(client: httpx.AsyncClient, book: 
     assert (await client.delete(f"{place}?userId=ann")).status_code == 404
     answer = await client.post("/api/memories/forget", json={"memoryIds": [memory["id"]]})
     assert sum(answer.json()["receipt"]["counts"].values()) == 0
-
-
-async def test_holds_are_kept_listed_and_released_over_http(client: httpx.AsyncClient) -> None:
-    await stored(client)
-    asked = {"userId": "ann", "reason": "case 4711", "id": "case/4711"}
-    made = await client.post("/api/holds", json=asked)
-    assert made.status_code == 201
-    hold = made.json()["hold"]
-    assert (hold["id"], hold["kind"], hold["owner"], hold["reason"]) == ("case/4711", "user", "ann", "case 4711")
-    assert (await client.post("/api/holds", json=asked)).json() == made.json(), "the same again is the same hold"
-    taken = await client.post("/api/holds", json=asked | {"userId": "bob"})
-    assert (taken.status_code, "already" in taken.json()["detail"]) == (409, True)
-    assert (await client.get("/api/holds")).json() == {"items": [hold]}
-    refused = await client.post("/api/memories/forget", json={"userId": "ann"})
-    assert refused.status_code == 409
-    assert "hold 'case/4711' keeps user 'ann'" in refused.json()["detail"]
-    assert (await client.delete("/api/holds/case~4711")).json() == {"released": "case/4711"}
-    assert (await client.delete("/api/holds/case~4711")).status_code == 404
-    assert (await client.get("/api/holds")).json() == {"items": []}
-    assert (await client.post("/api/memories/forget", json={"userId": "ann"})).status_code == 200
-
-
-async def test_a_hold_under_an_idempotency_key_is_made_once(client: httpx.AsyncClient) -> None:
-    named = {"idempotency-key": "k1"}
-    first = await client.post("/api/holds", json={"conversationId": "c1"}, headers=named)
-    again = await client.post("/api/holds", json={"conversationId": "c1"}, headers=named)
-    assert first.json() == again.json()
-    assert len((await client.get("/api/holds")).json()["items"]) == 1
-    other = await client.post("/api/holds", json={"conversationId": "c2"}, headers=named)
-    assert other.status_code == 422
-
-
-async def test_one_thing_is_held_over_http(client: httpx.AsyncClient) -> None:
-    bodies: list[dict[str, Any]] = [
-        {}, {"userId": "ann", "memoryId": "m"}, {"userId": ""}, {"user": "ann"}, {"userId": "a", "id": ""},
-        {"userId": "ann", "id": "x" * 201}, {"userId": "ann", "reason": "x" * 501},
-    ]  # fmt: skip
-    for body in bodies:
-        assert (await client.post("/api/holds", json=body)).status_code == 400, body
-    for each in ("conversation", "persona", "organization", "memory"):
-        made = await client.post("/api/holds", json={f"{each}Id": "x"})
-        assert (made.status_code, made.json()["hold"]["kind"]) == (201, each)
 
 
 async def test_what_went_is_counted_by_one_rule_of_names(client: httpx.AsyncClient, book: Cuebook) -> None:
@@ -204,19 +152,6 @@ def test_the_command_forgets_gives_a_receipt_and_checks_it(here: Here, told: Cal
     assert here.json("memory", "receipt", "verify", str(file), code=1)["ok"] is False
     file.write_text("{}")
     assert "this is no receipt" in here("memory", "receipt", "verify", str(file), code=1)
-
-
-def test_a_hold_is_kept_listed_and_released(here: Here, told: Callable[[], None]) -> None:
-    told()
-    assert here("hold", "list") == "no holds: whatever is asked for is forgotten\n"
-    assert here("hold", "add", "--user", "ann", "--reason", "case 4711", "--id", "case") == "hold case keeps user ann\n"
-    assert "hold 'case' keeps user 'ann'" in here("memory", "forget", "--conversation", "c1", "--yes", code=1)
-    assert "hold 'case' keeps user 'ann'" in here("conversation", "delete", "c1", "--yes", code=1)
-    [hold] = here.json("hold", "list")["items"]
-    assert (hold["id"], hold["kind"], hold["owner"], hold["reason"]) == ("case", "user", "ann", "case 4711")
-    assert here("hold", "release", "case") == "released case\n"
-    assert "no hold 'case'" in here("hold", "release", "case", code=1)
-    assert "1 conversations" in here("memory", "forget", "--conversation", "c1", "--yes")
 
 
 def test_forgetting_needs_a_name_and_in_a_pipe_yes(tmp_path: Path) -> None:

@@ -124,7 +124,6 @@ def test_an_operator_lists_corrects_and_exports(here: Here) -> None:
     refused = here("memory", "search", "x", "--as-of", "yesterday", code=2)
     assert "'yesterday' is no day; write it like 2027-01-31 (UTC)" in refused
     assert "Value error" not in refused
-    assert "name one thing: a user" in here("hold", "add", code=1)
     assert "user's item" in here("memory", "search", "allergic hazelnuts", "--user", "ann", "--explain")
 
 

@@ -139,27 +139,6 @@ async def test_a_receipt_is_for_whom_it_concerns_and_for_admins() -> None:
             assert named.status_code == (200 if ann in readers else 404), "an agent speaks for a user"
 
 
-async def test_holds_are_for_admins_and_name_nothing_to_who_may_not_forget_it_anyway() -> None:
-    async with served() as keyed:
-        admin, ann, bob = (
-            await keyed.holder("admin"), await keyed.holder("editor", "ann"), await keyed.holder("editor", "bob"),
-        )  # fmt: skip
-        elsewhere = await keyed.holder("owner", tenant="umb")
-        posts = {"posts": [{"sendFrom": "ann", "message": "I live in Oslo."}]}
-        assert (await ann.post("/api/conversations/c1/posts", json=posts)).status_code == 201
-        assert (await admin.post("/api/holds", json={"conversationId": "c1", "id": "case"})).status_code == 201
-        assert (await ann.get("/api/holds")).status_code == 403
-        assert (await ann.delete("/api/holds/case")).status_code == 403
-        assert (await elsewhere.get("/api/holds")).json() == {"items": []}
-        assert (await elsewhere.delete("/api/holds/case")).status_code == 404
-        asks = {"conversationId": "c1"}
-        refused = await ann.post("/api/memories/forget", json=asks)
-        assert (refused.status_code, "hold 'case' keeps" in refused.json()["detail"]) == (409, True)
-        counted = await bob.post("/api/memories/forget", json=asks)
-        assert (counted.status_code, sum(counted.json()["receipt"]["counts"].values())) == (200, 0)
-        assert (await ann.get("/api/conversations/c1")).status_code == 200
-
-
 async def test_a_search_of_everything_looks_into_conversations_one_was_let_into_and_no_others() -> None:
     async with served() as keyed:
         owner, ann, bob = (

@@ -8,7 +8,7 @@ from stage import book_on
 from cuebook import Ask
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import SystemDice
-from cuebook.errors import Conflict, NotFound
+from cuebook.errors import NotFound
 from cuebook.memory.corrected import correction_of
 from cuebook.ports.model import Piece
 from cuebook.records.memory import CATEGORIES, Scope
@@ -245,16 +245,6 @@ async def test_an_item_of_others_is_not_there(tmp_path, clock):
         for wrong in ("item:c1:0000000000000000", "item:nowhere:0000000000000000", "item:", "item:c1"):
             with pytest.raises(NotFound):
                 await book.memories.get(wrong)
-
-
-async def test_a_hold_keeps_an_item(tmp_path, clock):
-    async with opened(tmp_path, clock) as book:
-        await long_talk(book, clock)
-        name = f"item:c1:{(await item_of(book, 'nuts')).id}"
-        await book.holds.add(id="h1", conversation="c1")
-        with pytest.raises(Conflict, match="h1"):
-            await book.memories.remove(name)
-        assert (await item_of(book, "nuts")).text == WRONG
 
 
 @pytest.mark.parametrize("whose", ["conversation", "user"])

@@ -70,15 +70,3 @@ async def test_what_would_go_is_what_goes_and_nothing_is_changed_before(tmp_path
             receipt = await book.memory.forget(**asked[name])
             assert now.counts == {kind: count for kind, count in receipt.counts.items() if count}, name
         assert (await book.memory.would_forget(user="ann")).counts == {}
-
-
-async def test_what_a_hold_forbids_is_told_with_what_would_go(tmp_path):
-    clock = FrozenClock()
-    async with book_on(tmp_path, model=ScriptedModel(default="Noted."), clock=clock) as book:
-        await book.ask(Ask("I live in Oslo.", "c1", user="ann"))
-        await book.holds.add(user="ann", id="case-1", reason="case 4711")
-        found = await book.memory.would_forget(conversation="c1")
-        assert (found.counts["posts"], [each.id for each in found.holds]) == (2, ["case-1"])
-        assert preview_shape(found)["holds"] == [{"id": "case-1", "kind": "user", "owner": "ann"}], "not why"
-        await book.holds.release("case-1")
-        assert (await book.memory.would_forget(conversation="c1")).holds == ()

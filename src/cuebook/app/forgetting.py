@@ -1,19 +1,17 @@
-"""Forgetting as the book offers it: what is asked, the receipts, and the legal holds that forbid it."""
+"""Forgetting as the book offers it: what is asked, and the receipts."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuebook.engine import forget as forgetting
 from cuebook.engine.desk import Desk
 from cuebook.engine.drafts import check_text
 from cuebook.engine.mirror import verifying_key
-from cuebook.errors import Conflict, InvalidInput
-from cuebook.records.erasure import ERASED, KINDS, Hold, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
+from cuebook.errors import InvalidInput
+from cuebook.records.erasure import ERASED, KINDS, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
 from cuebook.records.memory import Scope
 
 #: Characters of a reason.
@@ -167,69 +165,6 @@ def read_receipt(raw: bytes | str) -> Receipt:
         raise InvalidInput(msg, where="receipt") from error
 
 
-class Holds:
-    """The legal holds of a book: what they name, and what belongs to it, is not forgotten."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-
-    async def add(
-        self,
-        *,
-        user: str | None = None,
-        conversation: str | None = None,
-        persona: str | None = None,
-        organization: str | None = None,
-        memory: str | None = None,
-        reason: str = "",
-        id: str | None = None,  # noqa: A002
-    ) -> Hold:
-        """Hold one thing; the same again under its id is the same hold. Raises InvalidInput, Conflict for another."""
-        target = target_of(
-            user=user,
-            conversation=conversation,
-            persona=persona,
-            organization=organization,
-            memories=(memory,) if memory is not None else (),
-        )
-        check_text(reason, "reason")
-        name = self._desk.dice.new_id("hold") if id is None else id
-        check_text(name, "id")
-        if len(name) > LONGEST_ID:
-            msg = f"id: {len(name)} characters are over the limit of {LONGEST_ID}"
-            raise InvalidInput(msg, where="id")
-        if len(reason) > REASON:
-            msg = f"reason: {len(reason)} characters are over the limit of {REASON}"
-            raise InvalidInput(msg, where="reason")
-        if not name:
-            msg = "id: empty; name the hold, or leave it out"
-            raise InvalidInput(msg, where="id")
-        now = datetime.fromtimestamp(self._desk.clock.now(), UTC).isoformat(timespec="seconds")
-        hold = Hold(
-            id=name,
-            kind=target.kind,
-            owner=target.ids[0],
-            reason=self._desk.writer.clean(reason),
-            created_at=now.replace("+00:00", "Z"),
-        )
-        try:
-            await self._desk.store.erasure.hold(Scope(), hold)
-        except Conflict:
-            kept = next((each for each in await self.list() if each.id == hold.id), hold)
-            if replace(kept, created_at=hold.created_at) != hold:
-                raise
-            return kept
-        return hold
-
-    async def list(self) -> Sequence[Hold]:
-        """Give the holds, by id."""
-        return await self._desk.store.erasure.holds(Scope())
-
-    async def release(self, hold: str) -> None:
-        """End a hold. Raises NotFound."""
-        await self._desk.store.erasure.release(Scope(), hold)
-
-
 def receipt_shape(receipt: Receipt) -> dict[str, Any]:
     """Give a receipt as the doors show it."""
     found: dict[str, Any] = msgspec.to_builtins(receipt)
@@ -237,9 +172,8 @@ def receipt_shape(receipt: Receipt) -> dict[str, Any]:
 
 
 def preview_shape(found: WouldForget) -> dict[str, Any]:
-    """Give what a forget would take as the doors show it: what stays with why, and holds without their reasons."""
+    """Give what a forget would take as the doors show it: what stays with why."""
     told: dict[str, Any] = msgspec.to_builtins(found)
-    told["holds"] = [{"id": hold.id, "kind": hold.kind, "owner": hold.owner} for hold in found.holds]
     told["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
     return told
 
@@ -249,19 +183,11 @@ def in_words(name: str) -> str:
     return IN_WORDS.get(name) or "".join(f" {each.lower()}" if each.isupper() else each for each in name)
 
 
-def hold_shape(hold: Hold) -> dict[str, Any]:
-    """Give a hold as the doors show it."""
-    found: dict[str, Any] = msgspec.to_builtins(hold)
-    return found
-
-
 __all__ = [
     "KINDS",
     "Checked",
-    "Holds",
     "Receipts",
     "forget",
-    "hold_shape",
     "in_words",
     "preview_shape",
     "receipt_shape",

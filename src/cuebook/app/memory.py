@@ -207,7 +207,7 @@ class Memory(Analysis):
         """Forget one of these with everything derived from it; a user's transcripts too. Answers with the receipt.
 
         It is `pending` while another process still reads what a file holds; the work behind signs it then. What is not
-        there, or not of user `by`, counts nothing. Raises InvalidInput, and Conflict naming a hold that forbids it.
+        there, or not of user `by`, counts nothing. Raises InvalidInput.
         """
         target = target_of(
             user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
@@ -224,7 +224,7 @@ class Memory(Analysis):
         memories: Sequence[str] = (),
         by: str | None = None,
     ) -> WouldForget:
-        """Say what `forget` would take, were it asked now, what would stay, and which holds forbid it.
+        """Say what `forget` would take, were it asked now, and what would stay.
 
         Nothing is changed; writes wait as long as for the forget itself. Raises InvalidInput.
         """
@@ -255,10 +255,7 @@ class Memory(Analysis):
         return await cost_of(self._desk, prices, conversations, user=user, turns=turns, budget=budget)
 
     async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
-        """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing.
-
-        Raises Conflict naming a hold that forbids it.
-        """
+        """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing."""
         gone = [each.memory.id for each in found.items if each.prunes]
         if not gone:
             return None

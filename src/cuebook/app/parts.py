@@ -5,7 +5,7 @@ from abc import abstractmethod
 from cuebook.app.audit import Audit
 from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
-from cuebook.app.forgetting import Holds, Receipts
+from cuebook.app.forgetting import Receipts
 from cuebook.app.keys import Keys
 from cuebook.app.live import Live
 from cuebook.app.looks import Looks
@@ -124,8 +124,3 @@ class Parts:
     def receipts(self) -> Receipts:
         """The receipts of what was forgotten: read, checked."""
         return Receipts(self.desk)
-
-    @property
-    def holds(self) -> Holds:
-        """The legal holds: what must not be forgotten yet."""
-        return Holds(self.desk)

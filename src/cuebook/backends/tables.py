@@ -334,11 +334,6 @@ TABLES: Final = (
         indexes=("participant_conversation (tenant, conversation)",),
     ),
     _table(
-        "hold",
-        "tenant text, id text, body blob",
-        key="tenant, id",
-    ),
-    _table(
         "epoch",
         "tenant text, kind text, owner text, epoch integer",
         key="tenant, kind, owner",

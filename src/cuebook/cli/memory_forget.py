@@ -112,8 +112,6 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
         yield "this stays:"
     for each in preview_shape(found)["stays"]:
         yield f"  {each['count']:,} {each['what']}: {each['why']}"
-    for hold in found.holds:
-        yield f"hold {hold.id} keeps {hold.kind} {hold.owner}: nothing can be forgotten until it is released"
 
 
 def _agreed(what: str) -> bool:

@@ -20,7 +20,7 @@ from cuebook.engine.deliver import deliver_all
 from cuebook.engine.desk import Desk
 from cuebook.engine.items import is_guest, item_of, parted
 from cuebook.engine.mirror import signing_key, verifying_key
-from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
+from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.memory.corrected import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.ports.erasure import Erasing
@@ -63,7 +63,7 @@ async def forget(
 
     A memory goes from the summaries of the conversations it comes from too, unless not `conversations`.
 
-    What is not there, or another's, counts nothing. Raises Conflict naming a hold that forbids it.
+    What is not there, or another's, counts nothing.
     """
     if target.kind in _KEPT:
         await deliver_all(desk)  # what was said before it was asked is to go too
@@ -212,11 +212,7 @@ class Retention:
             while found := await _too_old(desk, kind, days):
                 tenant = found[0][0]
                 names = tuple(name for each, name in found if each == tenant)
-                try:
-                    await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
-                except Conflict as held:  # a hold came meanwhile
-                    log.warning("%s", held)
-                    break
+                await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
 
     async def due(self, desk: Desk) -> int:
         """Count what got too old, BATCH of a kind at most."""

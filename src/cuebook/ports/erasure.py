@@ -1,12 +1,12 @@
 """What forgetting needs of a store: all of it in one transaction, then files that hold no byte of it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from cuebook.records.conversation import PathPost
-from cuebook.records.erasure import Hold, Receipt, Target, WouldForget
+from cuebook.records.erasure import Receipt, Target, WouldForget
 from cuebook.records.memory import Correction, Scope
 
 
@@ -64,22 +64,10 @@ class ErasureStore(Protocol):
         """Keep a signed receipt in the place of its pending form; False where another process did."""
         ...
 
-    async def hold(self, scope: Scope, hold: Hold) -> None:
-        """Keep a hold. Raises Conflict where its id is taken."""
-        ...
-
-    async def holds(self, scope: Scope) -> Sequence[Hold]:
-        """Give the holds, by id."""
-        ...
-
-    async def release(self, scope: Scope, hold: str) -> None:
-        """End a hold. Raises NotFound."""
-        ...
-
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Give conversations nothing was said in since a time and no hold keeps: tenant and id, the oldest first."""
+        """Give conversations nothing was said in since a time: tenant and id, the oldest first."""
         ...
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Give memories nobody said, repeated or changed since a time and no hold keeps: likewise."""
+        """Give memories nobody said, repeated or changed since a time: likewise."""
         ...

@@ -82,7 +82,6 @@ class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
     """What a forget would take, were it asked now, by the counts of its receipt; nothing was changed.
 
     Of the conversations it would reach and the memories that would go the first ones are named, and the others counted.
-    `holds` forbid it: while there are any, all of it stays.
     """
 
     kind: Kind
@@ -92,7 +91,6 @@ class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
     memories: tuple[Going, ...] = ()
     more_memories: int = 0
     stays: Mapping[Staying, int] = {}
-    holds: tuple["Hold", ...] = ()
 
 
 def salted(name: str, salt: str) -> str:
@@ -103,13 +101,3 @@ def salted(name: str, salt: str) -> str:
 def no_receipt(receipt: str) -> NotFound:
     """Say the one thing for a receipt there is not and one that concerns others."""
     return NotFound(f"no receipt {receipt!r}; `cuebook memory receipt list` names those there are")
-
-
-class Hold(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A legal hold: what it names, and what belongs to it, is not forgotten until it is released."""
-
-    id: str
-    kind: Kind
-    owner: str
-    reason: str = ""
-    created_at: str = ""

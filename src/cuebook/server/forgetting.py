@@ -72,19 +72,8 @@ class StaysAnswer(In, frozen=True, kw_only=True):
     why: str
 
 
-class HeldAnswer(In, frozen=True, kw_only=True):
-    """A hold that forbids it."""
-
-    id: str
-    kind: Kind
-    owner: str
-
-
 class WouldForgetAnswer(In, frozen=True, kw_only=True):
-    """What would go, by the counts of a receipt; of conversations and memories the first are named.
-
-    `holds` forbid it: while there are any, all of it stays.
-    """
+    """What would go, by the counts of a receipt; of conversations and memories the first are named."""
 
     kind: Kind
     counts: dict[str, int]
@@ -93,7 +82,6 @@ class WouldForgetAnswer(In, frozen=True, kw_only=True):
     memories: list[GoingAnswer]
     more_memories: int
     stays: list[StaysAnswer]
-    holds: list[HeldAnswer]
 
 
 class ForgetAnswer(In, frozen=True, kw_only=True):
@@ -114,7 +102,7 @@ async def forget(request: AnyRequest, data: JSONBody[ForgetBody]) -> Response[by
     """Forget one thing with everything derived from it; a user's transcripts too. What is not there counts nothing.
 
     202 while another process still reads what a file holds: the receipt is `pending`, and signed when no byte is left.
-    A legal hold forbids it: 409 names it. With `dryRun` nothing is changed: the answer is what would go and stay.
+    With `dryRun` nothing is changed: the answer is what would go and stay.
     """
     await _check(request, data)
     target: Any = {

@@ -83,7 +83,6 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         f"GET {_AUDIT}", f"GET {_AUDIT}/{{n}}", f"POST {_AUDIT}/verify", f"POST {_AUDIT}/{{n}}/replay",
         "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
-        "GET /api/holds", "POST /api/holds", "DELETE /api/holds/{hold}",
         "GET /metrics",
     }),
     "owner": frozenset({"GET /page/settings", f"PUT {_CONVERSATION}/participants"}),

@@ -1,7 +1,7 @@
 """Forgetting in SQLite: one transaction takes everything, and a receipt stays that says what and how much."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -9,16 +9,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import base, epochs, holds
+from cuebook.backends.sqlite import base, epochs
 from cuebook.backends.sqlite.base import Run, one, rows, run
 from cuebook.backends.sqlite.correction_store import conversation_of
 from cuebook.backends.sqlite.redact import redact_posts
 from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.taking import ROLES, Taking, heard
 from cuebook.backends.sqlite.unlearn import take
-from cuebook.errors import BackendError, Conflict, NotFound
+from cuebook.errors import BackendError
 from cuebook.ports.erasure import Erasing
-from cuebook.records.erasure import Going, Hold, Receipt, Target, WouldForget, no_receipt, salted
+from cuebook.records.erasure import Going, Receipt, Target, WouldForget, no_receipt, salted
 from cuebook.records.memory import Correction, Scope
 
 _receipt = msgspec.json.Decoder(Receipt).decode
@@ -91,35 +91,15 @@ class SqliteErasure:
         values = {"tenant": scope.tenant, "id": receipt.id, "body": _encode(receipt)}
         return await self._write(lambda c: run(c, "receipt_finish", **values).rowcount > 0)
 
-    async def hold(self, scope: Scope, hold: Hold) -> None:
-        """Keep a hold."""
-
-        def write(connection: sqlite3.Connection) -> None:
-            try:
-                run(connection, "hold_insert", tenant=scope.tenant, id=hold.id, body=_encode(hold))
-            except sqlite3.IntegrityError:
-                msg = f"there is a hold {hold.id!r} already; release it first, or choose another id"
-                raise Conflict(msg) from None
-
-        await self._write(write)
-
-    async def holds(self, scope: Scope) -> Sequence[Hold]:
-        """Give the holds."""
-        return await self._read(lambda c: holds.holds(c, scope.tenant))
-
-    async def release(self, scope: Scope, hold: str) -> None:
-        """End a hold."""
-        if not await self._write(lambda c: run(c, "hold_delete", tenant=scope.tenant, id=hold).rowcount):
-            msg = f"no hold {hold!r}; `cuebook hold list` names those there are"
-            raise NotFound(msg)
-
     async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Give conversations nothing was said in, and that no hold keeps."""
-        return await self._read(lambda c: holds.idle(c, "conversations_idle", holds.owners, before, limit))
+        """Return conversations without a post since a time: tenant and id, the oldest first."""
+        found = await self._read(lambda c: rows(c, "conversations_idle", before=before, limit=limit))
+        return [(row["tenant"], row["id"]) for row in found]
 
     async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Give memories nobody touched, and that no hold keeps."""
-        return await self._read(lambda c: holds.idle(c, "memories_untouched", holds.owners_of_memory, before, limit))
+        """Return memories nobody said, repeated or changed since a time: tenant and id, the oldest first."""
+        found = await self._read(lambda c: rows(c, "memories_untouched", before=before, limit=limit))
+        return [(row["tenant"], row["id"]) for row in found]
 
 
 # ---- what is taken --------------------------------------------------------------------------------------------------
@@ -131,7 +111,6 @@ class _Named(Struct, frozen=True):
     conversations: list[Row]
     memories: list[Row]
     told: list[tuple[Row, Correction]]  # what conversations tell no more
-    held: list[Hold]  # what forbids it
 
     def reached(self) -> list[Row]:
         """Give the conversations it reaches."""
@@ -141,14 +120,11 @@ class _Named(Struct, frozen=True):
 def _find(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> _Named:
     target = erasing.target
     named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
-    found = _Named(
+    return _Named(
         list(_named_rows(connection, scope, named)),
         _named_memories(connection, scope, target),
         [(row, each) for each in erasing.corrections if (row := conversation_of(connection, scope, each.conversation))],
-        [],
     )
-    owned = {*map(holds.owners, found.reached()), *map(holds.owners_of_memory, found.memories)}
-    return replace(found, held=holds.keeping(connection, scope.tenant, target, owned))
 
 
 def _erase(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, named: _Named) -> Taking:
@@ -174,8 +150,6 @@ def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, fail
     failpoints("forget.begin")
     tenant, target = scope.tenant, erasing.target
     named = _find(connection, scope, erasing)
-    if named.held:
-        raise holds.held(named.held[0])
     epoch = epochs.raised(connection, tenant)
     for owner in target.ids:
         epochs.raised(connection, tenant, target.kind, owner)
@@ -209,7 +183,7 @@ def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing
     if target.kind == "user":
         keys = rows(connection, "keys_of", tenant=scope.tenant)
         stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
-    seen = [row for row in taking.gone if scope.user is None or ("user", scope.user) in holds.owners_of_memory(row)]
+    seen = [row for row in taking.gone if scope.user in (None, *_users_of(row))]
     raise _UndoneError(
         WouldForget(
             kind=target.kind,
@@ -222,7 +196,6 @@ def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing
             ),
             more_memories=len(taking.gone) - len(seen[:NAMED]),
             stays={kind: count for kind, count in stays.items() if count},
-            holds=tuple(named.held),
         )
     )
 
@@ -276,10 +249,16 @@ def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target
     return found
 
 
+def _users_of(memory: Row) -> list[str]:
+    """Return the users that a memory belongs to: its owner, or the user a persona knows it of."""
+    owner, _, user = memory["owner"].partition("\x1f")
+    return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
+
+
 def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Iterable[Row]) -> set[str]:
     """Give the users whose it is that goes, and the one who asked."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
-    owners = {name for row in memories for kind, name in holds.owners_of_memory(row) if kind == "user"}
+    owners = {user for row in memories for user in _users_of(row)}
     return asking | owners | {row["user_id"] for row in found if row["user_id"]}

@@ -134,27 +134,13 @@ SELECT tenant, body FROM receipt WHERE state = 'pending' ORDER BY created_at LIM
 -- Put the signed receipt in the place of its pending form.
 UPDATE receipt SET state = 'done', body = :body WHERE tenant = :tenant AND id = :id AND state = 'pending';
 
--- name: hold_insert
--- Keep a hold.
-INSERT INTO hold (tenant, id, body) VALUES (:tenant, :id, :body);
-
--- name: holds
--- The holds, by id.
-SELECT body FROM hold WHERE tenant = :tenant ORDER BY id;
-
--- name: hold_delete
--- End a hold.
-DELETE FROM hold WHERE tenant = :tenant AND id = :id;
-
 -- name: conversations_idle
--- Conversations nothing was said in since a time, from one on, the oldest first.
-SELECT tenant, no, id, user_id, persona, updated_at AS at FROM conversation WHERE updated_at < :before AND lease_until = 0
-    AND (updated_at > :after OR (updated_at = :after AND no > :after_no)) ORDER BY updated_at, no LIMIT :limit;
+-- Conversations without a post since a time, the oldest first.
+SELECT tenant, id FROM conversation WHERE updated_at < :before AND lease_until = 0 ORDER BY updated_at, no LIMIT :limit;
 
 -- name: memories_untouched
--- Memories nobody said, repeated, changed or ended since a time, from one on, the oldest first.
-SELECT tenant, no, id, kind, owner, used_at AS at FROM memory WHERE used_at < :before AND coalesce(valid_to, 0) < :before
-    AND (used_at > :after OR (used_at = :after AND no > :after_no)) ORDER BY used_at, no LIMIT :limit;
+-- Memories nobody said, repeated, changed or ended since a time, the oldest first.
+SELECT tenant, id FROM memory WHERE used_at < :before AND coalesce(valid_to, 0) < :before ORDER BY used_at, no LIMIT :limit;
 
 -- name: memories_from
 -- Memories that come from a conversation, by the post.
