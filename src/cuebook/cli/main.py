@@ -12,7 +12,8 @@ from cuebook.cli import screen
 from cuebook.cli.group import DAYS, ConfigFile, Folder, LazyGroup, examples_of, new_app
 from cuebook.errors import CuebookError
 
-DONE, REFUSED, WRONG_USE, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+#: Exit codes. Wrong usage exits with 2, as Typer decides it.
+DONE, REFUSED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
 
 #: The parser's own words, and what the user reads in their place.
 _WORDS = {
