@@ -6,12 +6,12 @@ Pure: reading files is `app`'s.
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct, field
 
 from cuebook.errors import InvalidInput
+from cuebook.validate import validate
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -324,22 +324,11 @@ def _from_text(kind: type, text: str, name: str) -> object:
 
 
 def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]) -> Settings:
-    try:
-        return msgspec.convert(values, Settings, strict=True)
-    except msgspec.ValidationError as error:
-        text = str(error)
-        place = text.rpartition("`$.")[2].rstrip("`") if "`$." in text else "settings"
-        origin = origins.get(place) or next(iter(origins.values()), "settings")
-        msg = f"{origin}: {place}: {text.split(' - at', maxsplit=1)[0].lower()}; {_choices(place)}"
-        raise InvalidInput(msg, where=place) from None
-
-
-def _choices(place: str) -> str:
-    """Say what a setting may be."""
-    section, _, key = place.partition(".")
-    kind = get_type_hints(type(getattr(Settings(), section))).get(key) if key else None
-    choices = get_args(kind) if kind is not None else ()
-    return f"give one of {', '.join(choices)}" if choices else "`cuebook config` lists every setting"
+    settings, faults = validate(values, Settings)
+    if settings is None or faults:
+        origin = origins.get(faults[0].path) or next(iter(origins.values()), "settings")
+        raise InvalidInput(f"{origin}: {faults[0]}", where=faults[0].path)
+    return settings
 
 
 def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -134,10 +134,7 @@ def test_what_does_nothing_is_a_warning(here: Here) -> None:
     odd = {"id": "odd", "metaPrompts": [{"id": "gmi_error_recovery"}]}
     file = write(here.folder, "odd.json", odd)
     said = here("persona", "check", str(file))
-    assert (
-        "metaPrompts[0].trigger: no event fires while sentimentTracking is off; switch it on, here or by the mode"
-        in said
-    )
+    assert "metaPrompts[0].trigger: no event fires while sentimentTracking is off. Switch it on." in said
     assert "1 file, 0 faults, 1 warning" in here("persona", "check", str(file), "--strict", code=1)
     assert "no event fires while sentimentTracking is off" in here("doctor")
 
@@ -158,7 +155,9 @@ def test_a_file_outside_a_project_is_checked(tmp_path: Path, here: Here) -> None
     file.write_text("id: draft\nsentimentTracking: tutor\n")
     assert "draft 1.0.0" in here("persona", "check", str(file))
     file.write_text("id: draft\nsentimentTracking: tuter\n")
-    assert "sentimentTracking: no profile 'tuter'; did you mean 'tutor'?" in here("persona", "check", str(file), code=1)
+    assert "sentimentTracking: unknown profile 'tuter'. Did you mean 'tutor'?" in here(
+        "persona", "check", str(file), code=1
+    )
     assert f"there is no '{tmp_path}/none.json'" in here("persona", "check", str(tmp_path / "none.json"), code=1)
     (tmp_path / "draft.txt").write_text("")
     assert "is no persona's file; its name ends with .json, .yaml, .yml" in here(

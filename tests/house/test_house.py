@@ -30,8 +30,8 @@ CATCHES_EVERYTHING = {
     "src/cuebook/backends/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
     "src/cuebook/backends/minilm/line.py",  # whatever a piece fails with goes to who waits for it
 }
-PURE_ROOMS = {"assembly", "config", "errors", "memory", "prompts", "records", "signals"}
-SEEN_BY_DOORS = {"app", "config", "errors", "records"}
+PURE_ROOMS = {"assembly", "config", "errors", "memory", "prompts", "records", "signals", "validate"}
+SEEN_BY_DOORS = {"app", "config", "errors", "records", "validate"}
 DOORS = {"cli", "server"}
 
 # In pieces, so that this file does not break its own rule.

@@ -122,7 +122,7 @@ async def test_a_secret_goes_to_the_model_and_not_into_the_store(book, model, tm
         (Ask("nul \x00", NAME), "text"),
         (Ask("half \ud800", NAME), "text"),
         (Ask("", NAME), "message"),
-        (Ask("x", NAME, token_budget=0), "tokenBudget"),
+        (Ask("x", NAME, token_budget=0), "token_budget"),
         (Ask("x", NAME, token_budget=3), "tokenBudget"),
         (Ask("x" * 3_000_000, NAME), "message"),
     ],

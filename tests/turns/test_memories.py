@@ -58,7 +58,7 @@ async def test_opting_out_on_the_first_turn_holds(tmp_path, clock):
         reply = await told(book, clock, "I am allergic to nuts.", "c1")
         assert await texts(book) == []
         assert reply.metadata["longTermMemoryPolicy"]["enabled"] is False
-        with pytest.raises(InvalidInput, match="no field 'scope'"):
+        with pytest.raises(InvalidInput, match="unknown field 'scope'"):
             await book.ask(Ask("x", "c2", memory_control={"longTermMemory": {"scope": {}}}))
 
 

@@ -274,7 +274,7 @@ async def test_a_variant_that_falls_alone_is_taken_back_and_one_that_falls_with_
 
 
 async def test_what_the_config_does_not_know_is_refused():
-    with pytest.raises(InvalidInput, match="guarded, sigma, off"):
+    with pytest.raises(InvalidInput, match="Available: guarded, off, sigma"):
         async with on(None, None, "sometimes"):
             pass
 

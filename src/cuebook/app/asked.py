@@ -24,8 +24,8 @@ def upstream_model(desk: Desk, config: Config, call: Call) -> str | None:
         return None
     if named not in desk.personas:
         return None
-    model = desk.personas[named].other.get("model") or config.settings.model.name
-    if not isinstance(model, str) or not model:
+    model = desk.personas[named].model or config.settings.model.name
+    if not model:
         msg = f"model {named!r} is a persona and names no upstream model; set model.name, or the persona's `model`"
         raise InvalidInput(msg, where="model")
     return model

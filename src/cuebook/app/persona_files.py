@@ -16,11 +16,10 @@ from cuebook.config import Config
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts import strict_json, yaml_subset
 from cuebook.prompts.names import instructions
-from cuebook.records.fields import Fault
-from cuebook.records.persona import Persona, look_at_persona, odd_fields
-from cuebook.records.persona_tracking import odd_metaprompts
+from cuebook.records.persona import Persona, read_persona, warnings_of
 from cuebook.signals.profiles import Profiles, check_persona, tracking_of
 from cuebook.signals.sentiment import analyzers_of, methods_of
+from cuebook.validate import Fault
 
 YAML: Final = (".yaml", ".yml")
 ENDINGS: Final = (".json", *YAML)
@@ -82,13 +81,13 @@ def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, 
 
 def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
     """Read a definition and all that is wrong in it."""
-    persona, found = look_at_persona(document)
+    persona, found = read_persona(document)
     if persona is None or not isinstance(document, Mapping):
         return PersonaFile(name=name, faults=tuple(map(str, found)))
     if not found:
         found += [*check_persona(persona, profiles, methods or own_methods()), *_keys(persona)]
     tracking = tracking_of(persona, None, profiles)
-    odd = [] if found else [*odd_fields(document), *odd_metaprompts(document, persona.metaprompts, tracking)]
+    odd = [] if found else warnings_of(document, persona, tracking)
     return PersonaFile(name=name, persona=persona, faults=tuple(map(str, found)), odd=tuple(map(str, odd)))
 
 

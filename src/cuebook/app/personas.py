@@ -28,8 +28,7 @@ from cuebook.config import Config
 from cuebook.engine.desk import Desk
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.prompts.names import DEFAULT, candidates, instructions
-from cuebook.records.persona import Persona
-from cuebook.records.persona_tracking import shown_tracking
+from cuebook.records.persona import Persona, render_tracking
 from cuebook.records.tracking import Metaprompt
 from cuebook.signals.metaprompts import metaprompts_of
 from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
@@ -122,10 +121,10 @@ def _shown(
         name=persona.name,
         version=persona.version,
         role=persona.role,
-        description=str(persona.other.get("description") or ""),
+        description=persona.description,
         default=persona.id == default,
         prompts=dict(persona.chain),
-        sentiment_tracking=shown_tracking(tracking),
+        sentiment_tracking=render_tracking(tracking),
         profile=profile_of(persona, mode, profiles),
         meta_prompts=[_metaprompt(each, own=each.id in own) for each in metaprompts_of(persona.metaprompts, tracking)],
         **more,
@@ -138,7 +137,7 @@ def _metaprompt(given: Metaprompt, *, own: bool) -> MetapromptShown:
         id=given.id,
         own=own,
         description=given.description,
-        trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns, event_name=when.event),
+        trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns or 0, event_name=when.event or ""),
         prompt_key=given.key,
     )
 

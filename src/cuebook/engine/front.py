@@ -140,7 +140,7 @@ def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
     named = desk.personas.get(persona or "")
     personas = [named] if named else list(desk.personas.values())
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
-    keys = [key for preset in desk.presets.presets.values() for key in preset.addon_keys]
+    keys = [key for preset in desk.presets.presets.values() for key in preset.addon_prompt_keys]
     addons = [name for key in keys for name in candidates(key)]
     own = [name for each in personas for name in own_names(each)]
     return tuple(dict.fromkeys([*own, *links, *addons]))

@@ -1,28 +1,36 @@
-"""Which compaction profile holds, and what it says (A, "memoryCompaction"; C's trigger as profile `budget`)."""
+"""Compaction profiles: when a pass of rolling memory is due, how much it does, and which profile holds in which mode.
+
+A's `memoryCompaction` section of the presets file, with C's trigger as profile `budget`.
+"""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, field
 
 from cuebook.errors import InvalidInput
+from cuebook.validate import Document, Fault, check_known, join, refuse, validate
+
+Whole = Annotated[int, Meta(ge=0)]
 
 
-class CompactionProfile(Struct, frozen=True, kw_only=True):
+class CompactionProfile(Document, frozen=True, kw_only=True):
     """When a pass is due and how much it does. Counts are posts (the original's "turns" are messages)."""
 
-    id: str
+    id: str = ""
     enabled: bool = True
-    cooldown_ms: int = 60_000
-    tail: int = 12
-    least: int = 12
-    most: int = 48
-    max_summary_tokens: int = 900
-    trigger: Literal["posts", "budget"] = (
-        "posts"  # posts: as soon as enough lie behind the tail; budget: when the window fills
-    )
+    cooldown_ms: Whole = 60_000
+    tail: Whole = field(default=12, name="tailTurnsToKeep")
+    least: Whole = field(default=12, name="minTurnsToSummarize")
+    most: Annotated[int, Meta(ge=1)] = field(default=48, name="maxTurnsToSummarizePerPass")
+    max_summary_tokens: Whole = 900
+    #: posts: as soon as enough lie behind the tail; budget: when the window fills
+    trigger: Literal["posts", "budget"] = "posts"
     prompt_key: str = "memory_compactor_v2_json"
     model_id: str = "openai/gpt-4o-mini"
+    label: str = ""
+    description: str = ""
 
 
 OFF = CompactionProfile(id="off", enabled=False)
@@ -44,17 +52,7 @@ RELAY = "relay"
 #: What holds without a file.
 SHIPPED = Compaction(profiles={"off": OFF, "standard": STANDARD, "budget": BUDGET}, by_mode={RELAY: "budget"})
 
-_FIELDS: dict[str, tuple[str, type]] = {
-    "enabled": ("enabled", bool),
-    "cooldownMs": ("cooldown_ms", int),
-    "tailTurnsToKeep": ("tail", int),
-    "minTurnsToSummarize": ("least", int),
-    "maxTurnsToSummarizePerPass": ("most", int),
-    "maxSummaryTokens": ("max_summary_tokens", int),
-    "trigger": ("trigger", str),
-    "promptKey": ("prompt_key", str),
-    "modelId": ("model_id", str),
-}
+_SECTION = "memoryCompaction"
 #: R8: each variable and the field of the file it overrides.
 _ENVIRONMENT = {
     "MEMORY_COMPACTION_ENABLED": "enabled",
@@ -66,10 +64,23 @@ _ENVIRONMENT = {
     "MEMORY_COMPACTION_MAX_TURNS_PER_PASS": "maxTurnsToSummarizePerPass",
     "MEMORY_COMPACTION_MAX_SUMMARY_TOKENS": "maxSummaryTokens",
 }
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
+
+
+class _Section(Document, frozen=True, kw_only=True):
+    """`memoryCompaction`; its profiles are read on top of those that ship."""
+
+    profiles: Mapping[str, Mapping[str, Any]] = {}
+    default_profile: str | None = None
+    default_profile_by_mode: Mapping[str, str] | None = None
+
+
+class _File(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    memory_compaction: _Section = _Section()
 
 
 def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
-    """Give the profile for a mode: its exact key, else the longest key it contains, else the default."""
+    """Return the profile for a mode: its exact key, else the longest key it contains, else the default."""
     name = compaction.default
     if mode:
         keys = [key for key in compaction.by_mode if key in mode]
@@ -81,79 +92,65 @@ def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
 
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
-    """Read `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
-    _expect(isinstance(document, Mapping), file, "$", "an object")
-    section = document.get("memoryCompaction", {})
-    _expect(isinstance(section, Mapping), file, "memoryCompaction", "an object")
+    """Return `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
+    read, faults = validate(document, _File)
+    section = (read or _File()).memory_compaction
     profiles = dict(SHIPPED.profiles)
-    given = section.get("profiles", {})
-    _expect(isinstance(given, Mapping), file, "memoryCompaction.profiles", "an object")
-    for name, body in given.items():
-        profiles[name] = _read_profile(name, body, profiles.get(name, CompactionProfile(id=name)), file)
-    default = section.get("defaultProfile", "standard")
-    by_mode = section.get("defaultProfileByMode", {} if "defaultProfile" in section else SHIPPED.by_mode)
-    _expect(isinstance(by_mode, Mapping), file, "memoryCompaction.defaultProfileByMode", "an object")
-    for place, name in [
-        ("defaultProfile", default),
-        *((f"defaultProfileByMode.{mode}", name) for mode, name in by_mode.items()),
-    ]:
-        known = isinstance(name, str) and name in profiles
-        _expect(known, file, f"memoryCompaction.{place}", f"one of {', '.join(sorted(profiles))}, not {name!r}")
+    for name, body in section.profiles.items():
+        base = profiles.get(name, CompactionProfile())
+        profiles[name] = _read_profile({**body, "id": name}, base, f"{_SECTION}.profiles.{name}", faults)
+    by_mode = section.default_profile_by_mode
+    if by_mode is None:
+        by_mode = SHIPPED.by_mode if section.default_profile is None else {}
+    default = section.default_profile or SHIPPED.default
+    named = [(f"{_SECTION}.defaultProfile", default)]
+    named += [(f"{_SECTION}.defaultProfileByMode.{mode}", name) for mode, name in by_mode.items()]
+    faults += check_known("profile", named, sorted(profiles))
+    refuse(faults, file=file)
     return Compaction(profiles=profiles, default=default, by_mode=dict(by_mode))
 
 
-def _read_profile(name: str, body: object, base: CompactionProfile, file: str) -> CompactionProfile:
-    place = f"memoryCompaction.profiles.{name}"
-    if not isinstance(body, Mapping):
-        raise _wrong(file, place, "an object")
-    values: dict[str, Any] = {each: getattr(base, each) for each in CompactionProfile.__struct_fields__}
-    for key, value in body.items():
-        if key in _FIELDS:
-            target, kind = _FIELDS[key]
-            fits = type(value) is kind and not (isinstance(value, int) and value < 0)
-            _expect(
-                fits, file, f"{place}.{key}", {bool: "true or false", int: "a whole number >= 0", str: "a string"}[kind]
-            )
-            values[target] = value
-    values["id"] = name
-    _expect(values["trigger"] in ("posts", "budget"), file, f"{place}.trigger", '"posts" or "budget"')
-    _expect(values["most"] >= 1, file, f"{place}.maxTurnsToSummarizePerPass", "at least 1")
-    return CompactionProfile(**values)
+def _read_profile(
+    body: Mapping[str, Any], base: CompactionProfile, path: str, faults: list[Fault]
+) -> CompactionProfile:
+    """Return a profile: what a file says of it, over what it is without the file."""
+    read, wrong = validate({**msgspec.to_builtins(base), **body}, CompactionProfile, path)
+    faults += wrong
+    return read or base
 
 
 def override(compaction: Compaction, environment: Mapping[str, str]) -> Compaction:
     """Apply MEMORY_COMPACTION_* to every profile (R8). ENABLED=false switches all off; true leaves off what is off."""
     values: dict[str, Any] = {}
     for name, text in environment.items():
-        key = _ENVIRONMENT.get(name)
-        if key is None:
+        if name not in _ENVIRONMENT:
             msg = f"environment {name}: no such setting; known are {', '.join(sorted(_ENVIRONMENT))}"
             raise InvalidInput(msg, where=name)
-        values[key] = _parse(name, text, _FIELDS[key][1])
+        values[_ENVIRONMENT[name]] = _parse(name, text)
     if not values:
         return compaction
-    profiles = {}
-    for name, profile in compaction.profiles.items():
-        mine = {key: value for key, value in values.items() if key != "enabled" or value is False}
-        profiles[name] = _read_profile(name, mine, profile, "environment")
+    mine = {key: value for key, value in values.items() if key != "enabled" or value is False}
+    faults: list[Fault] = []
+    profiles = {
+        name: _read_profile(mine, profile, join("environment", name), faults)
+        for name, profile in compaction.profiles.items()
+    }
+    refuse(faults)
     return Compaction(profiles=profiles, default=compaction.default, by_mode=compaction.by_mode)
 
 
-def _parse(name: str, text: str, kind: type) -> Any:
+def _parse(name: str, text: str) -> Any:
+    kind = type(getattr(STANDARD, _FIELDS[_ENVIRONMENT[name]]))
+    plain = text.strip().lower()
     if kind is str:
         return text
-    if kind is bool and text.strip().lower() in ("true", "false", "1", "0"):
-        return text.strip().lower() in ("true", "1")
-    if kind is int and text.strip().isdecimal():
-        return int(text)
+    if kind is bool and plain in (*_TRUE, *_FALSE):
+        return plain in _TRUE
+    if kind is int and plain.isdecimal():
+        return int(plain)
     msg = f"environment {name}: {text!r} is no {'true or false' if kind is bool else 'whole number'}"
     raise InvalidInput(msg, where=name)
 
 
-def _expect(fits: bool, file: str, place: str, wanted: str) -> None:  # noqa: FBT001  # an assertion
-    if not fits:
-        raise _wrong(file, place, wanted)
-
-
-def _wrong(file: str, place: str, wanted: str) -> InvalidInput:
-    return InvalidInput(f"{file}: {place}: expected {wanted}", where=place)
+#: The attribute of each field of the file.
+_FIELDS = {each.encode_name: each.name for each in msgspec.structs.fields(CompactionProfile)}

@@ -7,11 +7,10 @@ organization is never kept: it must be named each time.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
-from cuebook.errors import InvalidInput
-from cuebook.records.fields import shown
-from cuebook.records.memory import CATEGORIES, Place
+from cuebook.records.memory import CATEGORIES, Category, Place
+from cuebook.validate import Document, check
 
 SCOPES: Final = ("conversation", "user", "persona", "organization")
 #: What of a conversation may be shared with an organization (A).
@@ -28,7 +27,6 @@ SHARED_BY: Final = "sharedBy"
 SPOKEN_WITH: Final = "personaId"
 #: and the first post it brought, where it brought several.
 BROUGHT: Final = "broughtFrom"
-_FIELDS: Final = ("enabled", "scopes", "shareWithOrganization", "storeAtomicDocs", "allowedCategories")
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -67,27 +65,42 @@ class Terms(Struct, frozen=True, kw_only=True):
     by: str = ""  # the id of the key that told it; none where no keys are configured
 
 
+class _Scopes(Document, frozen=True, kw_only=True):
+    conversation: bool | None = None
+    user: bool | None = None
+    persona: bool | None = None
+    organization: bool | None = None
+
+
+class _LongTermMemory(Document, frozen=True, kw_only=True):
+    """A policy as requests write it and metadata keep it; None where it says nothing."""
+
+    enabled: bool | None = None
+    scopes: _Scopes = _Scopes()
+    share: bool | None = field(default=None, name="shareWithOrganization")
+    items: bool | None = field(default=None, name="storeAtomicDocs")
+    categories: tuple[Category, ...] | None = field(default=None, name="allowedCategories")
+
+
+class _Control(Document, frozen=True, kw_only=True):
+    long_term_memory: _LongTermMemory = _LongTermMemory()
+
+
 def read_control(given: Any) -> dict[str, Any]:
-    """Read a request's `memoryControl` as the part of a policy it sets. Raises InvalidInput naming the field."""
-    if given is None:
-        return {}
-    outer = _object(given, "memoryControl", ("longTermMemory",))
-    return read_policy(outer.get("longTermMemory", {}), "memoryControl.longTermMemory")
+    """Return the fields of a policy that a request's `memoryControl` sets. Raises InvalidInput naming the path."""
+    return {} if given is None else _fields(check(given, _Control, "memoryControl").long_term_memory)
 
 
 def read_policy(given: Any, where: str = KEPT) -> dict[str, Any]:
-    """Read a policy as it is written, as the fields it sets. Raises InvalidInput naming the field."""
-    policy = _object(given, where, _FIELDS)
-    found: dict[str, Any] = {}
-    for name, field in (("enabled", "enabled"), ("shareWithOrganization", "share"), ("storeAtomicDocs", "items")):
-        if policy.get(name) is not None:
-            found[field] = _flag(policy[name], f"{where}.{name}")
-    for scope, on in _object(policy.get("scopes") or {}, f"{where}.scopes", SCOPES).items():
-        if on is not None:
-            found[scope] = _flag(on, f"{where}.scopes.{scope}")
-    categories = policy.get("allowedCategories")
-    if categories is not None:
-        found["categories"] = _categories(categories, f"{where}.allowedCategories")
+    """Return a stored policy as the fields of a policy that it sets. Raises InvalidInput naming the path."""
+    return _fields(check(given, _LongTermMemory, where))
+
+
+def _fields(read: _LongTermMemory) -> dict[str, Any]:
+    given = structs.asdict(read) | structs.asdict(read.scopes)
+    found = {name: value for name, value in given.items() if value is not None and name != "scopes"}
+    if read.categories is not None:
+        found["categories"] = tuple(dict.fromkeys(read.categories))
     return found
 
 
@@ -198,29 +211,3 @@ def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any]
         if isinstance(found, Sequence) and not isinstance(found, str):
             allowed &= set(found)
     return frozenset(allowed)
-
-
-def _object(given: Any, where: str, known: Sequence[str]) -> Mapping[str, Any]:
-    if not isinstance(given, Mapping):
-        msg = f"{where}: expected an object, got {shown(given)}"
-        raise InvalidInput(msg, where=where)
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        msg = f"{where}: no field {unknown[0]!r}; there are {', '.join(known)}"
-        raise InvalidInput(msg, where=where)
-    return given
-
-
-def _flag(given: Any, where: str) -> bool:
-    if not isinstance(given, bool):
-        msg = f"{where}: expected true or false, got {given!r:.40}"
-        raise InvalidInput(msg, where=where)
-    return given
-
-
-def _categories(given: Any, where: str) -> tuple[str, ...]:
-    known = isinstance(given, (list, tuple)) and all(each in CATEGORIES for each in given)
-    if not known:
-        msg = f"{where}: expected a list of {', '.join(CATEGORIES)}, or null for all"
-        raise InvalidInput(msg, where=where)
-    return tuple(dict.fromkeys(given))

@@ -5,18 +5,17 @@ highest priority, else the mode's preset, else the default; between reviews the 
 """
 
 import unicodedata
-from collections.abc import Collection, Mapping
-from math import isfinite
-from typing import Any, Literal
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, structs
 
-from cuebook.errors import InvalidInput
+from cuebook.validate import Document, Fault, check_known, check_unique, refuse, validate
 
 Match = Literal["word", "substring"]
+Text = Annotated[str, Meta(min_length=1)]
+Whole = Annotated[int, Meta(ge=0)]
 
-#: Names listed in an error that says which there are.
-_LISTED = 12
 #: Blocks of scripts that put no space between words: Thai, Lao, Myanmar, Khmer, kana, Han.
 _UNSPACED = (
     (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF),
@@ -24,37 +23,54 @@ _UNSPACED = (
 )  # fmt: skip
 
 
-class Preset(Struct, frozen=True, kw_only=True):
-    """Add-ons that stand behind the persona's text, in their order."""
+class Preset(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Add-ons that follow the persona's text, in their order. The original's presets have more fields."""
 
-    id: str
-    addon_keys: tuple[str, ...] = ()
+    id: Text
+    addon_prompt_keys: tuple[Text, ...] = ()
 
 
-class Rule(Struct, frozen=True, kw_only=True):
-    """When a preset is chosen by the message: all conditions given must hold. Keywords and modes are folded."""
+class Rule(Document, frozen=True, kw_only=True):
+    """When a message chooses a preset: all conditions given must hold. Modes and keywords are folded."""
 
-    id: str
-    preset: str
+    id: Text
+    preset_id: Text
     priority: float = 0
-    modes: tuple[str, ...] = ()  # parts of the mode's name; one of them must be in it
-    any_keywords: tuple[str, ...] = ()
-    all_keywords: tuple[str, ...] = ()
-    min_chars: int | None = None  # both included
-    max_chars: int | None = None
+    modes: tuple[Text, ...] = ()  # parts of the mode's name; one of them must be in it
+    any_keywords: tuple[Text, ...] = ()
+    all_keywords: tuple[Text, ...] = ()
+    min_message_chars: Whole | None = None  # both included
+    max_message_chars: Whole | None = None
+
+
+class Routing(Document, frozen=True, kw_only=True):
+    """Which preset is chosen where no rule applies, and how long a choice holds."""
+
+    default_preset_id: str = ""  # "": no preset
+    default_preset_by_mode: Mapping[str, Text] = {}
+    review_every_n_turns: Annotated[int, Meta(ge=1)] = 6
+    force_review_on_compaction: bool = True
+    match: Match = "word"
+    compat_agentos: bool = False  # the original's count: reviews at turns 1, 8, 15 where 6 are asked for
+
+
+class _File(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """The presets file. Its sections for sentiment and memory are read elsewhere."""
+
+    routing: Routing = Routing()
+    presets: tuple[Preset, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    sentiment_tracking: Any = None
+    memory_compaction: Any = None
 
 
 class Presets(Struct, frozen=True, kw_only=True):
-    """A presets file, read: rules by priority, then in the file's order."""
+    """A presets file, read: rules by priority, then in the file's order; `by_mode` folded."""
 
     presets: Mapping[str, Preset] = {}
     rules: tuple[Rule, ...] = ()
-    default: str = ""  # "": no preset
+    routing: Routing = Routing()
     by_mode: Mapping[str, str] = {}
-    review_every: int = 6
-    review_on_compaction: bool = True
-    match: Match = "word"
-    compat_agentos: bool = False  # the original's count: reviews at turns 1, 8, 15 where 6 are asked for
 
 
 #: What holds without a file: no profiles.
@@ -96,36 +112,37 @@ def route(
     else:
         chosen, reason = _choose(presets, message, _fold(mode or ""))
         reviewed = turn
-    addons = presets.presets[chosen].addon_keys if chosen else ()
+    addons = tuple(dict.fromkeys(presets.presets[chosen].addon_prompt_keys)) if chosen else ()
     kept = ProfileState(preset_id=chosen, reviewed=reviewed)
     return Profile(preset_id=chosen, addon_keys=addons, reason=reason, was_reviewed=reason != "cached", state=kept)
 
 
 def _is_due(presets: Presets, state: ProfileState, turn: int, *, compacted: bool) -> bool:
-    every = presets.review_every + presets.compat_agentos
-    forced = compacted and presets.review_on_compaction
-    gone = state.preset_id not in (presets.presets if state.preset_id else (presets.default,))
+    routing = presets.routing
+    every = routing.review_every_n_turns + routing.compat_agentos
+    forced = compacted and routing.force_review_on_compaction
+    gone = state.preset_id not in (presets.presets if state.preset_id else (routing.default_preset_id,))
     return forced or gone or not 0 <= turn - state.reviewed < every
 
 
 def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     said = _fold(message)
     for rule in presets.rules:
-        if _applies(rule, said, len(message), mode, presets.match):
-            return rule.preset, f"rule:{rule.id}"
+        if _applies(rule, said, len(message), mode, presets.routing.match):
+            return rule.preset_id, f"rule:{rule.id}"
     if mode in presets.by_mode:
         return presets.by_mode[mode], f"defaultByModeExact:{mode}"
     keys = [key for key in presets.by_mode if key in mode]
     if keys:
         key = max(keys, key=len)  # of equally long ones the file's first
         return presets.by_mode[key], f"defaultByModePattern:{key}"
-    return presets.default, "default"
+    return presets.routing.default_preset_id, "default"
 
 
 def _applies(rule: Rule, said: str, length: int, mode: str, match: Match) -> bool:
     return (
-        (rule.min_chars is None or length >= rule.min_chars)
-        and (rule.max_chars is None or length <= rule.max_chars)
+        (rule.min_message_chars is None or length >= rule.min_message_chars)
+        and (rule.max_message_chars is None or length <= rule.max_message_chars)
         and (not rule.modes or any(part in mode for part in rule.modes))
         and (not rule.any_keywords or any(_holds(said, each, match) for each in rule.any_keywords))
         and all(_holds(said, each, match) for each in rule.all_keywords)
@@ -167,148 +184,61 @@ def _fold(text: str) -> str:
 
 
 def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Presets:
-    """Read presets, routing and rules of a presets file; other fields are ignored. `prompts`: the ids there are.
+    """Return the presets, routing and rules of a presets file. `prompts`: the ids of all prompts.
 
     Raises InvalidInput naming the path inside the file. An add-on is looked up by its id, then under `default/`.
     """
-    try:
-        return _read(_object(document, "$", optional=False), prompts)
-    except InvalidInput as error:
-        msg = f"{file}: {error}"
-        raise InvalidInput(msg, where=error.where) from None
-
-
-def _read(document: Mapping[str, Any], prompts: Collection[str]) -> Presets:
-    presets: dict[str, Preset] = {}
-    for number, body in enumerate(_list(document, "presets", "")):
-        preset = _read_preset(body, f"presets[{number}]", prompts)
-        if preset.id in presets:
-            raise _wrong(f"presets[{number}].id", f"{preset.id!r} is taken by another preset; give each its own")
-        presets[preset.id] = preset
-    rules: dict[str, Rule] = {}
-    for number, body in enumerate(_list(document, "rules", "")):
-        rule = _read_rule(body, f"rules[{number}]", presets)
-        if rule.id in rules:
-            raise _wrong(f"rules[{number}].id", f"{rule.id!r} is taken by another rule; give each its own")
-        rules[rule.id] = rule
-    return _read_routing(
-        _object(document.get("routing"), "routing"),
-        presets,
-        tuple(sorted(rules.values(), key=lambda rule: -rule.priority)),
-    )
-
-
-def _read_routing(routing: Mapping[str, Any], presets: Mapping[str, Preset], rules: tuple[Rule, ...]) -> Presets:
-    default = _string(routing, "defaultPresetId", "routing") if "defaultPresetId" in routing else ""
-    if default:
-        _known(default, presets, "routing.defaultPresetId", "preset")
-    modes = _object(routing.get("defaultPresetByMode"), "routing.defaultPresetByMode")
-    by_mode: dict[str, str] = {}
-    for mode in modes:
-        place = f"routing.defaultPresetByMode.{mode}"
-        if not _fold(mode):
-            raise _wrong(place, "a mode without a name; every mode would match it")
-        by_mode[_fold(mode)] = _string(modes, mode, "routing.defaultPresetByMode")
-        _known(modes[mode], presets, place, "preset")
-    match = routing.get("match", NONE.match)
-    if match not in ("word", "substring"):
-        raise _wrong("routing.match", f'expected "word" or "substring", not {match!r}')
+    read, faults = validate(document, _File)
+    if read is not None:
+        faults += [*_check_presets(read, prompts), *_check_rules(read), *_check_routing(read)]
+    refuse(faults, file=file)
+    assert read is not None  # noqa: S101  # without a fault there is a value
+    rules = [
+        structs.replace(
+            rule,
+            modes=tuple(map(_fold, rule.modes)),
+            any_keywords=tuple(map(_fold, rule.any_keywords)),
+            all_keywords=tuple(map(_fold, rule.all_keywords)),
+        )
+        for rule in read.rules
+    ]
     return Presets(
-        presets=presets,
-        rules=rules,
-        default=default,
-        by_mode=by_mode,
-        review_every=_whole(routing, "reviewEveryNTurns", "routing", least=1) or NONE.review_every,
-        review_on_compaction=_flag(routing, "forceReviewOnCompaction", default=NONE.review_on_compaction),
-        match=match,
-        compat_agentos=_flag(routing, "compatAgentos", default=NONE.compat_agentos),
+        presets={preset.id: preset for preset in read.presets},
+        rules=tuple(sorted(rules, key=lambda rule: -rule.priority)),
+        routing=read.routing,
+        by_mode={_fold(mode): preset for mode, preset in read.routing.default_preset_by_mode.items()},
     )
 
 
-def _read_preset(body: object, place: str, prompts: Collection[str]) -> Preset:
-    fields = _object(body, place, optional=False)
-    name = _string(fields, "id", place)
-    keys = _strings(fields, "addonPromptKeys", place)
-    for number, key in enumerate(keys):
-        if f"default/{key}" not in prompts:
-            _known(key, prompts, f"{place}.addonPromptKeys[{number}]", "prompt")
-    return Preset(id=name, addon_keys=tuple(dict.fromkeys(keys)))
+def _check_presets(read: "_File", prompts: Collection[str]) -> Iterator[Fault]:
+    yield from check_unique("presets", [preset.id for preset in read.presets])
+    named = [
+        (f"presets[{number}].addonPromptKeys[{at}]", key)
+        for number, preset in enumerate(read.presets)
+        for at, key in enumerate(preset.addon_prompt_keys)
+        if f"default/{key}" not in prompts
+    ]
+    yield from check_known("prompt", named, prompts)
 
 
-def _read_rule(body: object, place: str, presets: Collection[str]) -> Rule:
-    fields = _object(body, place, optional=False)
-    priority = fields.get("priority", 0)
-    if type(priority) not in (int, float) or not isfinite(priority):
-        raise _wrong(f"{place}.priority", f"expected a number, not {priority!r}")
-    rule = Rule(
-        id=_string(fields, "id", place),
-        preset=_string(fields, "presetId", place),
-        priority=priority,
-        modes=tuple(map(_fold, _strings(fields, "modes", place))),
-        any_keywords=tuple(map(_fold, _strings(fields, "anyKeywords", place))),
-        all_keywords=tuple(map(_fold, _strings(fields, "allKeywords", place))),
-        min_chars=_whole(fields, "minMessageChars", place),
-        max_chars=_whole(fields, "maxMessageChars", place),
+def _check_rules(read: "_File") -> Iterator[Fault]:
+    yield from check_unique("rules", [rule.id for rule in read.rules])
+    presets = [preset.id for preset in read.presets]
+    yield from check_known(
+        "preset", [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(read.rules)], presets
     )
-    _known(rule.preset, presets, f"{place}.presetId", "preset")
-    if rule.min_chars is not None and rule.max_chars is not None and rule.min_chars > rule.max_chars:
-        raise _wrong(f"{place}.maxMessageChars", f"{rule.max_chars} is below minMessageChars; no message fits")
-    return rule
+    for at, rule in enumerate(read.rules):
+        least, most = rule.min_message_chars, rule.max_message_chars
+        if least is not None and most is not None and least > most:
+            yield Fault(f"rules[{at}].maxMessageChars", f"{most} is below minMessageChars. No message fits.")
 
 
-def _known(name: str, names: Collection[str], place: str, kind: str) -> None:
-    if name not in names:
-        listed = ", ".join(sorted(names)[:_LISTED]) or "none"
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        raise _wrong(place, f"no {kind} {name!r}; there are {listed}{more}")
-
-
-def _object(value: object, place: str, *, optional: bool = True) -> Mapping[str, Any]:
-    if value is None and optional:
-        return {}
-    if not isinstance(value, Mapping):
-        raise _wrong(place, "expected an object")
-    return value
-
-
-def _list(fields: Mapping[str, Any], key: str, place: str) -> list[Any]:
-    value = fields.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise _wrong(f"{place}.{key}" if place else key, "expected a list")
-    return value
-
-
-def _strings(fields: Mapping[str, Any], key: str, place: str) -> list[str]:
-    """Read a list of texts; none of them is empty, for that one would be found everywhere."""
-    values = _list(fields, key, place)
-    for number, value in enumerate(values):
-        if not isinstance(value, str) or not _fold(value):
-            raise _wrong(f"{place}.{key}[{number}]", f"expected a text, not {value!r}")
-    return values
-
-
-def _string(fields: Mapping[str, Any], key: str, place: str) -> str:
-    value = fields.get(key)
-    if not isinstance(value, str) or not value:
-        raise _wrong(f"{place}.{key}", "missing" if value is None else f"expected a text, not {value!r}")
-    return value
-
-
-def _whole(fields: Mapping[str, Any], key: str, place: str, *, least: int = 0) -> int | None:
-    value = fields.get(key)
-    if value is not None and (type(value) is not int or value < least):
-        raise _wrong(f"{place}.{key}", f"expected a whole number from {least}, not {value!r}")
-    return value
-
-
-def _flag(routing: Mapping[str, Any], key: str, *, default: bool) -> bool:
-    value = routing.get(key, default)
-    if not isinstance(value, bool):
-        raise _wrong(f"routing.{key}", f"expected true or false, not {value!r}")
-    return value
-
-
-def _wrong(place: str, why: str) -> InvalidInput:
-    return InvalidInput(f"{place}: {why}", where=place)
+def _check_routing(read: "_File") -> Iterator[Fault]:
+    presets, routing = [preset.id for preset in read.presets], read.routing
+    named = {f"routing.defaultPresetByMode.{mode}": name for mode, name in routing.default_preset_by_mode.items()}
+    if routing.default_preset_id:
+        named = {"routing.defaultPresetId": routing.default_preset_id, **named}
+    yield from check_known("preset", named.items(), presets)
+    for mode in routing.default_preset_by_mode:
+        if not _fold(mode):
+            yield Fault(f"routing.defaultPresetByMode.{mode}", "empty mode. It would match every mode.")

@@ -1,33 +1,42 @@
-"""Who speaks: A's persona definition (seed 000, section 4), and E's chain of prompts."""
+"""Persona definitions: A's file (seed 000, section 4) with its sentiment tracking and metaprompts, and E's chain."""
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Final
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, structs
 
-from cuebook.records.fields import Fault, Fields, shown
-from cuebook.records.persona_tracking import read_metaprompts, read_tracking
-from cuebook.records.tracking import UNTRACKED, Metaprompt, Tracking
+from cuebook.records.tracking import (
+    METHODS,
+    OUTPUT_TOKENS,
+    SHIPPED_TRIGGERS,
+    TEMPERATURE,
+    UNTRACKED,
+    VARIABLES,
+    Metaprompt,
+    ModelId,
+    Tracking,
+    Trigger,
+)
+from cuebook.validate import Document, Fault, Name, check_unique, unknown, validate
 
-#: The fields a definition may have, in the order they are written in.
-FIELDS = (
-    "id", "name", "version", "description", "role", "model", "baseSystemPrompt", "prompts", "sentimentTracking",
-    "metaPrompts",
-)  # fmt: skip
-#: Fields of the original's definitions that mean nothing here: a file written for it is read, and told of them.
-UNUSED = (
+#: Fields of the original's definitions without an effect here: a file written for it is read, and its author told.
+UNUSED: Final = frozenset({
     "defaultModelCompletionOptions", "modelTargetPreferences", "costSavingStrategy", "promptEngineConfigOverrides",
     "defaultModelId", "defaultProviderId", "toolIds", "allowedCapabilities", "embeddedTools", "allowedInputModalities",
     "allowedOutputModalities", "voiceConfig", "avatarConfig", "personalityTraits", "moodAdaptation", "defaultLanguage",
     "uiInteractionStyle", "memoryConfig", "conversationContextConfig", "isCreatorPersona", "isPublic",
     "activationKeywords", "strengths", "minSubscriptionTier", "initialMemoryImprints", "customFields",
-)  # fmt: skip
-#: Those kept as they are, for the parts of Cuebook that read them.
-_OTHER = ("prompts", "sentimentTracking", "metaPrompts", "description", "model")
-
-
-#: The links of a persona's chain of prompts (E), in the order they stand in; `fallback` stands for one that cannot.
-CHAIN = ("init", "persona", "summary", "fallback")
+})  # fmt: skip
+#: The same of a metaprompt: the project's own model is asked, and answers are held to its own schema.
+_UNUSED_OF_METAPROMPT: Final = frozenset({"providerId", "outputSchema"})
+#: The links of a persona's chain of prompts (E), in their order; `fallback` stands for one that cannot be rendered.
+CHAIN: Final = ("init", "persona", "summary", "fallback")
+_VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+#: Characters of a template; a metaprompt that ships has some 1,500.
+_Question = Annotated[str, Meta(min_length=1, max_length=32_768, description="a question to the model")]
 
 
 class Persona(Struct, frozen=True, kw_only=True):
@@ -36,65 +45,212 @@ class Persona(Struct, frozen=True, kw_only=True):
     id: str
     name: str = ""
     version: str = "1.0.0"
+    description: str = ""
+    model: str = ""
     base_system_prompt: str = ""
     role: str = "assistant"
     chain: Mapping[str, str] = {}  # prompt ids by link
     tracking: Tracking = UNTRACKED  # as its own definition says; with the profile: `signals.profiles.tracking_of`
+    tracked: frozenset[str] = frozenset()  # the fields of tracking that its definition names
     metaprompts: tuple[Metaprompt, ...] = ()
-    other: Mapping[str, Any] = {}
 
 
-def look_at_persona(document: object) -> tuple[Persona | None, list[Fault]]:
-    """Read a persona definition as far as it can be, and give all that is wrong in it."""
-    faults: list[Fault] = []
-    if not isinstance(document, Mapping):
-        why = f"expected an object with id, name, version and baseSystemPrompt, got {shown(document)}"
-        return None, [Fault("$", why)]
-    fields = Fields({key: value for key, value in document.items() if key not in UNUSED}, "", faults, FIELDS)
-    name = fields.name("id", what="give the persona an id")
-    fields.text("model", most=200)
-    fields.text("description")
+class _Template(Document, frozen=True, kw_only=True):
+    """A text as the original writes it."""
+
+    template: _Question
+    variables: Any = None
+
+
+class _Piece(Document, frozen=True, kw_only=True):
+    """One of several texts of a system prompt."""
+
+    content: str = ""
+    priority: float = 0
+
+
+class _Chain(Document, frozen=True, kw_only=True):
+    init: Name | None = None
+    persona: Name | None = None
+    summary: Name | None = None
+    fallback: Name | None = None
+
+
+class _Metaprompt(Document, frozen=True, kw_only=True):
+    """A metaprompt of a file."""
+
+    IGNORED: ClassVar[frozenset[str]] = _UNUSED_OF_METAPROMPT
+
+    id: Name
+    description: str = ""
+    trigger: Trigger | None = None
+    prompt_template: _Question | _Template | None = None
+    prompt_key: Annotated[str, Meta(max_length=160)] = ""
+    strategy_key: Annotated[str, Meta(max_length=80)] = ""
+    model_id: ModelId = ""
+    temperature: Annotated[float, Meta(ge=0, le=2)] = TEMPERATURE
+    max_output_tokens: Annotated[int, Meta(ge=1, le=32_000)] = OUTPUT_TOKENS
+
+
+class _Definition(Document, frozen=True, kw_only=True):
+    """A persona's file."""
+
+    IGNORED: ClassVar[frozenset[str]] = UNUSED
+
+    id: Name
+    name: str = ""
+    version: str = "1.0.0"
+    description: str = ""
+    role: str = "assistant"
+    model: ModelId = ""
+    base_system_prompt: str | _Template | tuple[_Piece, ...] = ""
+    prompts: _Chain = _Chain()
+    sentiment_tracking: Name | Tracking = UNTRACKED
+    meta_prompts: Annotated[tuple[_Metaprompt, ...], Meta(max_length=64)] = ()
+
+
+#: The fields a definition may have, in the order they are written in.
+FIELDS: Final = tuple(each.encode_name for each in structs.fields(_Definition))
+
+
+def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
+    """Return a persona, as far as its definition can be read, and all that is wrong in it."""
+    read, faults = validate(document, _Definition)
+    if read is None or not isinstance(document, Mapping):
+        return None, faults
+    named = isinstance(read.sentiment_tracking, str)
+    tracking = (
+        Tracking(profile=read.sentiment_tracking)
+        if isinstance(read.sentiment_tracking, str)
+        else read.sentiment_tracking
+    )
+    if not tracking.profile:  # with one, the whole is checked when the profile is known
+        faults += check_thresholds(tracking, "sentimentTracking")
+    faults += check_unique("metaPrompts", [each.id for each in read.meta_prompts])
+    for at, each in enumerate(read.meta_prompts):
+        path = f"metaPrompts[{at}]"
+        if not any(fault.path.startswith(path) for fault in faults):
+            faults += _check(each, path)
+    written = document.get("sentimentTracking")
     persona = Persona(
-        id=name,
-        name=fields.text("name", name),
-        version=fields.text("version", "1.0.0"),
-        base_system_prompt=_base(fields),
-        role=fields.text("role", "assistant"),
-        chain=_chain(fields),
-        tracking=read_tracking(fields, "sentimentTracking", profiles=True),
-        metaprompts=read_metaprompts(fields),
-        other={key: document[key] for key in sorted(_OTHER) if key in document},
+        id=read.id,
+        name=read.name or read.id,
+        version=read.version,
+        description=read.description,
+        model=read.model,
+        role=read.role,
+        base_system_prompt=_text(read.base_system_prompt),
+        chain={link: slug for link, slug in structs.asdict(read.prompts).items() if slug},
+        tracking=tracking,
+        tracked=frozenset() if named or not isinstance(written, Mapping) else fields_of(written),
+        metaprompts=tuple({each.id: _metaprompt(each) for each in read.meta_prompts}.values()),
     )
     return persona, faults
 
 
-def _base(fields: Fields) -> str:
-    """Read a persona's own text; the original's `{template, variables}` and `[{content, priority}]` too."""
-    key = "baseSystemPrompt"
-    given = fields.body.get(key)
-    if isinstance(given, Mapping):
-        whole = fields.object(key, ("template", "variables"), what="a text")
-        return whole.text("template") if whole else ""
-    if not isinstance(given, list):
-        return fields.text(key)
-    parts: list[tuple[float, str]] = []
-    for number, body in enumerate(given):
-        place = f"{key}[{number}]"
-        if not isinstance(body, Mapping):
-            fields.fault(place, f"expected an object with content and priority, got {shown(body)}")
-            continue
-        part = Fields(body, place, fields.faults, ("content", "priority"))
-        parts.append((part.number("priority", 0, least=-1e9, most=1e9), part.text("content")))
-    return "\n\n".join(text for _, text in sorted(parts, key=lambda part: part[0]) if text)
+def fields_of(written: Mapping[str, Any]) -> frozenset[str]:
+    """Return the fields of tracking that an object of a file gives a value."""
+    return frozenset(
+        each.name
+        for each in structs.fields(Tracking)
+        if written.get(each.encode_name) is not None and each.name not in ("label", "description")
+    )
 
 
-def odd_fields(document: Mapping[str, Any]) -> list[Fault]:
-    """Say which fields of a definition mean nothing here."""
-    return [Fault(key, "is of the original and means nothing here; it may stay") for key in document if key in UNUSED]
+def _text(given: str | _Template | tuple[_Piece, ...]) -> str:
+    """Return a system prompt's text; of several pieces the one of the lowest priority comes first."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, _Template):
+        return given.template
+    return "\n\n".join(each.content for each in sorted(given, key=lambda each: each.priority) if each.content)
 
 
-def _chain(fields: Fields) -> Mapping[str, str]:
-    links = fields.object("prompts", CHAIN, what=f"an object of {', '.join(CHAIN)}")
-    if links is None:
-        return {}
-    return {link: slug for link in links.body if link in CHAIN and (slug := links.name(link, what="name a prompt"))}
+def _metaprompt(read: _Metaprompt) -> Metaprompt:
+    default = SHIPPED_TRIGGERS.get(read.id, Trigger(type="manual"))
+    return Metaprompt(
+        id=read.id,
+        description=read.description,
+        trigger=read.trigger or default,
+        template=_text(read.prompt_template or ""),
+        key=read.prompt_key,
+        strategy=read.strategy_key,
+        model_id=read.model_id,
+        temperature=read.temperature,
+        max_output_tokens=read.max_output_tokens,
+    )
+
+
+def _check(read: _Metaprompt, path: str) -> Iterator[Fault]:
+    """Yield what of a metaprompt does not go together."""
+    if read.prompt_template and read.prompt_key:
+        yield Fault(f"{path}.promptKey", "given beside promptTemplate. Write one of them.")
+    if not read.prompt_template and not read.prompt_key and read.id not in SHIPPED_TRIGGERS:
+        near = get_close_matches(read.id, SHIPPED_TRIGGERS, n=1)
+        meant = f" Did you mean the id {near[0]!r}, which ships?" if near else ""
+        yield Fault(f"{path}.promptTemplate", f"missing. Write the question, or name a prompt as promptKey.{meant}")
+    if read.trigger is None:
+        return
+    kind = read.trigger.type
+    needed = {"turn_interval": "intervalTurns", "event_based": "eventName"}.get(kind)
+    for key, value in (("intervalTurns", read.trigger.interval_turns), ("eventName", read.trigger.event)):
+        if key == needed and value is None:
+            yield Fault(f"{path}.trigger.{key}", f"missing. A trigger of type {kind} needs it.")
+        if key != needed and value is not None:
+            yield Fault(f"{path}.trigger.{key}", f"has no effect on a trigger of type {kind}. Leave it out.")
+
+
+def check_thresholds(tracking: Tracking, path: str) -> list[Fault]:
+    """Return a fault where a score could be both frustrated and satisfied."""
+    low, high = tracking.frustration_threshold, tracking.satisfaction_threshold
+    if low < high:
+        return []
+    return [Fault(f"{path}.frustrationThreshold", f"{low:g} is not below satisfactionThreshold ({high:g}). Lower it.")]
+
+
+def check_method(tracking: Tracking, path: str, methods: Collection[str] = METHODS) -> list[Fault]:
+    """Return a fault where no method of sentiment has the name."""
+    return [] if tracking.method in methods else [Fault(f"{path}.method", unknown("method", tracking.method, methods))]
+
+
+def render_tracking(tracking: Tracking) -> dict[str, Any]:
+    """Return tracking in the form of a file."""
+    written: dict[str, Any] = msgspec.to_builtins(tracking)
+    return {key: value for key, value in written.items() if key not in ("profile", "label", "description")}
+
+
+# ---- warnings -------------------------------------------------------------------------------------------------------
+
+
+def warnings_of(document: Mapping[str, Any], persona: Persona, tracking: Tracking) -> list[Fault]:
+    """Return what of a definition has no effect, or likely not the one that was meant. `tracking`: with its profile."""
+    found = [
+        Fault(key, "is a field of the original without an effect here. It may stay.")
+        for key in document
+        if key in UNUSED
+    ]
+    written = document.get("metaPrompts")
+    for at, body in enumerate(written if isinstance(written, Sequence) else ()):
+        read = next((each for each in persona.metaprompts if each.id == body.get("id")), None)
+        if read is not None:
+            found += _warnings_of_metaprompt(body, read, f"metaPrompts[{at}]", tracking)
+    if tracking.presets and not tracking.enabled:
+        why = "has no effect while sentimentTracking is off. Write enabled: true."
+        found.append(Fault("sentimentTracking.presets", why))
+    return found
+
+
+def _warnings_of_metaprompt(
+    body: Mapping[str, Any], read: Metaprompt, path: str, tracking: Tracking
+) -> Iterator[Fault]:
+    for key in _UNUSED_OF_METAPROMPT & body.keys():
+        yield Fault(f"{path}.{key}", "is not used: the project's own model is asked, with its own schema.")
+    for name in dict.fromkeys(_VARIABLE.findall(read.template)):
+        if name not in VARIABLES:
+            why = f"{{{{{name}}}}} is not a variable and stays as it is. Available: {', '.join(VARIABLES)}."
+            yield Fault(f"{path}.promptTemplate", why)
+    if body.get("trigger") is None and read.id not in SHIPPED_TRIGGERS:
+        why = 'missing: it runs only by hand. Write {"type": "turn_interval", "intervalTurns": 5}, or another.'
+        yield Fault(f"{path}.trigger", why)
+    if read.trigger.type == "event_based" and not tracking.enabled:
+        yield Fault(f"{path}.trigger", "no event fires while sentimentTracking is off. Switch it on.")

@@ -12,11 +12,11 @@ Anything of the wrong shape raises InvalidInput naming its path, `rounds[3].post
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import (
@@ -31,6 +31,7 @@ from cuebook.records.conversation import (
     SharedEntry,
 )
 from cuebook.records.experience import Experience
+from cuebook.validate import check, join, shown
 
 #: Makes an id from D's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
 IdMaker = Callable[[str], str]
@@ -39,9 +40,7 @@ _OURS = "cuebook"
 #: Types D's `Attachment.from_dict` raises on: those it never had, and `text`, which it calls deprecated (measured).
 _NOT_IN_D = frozenset({"text", "reasoning", "file", "audio", "refusal", "opaque"})
 _KNOWN = PART_TYPES | REMOVED_PART_TYPES | RENAMED_PART_TYPES.keys()
-_STATES: tuple[RoundState, ...] = get_args(RoundState)
-_SCOPES = ("round", "conversation")
-_R = TypeVar("_R", bound=Struct)
+_T = TypeVar("_T")
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
@@ -123,118 +122,124 @@ def experience_to_dict(experience: Experience) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- reading
+class _PartDict(Struct, frozen=True, kw_only=True):
+    """An attachment as D writes it. `at` is the place of one that stands under `cuebook`."""
+
+    type: str
+    id: str = ""
+    content: Any = None
+    extra: Any = None
+    at: Annotated[int, Meta(ge=0)] = 0
+
+
+class _PostDict(Struct, frozen=True, kw_only=True):
+    send_from: str
+    id: str | None = None
+    message: str = ""
+    send_to: str = "Unknown"  # D's default
+    attachment_list: tuple[Any, ...] = ()
+    cuebook: Mapping[str, Any] = {}
+
+
+class _RoundDict(Struct, frozen=True, kw_only=True):
+    id: str | None = None
+    user_query: str = ""
+    state: RoundState = "created"
+    post_list: tuple[_PostDict, ...] = ()
+    cuebook: Mapping[str, Any] = {}
+
+
+class _ConversationDict(Struct, frozen=True, kw_only=True):
+    id: str = ""
+    plugins: tuple[Any, ...] = ()
+    roles: tuple[str, ...] = ()
+    enabled: bool = True
+    rounds: tuple[_RoundDict, ...] = ()
+    cuebook: Mapping[str, Any] = {}
+
+
+class _EntryDict(Struct, frozen=True, kw_only=True):
+    type: str
+    content: str
+    scope: Literal["round", "conversation"]
+    id: str = ""
+    cuebook: Mapping[str, Any] = {}
+
+
+class _ExperienceDict(Struct, frozen=True, kw_only=True):
+    exp_id: str
+    who: str | tuple[str, ...] = ()
+    when: str | None = None
+    what: str | None = None
+    experience_text: str | None = None
+
+
 def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Part | None:
-    """Read an attachment: None for a removed type, an opaque part with `extra.originalType` for an unknown one."""
-    node = _Node(data, where)
-    kind, extra = node.text("type"), _plain(node.get("extra"), node.at("extra"))
+    """Return an attachment: None for a removed type, an opaque part with `extra.originalType` for an unknown one."""
+    read = check(data, _PartDict, where)
+    kind, extra = read.type, _plain(read.extra, join(where, "extra"))
     if kind in REMOVED_PART_TYPES:
         return None
     if kind not in _KNOWN:
         extra = {"originalType": kind} if extra is None else {"originalType": kind, "extra": extra}
         kind = "opaque"
-    content = _plain(node.get("content"), node.at("content"))
+    content = _plain(read.content, join(where, "content"))
     if not isinstance(content, str):  # D's artifact_paths may hold a list
         content = "" if content is None else msgspec.json.encode(content).decode()
-    part_id = fresh_ids("atta-") if fresh_ids else node.text("id", "")
-    return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, part_id)
+    return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, fresh_ids("atta-") if fresh_ids else read.id)
 
 
 def post_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Post:
-    """Read a post. `fresh_ids` gives it and its attachments new ids; without it all keep theirs."""
-    return _Reader(fresh_ids).post(_Node(data, where), None)
+    """Return a post. `fresh_ids` gives it and its attachments new ids; without it all keep theirs."""
+    return _Reader(fresh_ids).post(check(data, _PostDict, where), where, None)
 
 
 def round_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Round:
-    """Read a round with its posts."""
-    return _Reader(fresh_ids).round(_Node(data, where))
+    """Return a round with its posts."""
+    return _Reader(fresh_ids).round(check(data, _RoundDict, where), where)
 
 
 def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Transcript:
-    """Read a conversation with its rounds. One without an id has the id "": its caller names it."""
-    node, reader = _Node(data, where), _Reader(fresh_ids)
-    rounds = tuple(reader.round(item) for item in node.items("rounds"))
+    """Return a conversation with its rounds. One without an id has the id "": its caller names it."""
+    read, reader = check(data, _ConversationDict, where), _Reader(fresh_ids)
+    rounds = tuple(reader.round(each, path) for each, path in _placed(read.rounds, join(where, "rounds")))
     base = {
         "no": 0, "user": None, "persona": None, "participants": (), "head": reader.last, "last_seq": reader.last,
         "turns": 0, "generation": 0, "created_at": 0.0, "updated_at": 0.0,
     }  # fmt: skip
-    own = {"id": fresh_ids("conv-") if fresh_ids else node.text("id", "")}
+    own = {"id": fresh_ids("conv-") if fresh_ids else read.id}
     return Transcript(
-        conversation=_record(Conversation, {**base, **node.ours(), **own}, node),
+        conversation=check({**base, **read.cuebook, **own}, Conversation, join(where, _OURS)),
         rounds=rounds,
-        plugins=tuple(_plain(item.data, item.path) for item in node.items("plugins")),
-        roles=tuple(item.as_text() for item in node.items("roles")),
-        enabled=node.flag("enabled", default=True),
+        plugins=tuple(_plain(each, path) for each, path in _placed(read.plugins, join(where, "plugins"))),
+        roles=read.roles,
+        enabled=read.enabled,
     )
 
 
 def shared_entry_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> SharedEntry:
-    """Read a shared memory entry."""
-    node = _Node(data, where)
-    own = {"type": node.text("type"), "content": node.text("content"), "scope": node.choice("scope", _SCOPES)}
-    own["id"] = fresh_ids("sme-") if fresh_ids else node.text("id", "")
-    return _record(SharedEntry, {**node.ours(), **own}, node)
+    """Return a shared memory entry."""
+    read = check(data, _EntryDict, where)
+    own = {"type": read.type, "content": read.content, "scope": read.scope}
+    own["id"] = fresh_ids("sme-") if fresh_ids else read.id
+    return check({**read.cuebook, **own}, SharedEntry, join(where, _OURS))
 
 
 def experience_from_dict(data: object, *, where: str = "") -> Experience:
-    """Read an experience. The legacy `experience_text` stands for whichever of `when` and `what` is missing."""
-    node = _Node(data, where)
-    legacy = node.text("experience_text") if node.get("experience_text") is not None else None
-    who = node.get("who")
-    roles = (who,) if isinstance(who, str) else tuple(item.as_text() for item in node.items("who"))
-    return Experience(
-        exp_id=node.text("exp_id"), who=roles, when=node.text("when", legacy), what=node.text("what", legacy)
-    )
+    """Return an experience. The legacy `experience_text` stands for whichever of `when` and `what` is missing."""
+    read = check(data, _ExperienceDict, where)
+    texts = {}
+    for key in ("when", "what"):
+        text = getattr(read, key)
+        if text is None and read.experience_text is None:
+            raise InvalidInput(f"{join(where, key)}: missing. Expected a text.", where=join(where, key))
+        texts[key] = str(read.experience_text if text is None else text)
+    return Experience(exp_id=read.exp_id, who=(read.who,) if isinstance(read.who, str) else read.who, **texts)
 
 
-class _Node:
-    """A dict on its way in, and its path from the top."""
-
-    def __init__(self, data: object, path: str) -> None:
-        self.data = data
-        self.path = path
-
-    def at(self, key: str) -> str:
-        return f"{self.path}.{key}" if self.path else key
-
-    def get(self, key: str) -> Any:
-        if not isinstance(self.data, Mapping):
-            _wrong(self.path, "an object", self.data)
-        return self.data.get(key)
-
-    def text(self, key: str, default: str | None = None) -> str:
-        """Read a string; missing or null is `default`, if there is one."""
-        value = self.get(key)
-        return default if value is None and default is not None else _Node(value, self.at(key)).as_text()
-
-    def as_text(self) -> str:
-        if not isinstance(self.data, str):
-            _wrong(self.path, "a string", self.data)
-        return self.data
-
-    def choice(self, key: str, allowed: tuple[str, ...], default: str | None = None) -> str:
-        value = self.text(key, default)
-        if value not in allowed:
-            raise InvalidInput(f"{self.at(key)}: expected {' or '.join(allowed)}, got {value!r}", where=self.at(key))
-        return value
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        value = self.get(key)
-        if value is not None and not isinstance(value, bool):
-            _wrong(self.at(key), "true or false", value)
-        return default if value is None else value
-
-    def items(self, key: str) -> list["_Node"]:
-        """Read a list; missing or null is an empty one."""
-        values = self.get(key)
-        if values is not None and not isinstance(values, list | tuple):
-            _wrong(self.at(key), "a list", values)
-        return [_Node(value, f"{self.at(key)}[{n}]") for n, value in enumerate(values or ())]
-
-    def ours(self) -> dict[str, Any]:
-        ours = self.get(_OURS)
-        if ours is not None and not isinstance(ours, Mapping):
-            _wrong(self.at(_OURS), "an object", ours)
-        return dict(ours or {})
+def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
+    """Yield items with their paths."""
+    return ((each, join(path, at)) for at, each in enumerate(items))
 
 
 class _Reader:
@@ -244,59 +249,50 @@ class _Reader:
         self.fresh_ids = fresh_ids
         self.last = 0  # seq of the post read last
 
-    def round(self, node: _Node) -> Round:
-        ours = node.ours()
-        seq = ours.get("seq", self.last + 1)
+    def id_of(self, given: str | None, prefix: str, seq: object) -> str:
+        if self.fresh_ids:
+            return self.fresh_ids(prefix)
+        return f"{prefix}{seq}" if given is None else given
+
+    def round(self, read: _RoundDict, path: str) -> Round:
+        seq = read.cuebook.get("seq", self.last + 1)
         own = {
-            "id": self.fresh_ids("round-") if self.fresh_ids else node.text("id", f"round-{seq}"),
-            "user_query": node.text("user_query", ""),
-            "state": node.choice("state", _STATES, "created"),
+            "id": self.id_of(read.id, "round-", seq),
+            "user_query": read.user_query,
+            "state": read.state,
             "posts": (),
         }
-        read = _record(Round, {"seq": seq, **ours, **own}, node)
-        posts = (self.post(item, read.seq) for item in node.items("post_list"))
-        return msgspec.structs.replace(read, posts=tuple(posts))
+        made = check({"seq": seq, **read.cuebook, **own}, Round, join(path, _OURS))
+        posts = (self.post(each, place, made.seq) for each, place in _placed(read.post_list, join(path, "post_list")))
+        return msgspec.structs.replace(made, posts=tuple(posts))
 
-    def post(self, node: _Node, opened: int | None) -> Post:
-        ours, sender, seq = node.ours(), node.text("send_from"), self.last + 1
+    def post(self, read: _PostDict, path: str, opened: int | None) -> Post:
+        ours, sender, seq = read.cuebook, read.send_from, self.last + 1
         role = sender.lower() if sender.lower() in ("user", "tool", "system") else "assistant"
         base = {"seq": seq, "parent": self.last, "round": opened or seq, "role": role, "created_at": 0.0, "tokens": 0}
         own = {
-            "id": self.fresh_ids("post-") if self.fresh_ids else node.text("id", f"post-{ours.get('seq', seq)}"),
-            "message": node.text("message", ""),
+            "id": self.id_of(read.id, "post-", ours.get("seq", seq)),
+            "message": read.message,
             "sender": sender,
-            "recipient": node.text("send_to", "Unknown"),  # D's default
-            "wire": _wire_from_dict(ours, node),
+            "recipient": read.send_to,
             "parts": (),
+            **_bytes_from_dict(ours, path),
         }
-        read = _record(Post, {**base, **ours, **own}, node)
-        self.last = read.seq
-        return msgspec.structs.replace(read, parts=self.parts(node))
+        made = check({**base, **ours, **own}, Post, join(path, _OURS))
+        self.last = made.seq
+        return msgspec.structs.replace(made, parts=self.parts(read, path))
 
-    def parts(self, node: _Node) -> tuple[Part, ...]:
-        read = (
-            part_from_dict(item.data, fresh_ids=self.fresh_ids, where=item.path)
-            for item in node.items("attachment_list")
-        )
-        parts = [part for part in read if part is not None]
-        for item in _Node(node.ours(), node.at(_OURS)).items("parts"):
-            part = part_from_dict(item.data, fresh_ids=self.fresh_ids, where=item.path)
-            at = item.get("at")
-            if not isinstance(at, int) or at < 0:
-                _wrong(item.at("at"), "a place, 0 or more", at)
+    def parts(self, read: _PostDict, path: str) -> tuple[Part, ...]:
+        listed = _placed(read.attachment_list, join(path, "attachment_list"))
+        found = [part_from_dict(each, fresh_ids=self.fresh_ids, where=place) for each, place in listed]
+        parts = [part for part in found if part is not None]
+        anything: Any = tuple[Any, ...]
+        kept = join(join(path, _OURS), "parts")
+        for each, place in _placed(check(read.cuebook.get("parts") or (), anything, kept), kept):
+            part = part_from_dict(each, fresh_ids=self.fresh_ids, where=place)
             if part is not None:
-                parts.insert(at, part)
+                parts.insert(check(each, _PartDict, place).at, part)
         return tuple(parts)
-
-
-def _record(kind: type[_R], fields: dict[str, Any], node: _Node) -> _R:
-    """Make a record. D's own keys were checked before, so what is wrong now stands under `cuebook`."""
-    try:
-        return msgspec.convert(fields, kind)
-    except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$")
-        where = node.at(_OURS) + place.rstrip("`")
-        raise InvalidInput(f"{where}: {problem}", where=where) from error
 
 
 def _rest(record: Struct, *taken: str) -> dict[str, Any]:
@@ -322,14 +318,19 @@ def _wire_to_dict(wire: bytes) -> dict[str, str]:
         return {"wire_base64": b64encode(wire).decode()}
 
 
-def _wire_from_dict(ours: dict[str, Any], node: _Node) -> bytes | None:
-    text, coded = ours.get("wire"), ours.pop("wire_base64", None)
-    try:
-        if coded is not None:
-            return b64decode(coded, validate=True)
-        return None if text is None else text.encode()
-    except (AttributeError, TypeError, ValueError):
-        _wrong(f"{node.at(_OURS)}.wire", "the text of a message", text or coded)
+def _bytes_from_dict(ours: Mapping[str, Any], path: str) -> dict[str, bytes]:
+    """Return the bytes of a post, which YAML and JSON hold as text or in base64."""
+    found = {}
+    for key, name in (("wire", "wire"), ("wire_base64", "wire"), ("digest", "digest")):
+        text = ours.get(key)
+        try:
+            if text is not None:
+                found[name] = text.encode() if key == "wire" else b64decode(text, validate=True)
+        except (AttributeError, TypeError, ValueError):
+            place = join(join(path, _OURS), key)
+            msg = f"{place}: expected {'a text' if key == 'wire' else 'base64'}, got {shown(text)}"
+            raise InvalidInput(msg, where=place) from None
+    return found
 
 
 def _plain(value: object, where: str) -> Any:
@@ -338,8 +339,3 @@ def _plain(value: object, where: str) -> Any:
         return msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{where}: no plain value ({error})", where=where) from error
-
-
-def _wrong(where: str, expected: str, got: object) -> NoReturn:
-    place = where or "the top"
-    raise InvalidInput(f"{place}: expected {expected}, got {type(got).__name__}", where=place)

@@ -4,9 +4,9 @@ And the manifest that lets it be shown and replayed.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from cuebook.records.conversation import Part
 
@@ -33,10 +33,11 @@ class Ask(Struct, frozen=True):
     memory_control: dict[str, Any] | None = None
     attachments: tuple[Part, ...] = ()
     idempotency_key: str | None = None
-    token_budget: int | None = None
+    token_budget: Annotated[int, Meta(ge=1, description="a number of tokens")] | None = None
     project: str | None = None  # whose own prompts stand for the others, kept in the conversation; "" = nobody's
     time_zone: str | None = None  # whose days "yesterday" and the rest are, an IANA name, kept in the conversation
-    signals: dict[str, float] | None = None  # what the caller reads of the round: prompts' variants are chosen by it
+    #: What the caller reads of the round: prompts' variants are chosen by it.
+    signals: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = None
     authenticated: bool = False  # the user is who a key says: A's server defaults hold
     may_publish: bool = True  # the caller may write to the organization's memory
     key: str = ""  # the id of the key that asks; none where no keys are configured

@@ -13,7 +13,8 @@ from litestar.typing import FieldDefinition
 from cuebook.errors import InvalidInput
 from cuebook.records.nesting import nests_deeper
 from cuebook.server.caller import AnyRequest, check_named
-from cuebook.server.complaints import named
+from cuebook.server.problems import in_words
+from cuebook.validate import Fault, validate
 
 T = TypeVar("T")
 
@@ -38,10 +39,19 @@ def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise named(error, decoder.type, lambda: json.loads(body)) from None
+        raise _complaint(body, decoder.type, error) from None
     except msgspec.DecodeError as error:
         msg = f"the body is no valid JSON ({error})"
         raise InvalidInput(msg, where="body") from None
+
+
+def _complaint(body: bytes, kind: Any, error: msgspec.ValidationError) -> InvalidInput:
+    """Return a decoder's complaint in the words that all documents are refused with."""
+    _, faults = validate(json.loads(body), kind)
+    text, _, path = str(error).partition(" - at `$")
+    fault = faults[0] if faults else Fault(path.lstrip(".").removesuffix("`"), in_words(text))
+    where = fault.path or "body"
+    return InvalidInput(f"{where}: {fault.reason}", where=where)
 
 
 def check_json(body: bytes) -> None:

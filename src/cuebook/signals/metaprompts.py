@@ -71,7 +71,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     def event(self) -> str:
         """The event it answers, by hand the one it is made for; "" for none."""
         kind, _, name = self.trigger.partition(":")
-        return name if kind == "event" else self.metaprompt.trigger.event if kind == "manual" else ""
+        return name if kind == "event" else self.metaprompt.trigger.event or "" if kind == "manual" else ""
 
 
 def metaprompts_of(own: Sequence[Metaprompt], tracking: Tracking) -> tuple[Metaprompt, ...]:

@@ -1,19 +1,19 @@
-"""Which tracking of sentiment holds in a turn: a persona's own, a profile it names, or the one of the mode (A; S5).
+"""Sentiment profiles: which tracking of sentiment holds in a turn (A; S5).
 
-`sentimentTracking` of the presets file: `profiles` by name, `defaultProfileByMode`. Five profiles ship, and a file may
-change them and add its own. A persona that says nothing of sentiment gets the profile of the conversation's mode, by
-its exact name, else by the longest key that is part of it; where no key is, nothing is tracked.
+A persona's own tracking holds, or a profile it names, or that of the mode. `sentimentTracking` of the presets file has
+`profiles` by name and `defaultProfileByMode`. Five profiles ship, and a file may change them and add its own. A mode
+chooses by its exact name, else by the longest key that is part of it; where no key is, nothing is tracked.
 """
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct, structs
 
-from cuebook.records.fields import Fault, Fields, refuse, shown, unknown
-from cuebook.records.persona import Persona
-from cuebook.records.persona_tracking import check_method, check_thresholds, read_tracking
+from cuebook.records.persona import Persona, check_method, check_thresholds
 from cuebook.records.tracking import METHODS, UNTRACKED, Tracking
+from cuebook.validate import Document, Fault, check_known, refuse, unknown, validate
 
 SECTION: Final = "sentimentTracking"
 #: What holds where nothing else does.
@@ -27,6 +27,19 @@ class Profiles(Struct, frozen=True, kw_only=True):
 
     profiles: Mapping[str, Tracking]
     by_mode: Mapping[str, str] = {}
+
+
+class _Section(Document, frozen=True, kw_only=True):
+    """`sentimentTracking` of the presets file; its profiles are read on top of those that ship."""
+
+    profiles: Mapping[str, Mapping[str, Any]] = {}
+    default_profile_by_mode: Mapping[str, str] = {}
+    label: str = ""
+    description: str = ""
+
+
+class _File(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    sentiment_tracking: _Section = _Section()
 
 
 #: What holds without a file (seed 000, "Quick-start profiles"; notes on its file: windows and thresholds).
@@ -51,19 +64,23 @@ SHIPPED: Final = Profiles(
 
 
 def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> Tracking:
-    """Give the tracking that holds for a persona in a mode. A profile that is no more counts as `off`."""
+    """Return the tracking that holds for a persona in a mode. A profile that is no more counts as `off`."""
     own = persona.tracking
     if own.profile:
         base = profiles.profiles.get(own.profile, UNTRACKED)
-        return structs.replace(base, **{field: getattr(own, field) for field in own.given})
-    return own if own != UNTRACKED else profiles.profiles.get(profile_of(persona, mode, profiles), UNTRACKED)
+        return structs.replace(base, **{field: getattr(own, field) for field in persona.tracked - {"profile"}})
+    return own if _says_itself(persona) else profiles.profiles.get(profile_of(persona, mode, profiles), UNTRACKED)
 
 
 def profile_of(persona: Persona, mode: str | None, profiles: Profiles) -> str:
-    """Name the profile that a persona's tracking in a mode comes from; "" where it says all itself."""
-    if persona.tracking != UNTRACKED:
-        return persona.tracking.profile
+    """Return the profile that a persona's tracking in a mode comes from; "" where it says all itself."""
+    if _says_itself(persona):
+        return persona.tracking.profile or ""
     return _by_mode(profiles.by_mode, _fold(mode or "")) or OFF
+
+
+def _says_itself(persona: Persona) -> bool:
+    return bool(persona.tracked) or persona.tracking != UNTRACKED
 
 
 def _by_mode(by_mode: Mapping[str, str], mode: str) -> str:
@@ -78,54 +95,52 @@ def _fold(mode: str) -> str:
 
 
 def read_profiles(document: object, *, file: str, methods: Collection[str] = METHODS) -> Profiles:
-    """Read `sentimentTracking` of a presets file; `methods` read sentiment in the book.
+    """Return `sentimentTracking` of a presets file; `methods` read sentiment in the project.
 
     Raises InvalidInput naming the path inside the file.
     """
-    faults: list[Fault] = []
-    if not isinstance(document, Mapping):
-        refuse([Fault("$", f"expected an object, got {shown(document)}")], file=file)
-        return SHIPPED
-    whole = Fields(document, "", faults, document.keys())
-    section = whole.object(SECTION, ("profiles", "defaultProfileByMode", "label", "description"), what="an object")
-    if section is None:
-        refuse(faults, file=file)
-        return SHIPPED
+    read, faults = validate(document, _File)
+    section = (read or _File()).sentiment_tracking
     profiles = dict(SHIPPED.profiles)
-    given = section.object("profiles", _all(section.body.get("profiles")), what="an object")
-    for name in given.body if given else ():
-        # a profile is named to be used: one of its own that says nothing of `enabled` is on
-        base = profiles.get(name, Tracking(enabled=True))
-        found = structs.replace(read_tracking(given, name, profiles=False, base=base), given=frozenset())  # type: ignore[arg-type]
-        check_method(found, f"{SECTION}.profiles.{name}", faults, methods)
-        profiles[str(name)] = found
-    by_mode: dict[str, str] = {}
-    modes = section.object("defaultProfileByMode", _all(section.body.get("defaultProfileByMode")), what="an object")
-    for mode in modes.body if modes else ():
-        name = modes.choice(mode, "", of=profiles, what="profile") if modes else ""
-        if not _fold(str(mode)):
-            section.fault("defaultProfileByMode", "has a mode without a name; every mode would match it")
-        by_mode[_fold(str(mode))] = name
+    for name, body in section.profiles.items():
+        profiles[name] = _read_profile(body, profiles.get(name), f"{SECTION}.profiles.{name}", faults, methods)
+    path = f"{SECTION}.defaultProfileByMode"
+    named = [(f"{path}.{mode}", name) for mode, name in section.default_profile_by_mode.items()]
+    faults += check_known("profile", named, profiles)
+    faults += [
+        Fault(path, "empty mode. It would match every mode.")
+        for mode in section.default_profile_by_mode
+        if not _fold(mode)
+    ]
     refuse(faults, file=file)
-    return Profiles(profiles=profiles, by_mode=by_mode)
+    return Profiles(
+        profiles=profiles, by_mode={_fold(mode): name for mode, name in section.default_profile_by_mode.items()}
+    )
 
 
-def _all(value: object) -> Collection[Any]:
-    """Give the keys of an object in which every key is one."""
-    return value.keys() if isinstance(value, Mapping) else ()
+def _read_profile(
+    body: Mapping[str, Any], base: Tracking | None, path: str, faults: list[Fault], methods: Collection[str]
+) -> Tracking:
+    """Return a profile: what the file says, over what ships. One of the file's own is on unless it says otherwise."""
+    whole = msgspec.to_builtins(base or Tracking(enabled=True))
+    read, wrong = validate({**whole, **body}, Tracking, path)
+    faults += wrong
+    if read is None:
+        return UNTRACKED
+    if read.profile:
+        faults.append(Fault(f"{path}.profile", "a profile names no other one. Leave it out."))
+    faults += [*check_thresholds(read, path), *check_method(read, path, methods)]
+    return structs.replace(read, label="", description="")
 
 
 def check_persona(persona: Persona, profiles: Profiles, methods: Collection[str] = METHODS) -> list[Fault]:
-    """Say what of a persona's tracking cannot be: a profile nobody has, thresholds that cross, an unknown method.
+    """Return what of a persona's tracking cannot be: an unknown profile or method, thresholds that cross.
 
-    `methods` are the names of what reads sentiment in this book.
+    `methods` are the names of what reads sentiment in this project.
     """
-    own, faults = persona.tracking, list[Fault]()
+    own = persona.tracking
     if own.profile and own.profile not in profiles.profiles:
-        named = isinstance(persona.other.get(SECTION), str)
-        place = SECTION if named else f"{SECTION}.profile"
-        return [Fault(place, unknown("profile", own.profile, profiles.profiles))]
+        path = f"{SECTION}.profile" if persona.tracked else SECTION
+        return [Fault(path, unknown("profile", own.profile, profiles.profiles))]
     holds = tracking_of(persona, None, profiles) if own.profile else own
-    check_thresholds(holds, SECTION, faults)
-    check_method(holds, SECTION, faults, methods)
-    return faults
+    return [*check_thresholds(holds, SECTION), *check_method(holds, SECTION, methods)]

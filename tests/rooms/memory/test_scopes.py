@@ -43,11 +43,11 @@ def test_a_policy_reads_back_what_it_was_written_as():
 @pytest.mark.parametrize(
     ("given", "where"),
     [
-        ({"longTerm": {}}, "memoryControl"),
-        ({"longTermMemory": {"scope": {}}}, "memoryControl.longTermMemory"),
-        ({"longTermMemory": {"scopes": {"galaxy": True}}}, "memoryControl.longTermMemory.scopes"),
+        ({"longTerm": {}}, "memoryControl.longTerm"),
+        ({"longTermMemory": {"scope": {}}}, "memoryControl.longTermMemory.scope"),
+        ({"longTermMemory": {"scopes": {"galaxy": True}}}, "memoryControl.longTermMemory.scopes.galaxy"),
         ({"longTermMemory": {"enabled": "yes"}}, "memoryControl.longTermMemory.enabled"),
-        ({"longTermMemory": {"allowedCategories": ["secrets"]}}, "memoryControl.longTermMemory.allowedCategories"),
+        ({"longTermMemory": {"allowedCategories": ["secrets"]}}, "memoryControl.longTermMemory.allowedCategories[0]"),
         ([], "memoryControl"),
     ],
 )

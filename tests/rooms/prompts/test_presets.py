@@ -41,7 +41,7 @@ def with_rule(match: str = "word", **rule: object) -> Presets:
 
 def test_the_shipped_file_has_the_originals_presets_modes_and_rules():
     presets = read(SHIPPED)
-    assert {name: preset.addon_keys for name, preset in presets.presets.items()} == {
+    assert {name: preset.addon_prompt_keys for name, preset in presets.presets.items()} == {
         "general_concise": ("_meta/concise",),
         "general_deep": ("_meta/deep_dive",),
         "general_planner": ("_meta/planner",),
@@ -55,8 +55,8 @@ def test_the_shipped_file_has_the_originals_presets_modes_and_rules():
     }
     assert len(presets.by_mode) == 14
     assert [rule.priority for rule in presets.rules] == [90, 85, 83, 80, 75, 50]
-    assert (presets.review_every, presets.review_on_compaction, presets.default) == (6, True, "general_concise")
-    assert (presets.match, presets.compat_agentos) == ("word", False)
+    assert (presets.routing.review_every_n_turns, presets.routing.default_preset_id) == (6, "general_concise")
+    assert (presets.routing.match, presets.routing.force_review_on_compaction) == ("word", True)
 
 
 def test_every_prompt_the_shipped_file_names_ships():
@@ -94,7 +94,7 @@ def test_every_prompt_the_shipped_file_names_ships():
 def test_the_shipped_file_routes_as_the_original_but_by_whole_words(mode, message, preset, reason):
     found = ask(read(SHIPPED), message, mode)
     assert (found.preset_id, found.reason, found.was_reviewed) == (preset, reason, True)
-    assert found.addon_keys == read(SHIPPED).presets[preset].addon_keys
+    assert found.addon_keys == read(SHIPPED).presets[preset].addon_prompt_keys
 
 
 # ---- matching --------------------------------------------------------------------------------------------------------
@@ -236,8 +236,8 @@ def test_other_fields_are_ignored_and_add_ons_keep_their_order():
             }
         ],
     }
-    presets = read(document, {*ADDONS, "default/persona/kind"})
-    assert presets.presets["a"].addon_keys == ("_meta/planner", "persona/kind", "_meta/concise")
+    found = ask(read(document, {*ADDONS, "default/persona/kind"}), "", state=ProfileState(preset_id="a", reviewed=1))
+    assert found.addon_keys == ("_meta/planner", "persona/kind", "_meta/concise")
 
 
 GOOD = {"id": "a"}
@@ -247,59 +247,31 @@ RULE = {"id": "r", "priority": 1, "presetId": "a"}
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "$: expected an object"),
-        ({"presets": {}}, "presets: expected a list"),
-        ({"presets": [GOOD, 1]}, "presets[1]: expected an object"),
-        ({"presets": [{}]}, "presets[0].id: missing"),
-        ({"presets": [{"id": 3}]}, "presets[0].id: expected a text, not 3"),
-        ({"presets": [GOOD, GOOD]}, "presets[1].id: 'a' is taken by another preset; give each its own"),
-        ({"presets": [{"id": "a", "addonPromptKeys": "x"}]}, "presets[0].addonPromptKeys: expected a list"),
-        ({"presets": [{"id": "a", "addonPromptKeys": [""]}]}, "presets[0].addonPromptKeys[0]: expected a text, not ''"),
+        ({"presets": [GOOD, GOOD]}, "presets[1].id: 'a' is taken"),
         (
             {"presets": [{"id": "a", "addonPromptKeys": ["_meta/concise", "_meta/x"]}]},
-            "presets[0].addonPromptKeys[1]: no prompt '_meta/x'; there are _meta/concise, _meta/deep_dive, ",
+            "presets[0].addonPromptKeys[1]: unknown prompt '_meta/x'",
         ),
-        ({"routing": []}, "routing: expected an object"),
-        ({"presets": [GOOD], "routing": {"defaultPresetId": "x"}}, "routing.defaultPresetId: no preset 'x'; there are"),
-        ({"routing": {"defaultPresetId": "x"}}, "routing.defaultPresetId: no preset 'x'; there are none"),
-        ({"routing": {"defaultPresetId": None}}, "routing.defaultPresetId: missing"),
+        ({"presets": [GOOD], "preset": []}, "preset: unknown field 'preset'. Did you mean 'presets'?"),
+        ({"presets": [{"id": "a", "addonPromptKey": []}]}, "presets[0].addonPromptKey: unknown field"),
+        ({"presets": [GOOD], "routing": {"defaultPresetId": "x"}}, "routing.defaultPresetId: unknown preset 'x'"),
+        ({"routing": {"defaultPresetByMode": {"chat": "x"}}}, "routing.defaultPresetByMode.chat: unknown preset 'x'"),
         (
-            {"presets": [GOOD], "routing": {"defaultPresetByMode": {"chat": "x"}}},
-            "routing.defaultPresetByMode.chat: no preset 'x'; there are a",
+            {"presets": [GOOD], "routing": {"defaultPresetByMode": {" ": "a"}}},
+            "routing.defaultPresetByMode. : empty mode",
         ),
-        ({"routing": {"defaultPresetByMode": {" ": "a"}}}, "routing.defaultPresetByMode. : a mode without a name"),
-        ({"routing": {"defaultPresetByMode": {"chat": 1}}}, "routing.defaultPresetByMode.chat: expected a text, not 1"),
-        ({"routing": {"reviewEveryNTurns": 0}}, "routing.reviewEveryNTurns: expected a whole number from 1, not 0"),
-        ({"routing": {"reviewEveryNTurns": True}}, "routing.reviewEveryNTurns: expected a whole number from 1"),
-        ({"routing": {"forceReviewOnCompaction": 1}}, "routing.forceReviewOnCompaction: expected true or false, not 1"),
-        ({"routing": {"match": "regex"}}, "routing.match: expected \"word\" or \"substring\", not 'regex'"),
-        ({"routing": {"match": []}}, 'routing.match: expected "word" or "substring", not []'),
-        ({"rules": 1}, "rules: expected a list"),
-        ({"presets": [GOOD], "rules": [{**RULE, "presetId": "x"}]}, "rules[0].presetId: no preset 'x'; there are a"),
-        ({"presets": [GOOD], "rules": [{**RULE, "id": ""}]}, "rules[0].id: expected a text, not ''"),
-        ({"presets": [GOOD], "rules": [RULE, RULE]}, "rules[1].id: 'r' is taken by another rule; give each its own"),
-        ({"presets": [GOOD], "rules": [{**RULE, "priority": "1"}]}, "rules[0].priority: expected a number, not '1'"),
-        ({"presets": [GOOD], "rules": [{**RULE, "priority": True}]}, "rules[0].priority: expected a number, not True"),
-        ({"presets": [GOOD], "rules": [{**RULE, "modes": "x"}]}, "rules[0].modes: expected a list"),
-        ({"presets": [GOOD], "rules": [{**RULE, "anyKeywords": ["a", 1]}]}, "rules[0].anyKeywords[1]: expected a text"),
-        ({"presets": [GOOD], "rules": [{**RULE, "allKeywords": [" "]}]}, "rules[0].allKeywords[0]: expected a text"),
-        (
-            {"presets": [GOOD], "rules": [{**RULE, "minMessageChars": -1}]},
-            "rules[0].minMessageChars: expected a whole number from 0, not -1",
-        ),
+        ({"routing": {"reviewEvery": 6}}, "routing.reviewEvery: unknown field 'reviewEvery'."),
+        ({"presets": [GOOD], "rules": [{**RULE, "presetId": "x"}]}, "rules[0].presetId: unknown preset 'x'"),
+        ({"presets": [GOOD], "rules": [RULE, RULE]}, "rules[1].id: 'r' is taken"),
+        ({"presets": [GOOD], "rules": [{**RULE, "note": ""}]}, "rules[0].note: unknown field 'note'"),
         (
             {"presets": [GOOD], "rules": [{**RULE, "minMessageChars": 9, "maxMessageChars": 5}]},
-            "rules[0].maxMessageChars: 5 is below minMessageChars; no message fits",
+            "rules[0].maxMessageChars: 5 is below minMessageChars",
         ),
     ],
-)  # fmt: skip
+)
 def test_an_error_names_the_path_inside_the_file(document, said):
     with pytest.raises(InvalidInput) as refused:
         read(document)
     assert str(refused.value).startswith(f"{FILE}: {said}")
     assert refused.value.where == said.split(":")[0]
-
-
-def test_an_error_does_not_list_a_whole_book():
-    with pytest.raises(InvalidInput, match=r"there are p00, .*, p11 and 88 more$"):
-        read({"presets": [{"id": "a", "addonPromptKeys": ["x"]}]}, {f"p{number:02}" for number in range(100)})

@@ -1,12 +1,7 @@
-import json
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from cuebook.records.persona import FIELDS, Persona, look_at_persona, odd_fields
-from cuebook.records.persona_tracking import odd_metaprompts
-from cuebook.records.tracking import EVENTS, SHIPPED_TRIGGERS, UNTRACKED, Metaprompt, Tracking, Trigger
+from cuebook.records.persona import Persona, read_persona, warnings_of
+from cuebook.records.tracking import SHIPPED_TRIGGERS, UNTRACKED, Metaprompt, Tracking, Trigger
 
 #: The document's own two definitions.
 TUTOR = {
@@ -31,14 +26,14 @@ CUSTOM = {
 
 
 def read(document: object) -> Persona:
-    persona, faults = look_at_persona(document)
+    persona, faults = read_persona(document)
     assert persona is not None
     assert not faults
     return persona
 
 
 def faults_of(**fields: object) -> list[str]:
-    return [str(each) for each in look_at_persona({"id": "p", **fields})[1]]
+    return [str(each) for each in read_persona({"id": "p", **fields})[1]]
 
 
 def metaprompt(**fields: object) -> dict[str, object]:
@@ -59,8 +54,8 @@ def test_the_document_s_persona_is_read() -> None:
     assert persona.tracking == Tracking(
         enabled=True,
         presets=("frustration_recovery", "confusion_clarification"),
-        given=frozenset({"enabled", "method", "presets"}),
     )
+    assert persona.tracked == {"enabled", "method", "presets"}
 
 
 def test_the_document_s_custom_metaprompt_is_read() -> None:
@@ -93,7 +88,7 @@ def test_every_field_of_tracking_is_read() -> None:
         "frustrationThreshold": -0.5,
         "satisfactionThreshold": 0,
         "consecutiveTurnsForTrigger": 3,
-        "presets": ["all", "all"],
+        "presets": ["all"],
         "cooldownTurns": 0,
         "cooldownMs": 60_000,
         "profile": "tutor",
@@ -102,7 +97,7 @@ def test_every_field_of_tracking_is_read() -> None:
     assert tracking == Tracking(
         enabled=True, method="llm", model_id="small", provider_id="here", history_window=4, frustration_threshold=-0.5,
         satisfaction_threshold=0.0, consecutive_turns=3, presets=("all",), cooldown_turns=0, cooldown_ms=60_000,
-        profile="tutor", given=frozenset(Tracking.__struct_fields__) - {"profile", "given"},
+        profile="tutor",
     )  # fmt: skip
 
 
@@ -131,71 +126,46 @@ def test_the_original_s_template_objects_are_read() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("enabled", "yes", "expected true or false, got 'yes'"),
-        ("enabled", 1, "expected true or false, got 1"),
-        ("enabld", True, "no field 'enabld'; did you mean 'enabled'?"),
-        ("historyWindow", 0, "expected a whole number from 1 to 1,000, got 0"),
-        ("historyWindow", 2.5, "expected a whole number from 1 to 1,000, got 2.5"),
-        ("historyWindow", True, "expected a whole number from 1 to 1,000, got true"),
+        ("enabld", True, "unknown field 'enabld'. Did you mean 'enabled'?"),
         ("frustrationThreshold", -1.1, "expected a number from -1 to 1, got -1.1"),
-        ("satisfactionThreshold", float("nan"), "expected a number from -1 to 1, got nan"),
-        ("satisfactionThreshold", "0.3", "expected a number from -1 to 1, got '0.3'"),
-        ("consecutiveTurnsForTrigger", 0, "expected a whole number from 1 to 1,000, got 0"),
-        ("cooldownTurns", -1, "expected a whole number from 0 to 10,000, got -1"),
-        ("presets", "all", "expected a list, got 'all'"),
-        ("profile", "", "is empty; name a profile, or leave it out"),
-        ("modelId", ["x"], "expected a text, got a list"),
+        ("profile", "", "empty. Expected a name of visible characters."),
     ],
 )
 def test_wrong_tracking_is_told_with_its_path(field: str, value: object, said: str) -> None:
     [fault] = faults_of(sentimentTracking={field: value})
-    assert fault.startswith(f"sentimentTracking.{field}: {said}")
+    assert fault == f"sentimentTracking.{field}: {said}"
 
 
 def test_a_misspelt_preset_brings_the_likely_one() -> None:
     [fault] = faults_of(sentimentTracking={"presets": ["all", "engagement_bost"]})
-    assert fault.startswith(
-        "sentimentTracking.presets[1]: no preset 'engagement_bost'; did you mean 'engagement_boost'?"
-    )
+    assert fault == "sentimentTracking.presets[1]: unknown value 'engagement_bost'. Did you mean 'engagement_boost'?"
 
 
 def test_no_score_is_both_frustrated_and_satisfied() -> None:
     [fault] = faults_of(sentimentTracking={"frustrationThreshold": 0.4})
-    assert fault == (
-        "sentimentTracking.frustrationThreshold: 0.4 is not below satisfactionThreshold (0.3); lower it, or raise that"
-    )
+    assert fault == ("sentimentTracking.frustrationThreshold: 0.4 is not below satisfactionThreshold (0.3). Lower it.")
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"id": ""}, "id: is empty; give the metaprompt an id"),
-        ({"id": 5}, "id: expected a text, got 5"),
-        ({"trigger": "manual"}, "trigger: expected an object such as"),
-        ({"trigger": {}}, "trigger.type: missing; write one of turn_interval, event_based, manual"),
-        ({"trigger": {"type": "event"}}, "trigger.type: no trigger 'event'; did you mean 'event_based'?"),
-        ({"trigger": {"type": "turn_interval"}}, "trigger.intervalTurns: missing; say after how many turns"),
-        (
-            {"trigger": {"type": "turn_interval", "intervalTurns": 0}},
-            "trigger.intervalTurns: expected a whole number from 1 to 10,000, got 0",
-        ),
-        ({"trigger": {"type": "event_based"}}, f"trigger.eventName: missing; write one of {', '.join(EVENTS)}"),
+        ({"id": ""}, "id: empty."),
+        ({"trigger": "manual"}, "trigger: expected an object"),
+        ({"trigger": {}}, "trigger.type: missing. Expected one of event_based, manual, turn_interval."),
+        ({"trigger": {"type": "event"}}, "trigger.type: unknown value 'event'. Available: "),
+        ({"trigger": {"type": "turn_interval"}}, "trigger.intervalTurns: missing. A trigger of type turn_interval"),
+        ({"trigger": {"type": "event_based"}}, "trigger.eventName: missing. A trigger of type event_based"),
         (
             {"trigger": {"type": "event_based", "eventName": "user_frustated"}},
-            "trigger.eventName: no event 'user_frustated'; did you mean 'user_frustrated'?",
+            "trigger.eventName: unknown value 'user_frustated'. Did you mean 'user_frustrated'?",
         ),
-        ({"trigger": {"type": "event_based", "eventName": ""}}, "trigger.eventName: no event ''; known are"),
         (
             {"trigger": {"type": "manual", "intervalTurns": 5}},
-            "trigger.intervalTurns: means nothing to a trigger of type manual; leave it out",
+            "trigger.intervalTurns: has no effect on a trigger of type manual",
         ),
-        ({"promptTemplate": " "}, "promptTemplate: is empty; write the question"),
-        ({"promptTemplate": None}, "promptTemplate: missing; write the question"),
-        ({"promptTemplate": 3}, "promptTemplate: expected a text, got 3"),
-        ({"promptKey": "system/x"}, "promptKey: stands beside promptTemplate; write one of them"),
-        ({"temperature": 2.1}, "temperature: expected a number from 0 to 2, got 2.1"),
-        ({"maxOutputTokens": 0}, "maxOutputTokens: expected a whole number from 1 to 32,000, got 0"),
-        ({"maxOutputToken": 9}, "maxOutputToken: no field 'maxOutputToken'; did you mean 'maxOutputTokens'?"),
+        ({"promptTemplate": " "}, "promptTemplate: empty. Expected a question to the model or an object"),
+        ({"promptTemplate": None}, "promptTemplate: missing. Write the question"),
+        ({"promptKey": "system/x"}, "promptKey: given beside promptTemplate. Write one of them."),
     ],
 )
 def test_a_wrong_metaprompt_is_told_with_its_path(fields: dict[str, object], said: str) -> None:
@@ -205,12 +175,12 @@ def test_a_wrong_metaprompt_is_told_with_its_path(fields: dict[str, object], sai
 
 def test_the_name_of_one_that_ships_is_told_where_it_was_probably_meant() -> None:
     [fault] = faults_of(metaPrompts=[{"id": "gmi_eror_recovery", "trigger": {"type": "manual"}}])
-    assert fault.endswith("did you mean the one that ships, 'gmi_error_recovery'?")
+    assert fault.endswith("Did you mean the id 'gmi_error_recovery', which ships?")
 
 
-def test_two_metaprompts_of_one_id_are_refused_by_both_places() -> None:
+def test_two_metaprompts_of_one_id_are_refused() -> None:
     [fault] = faults_of(metaPrompts=[metaprompt(), metaprompt(id="n"), metaprompt()])
-    assert fault == "metaPrompts[2].id: 'm' is taken by metaPrompts[0]; give each metaprompt its own"
+    assert fault == "metaPrompts[2].id: 'm' is taken. Give each its own id."
 
 
 def test_all_faults_of_a_definition_are_told() -> None:
@@ -224,61 +194,33 @@ def test_a_persona_written_for_the_original_is_read_and_what_means_nothing_is_to
     parts = [{"content": "Then this.", "priority": 2}, {"content": "First this.", "priority": 1}]
     document = {"id": "p", "baseSystemPrompt": parts, "personalityTraits": {"tone": "dry"}, "toolIds": []}
     assert read(document).base_system_prompt == "First this.\n\nThen this."
-    assert [each.path for each in odd_fields(document)] == ["personalityTraits", "toolIds"]
+    assert [each.path for each in warnings_of(document, read(document), UNTRACKED)] == ["personalityTraits", "toolIds"]
     template = {"template": "You are Ada.", "variables": []}
     assert read({"id": "p", "baseSystemPrompt": template}).base_system_prompt == "You are Ada."
     assert faults_of(baseSystemPrompt=["x", {"content": 5}]) == [
-        "baseSystemPrompt[0]: expected an object with content and priority, got 'x'",
+        "baseSystemPrompt[0]: expected an object, got 'x'",
         "baseSystemPrompt[1].content: expected a text, got 5",
     ]
 
 
 def test_without_a_trigger_it_runs_when_asked_for() -> None:
     document = {"id": "p", "metaPrompts": [metaprompt(trigger=None)]}
-    found = read(document).metaprompts
-    assert found[0].trigger == Trigger(type="manual")
-    [odd] = odd_metaprompts(document, found, UNTRACKED)
-    assert str(odd).startswith("metaPrompts[0].trigger: missing, so it runs when asked for; write")
+    persona = read(document)
+    assert persona.metaprompts[0].trigger == Trigger(type="manual")
+    [odd] = warnings_of(document, persona, UNTRACKED)
+    assert str(odd).startswith("metaPrompts[0].trigger: missing: it runs only by hand. Write")
 
 
 def test_fields_for_editors_and_readers_are_no_fault() -> None:
     read({"$schema": "persona.json", "id": "p", "sentimentTracking": {"_comment": "calm", "enabled": True}})
 
 
-@pytest.mark.parametrize("document", [None, 5, "id: p", ["p"], []])
-def test_what_is_no_object_is_no_persona(document: object) -> None:
-    persona, faults = look_at_persona(document)
-    assert persona is None
-    assert str(faults[0]).startswith("$: expected an object with id, name, version and baseSystemPrompt, got ")
-
-
 def test_what_does_nothing_is_told() -> None:
     trigger = {"type": "event_based", "eventName": "user_confused"}
     given = metaprompt(trigger=trigger, promptTemplate="{{curent_mood}} {{evidence}}", outputSchema={})
     document = {"id": "p", "metaPrompts": [given]}
-    found = [str(each) for each in odd_metaprompts(document, read(document).metaprompts, UNTRACKED)]
+    found = [str(each) for each in warnings_of(document, read(document), UNTRACKED)]
     assert [each.partition(": ")[0] for each in found] == [
         "metaPrompts[0].outputSchema", "metaPrompts[0].promptTemplate", "metaPrompts[0].trigger",
     ]  # fmt: skip
-    assert "{{curent_mood}} is no variable and stays as it stands" in found[1]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=8,
-)
-TRIGGER = st.fixed_dictionaries({}, optional={"type": JSON, "intervalTurns": JSON, "eventName": JSON})
-ENTRY = st.dictionaries(
-    st.sampled_from(["id", "trigger", "promptTemplate", "promptKey", "temperature"]), JSON | TRIGGER
-)
-
-
-@given(st.dictionaries(st.sampled_from(FIELDS), JSON | st.lists(ENTRY, max_size=2), max_size=5))
-def test_any_definition_is_read_or_refused(document: dict[str, object]) -> None:
-    persona, faults = look_at_persona(document)
-    assert persona is not None
-    assert all(str(fault) for fault in faults)
-    if not faults:
-        assert persona.id
-        assert json.dumps(persona.tracking.history_window)
+    assert "{{curent_mood}} is not a variable and stays as it is" in found[1]

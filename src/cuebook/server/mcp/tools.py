@@ -1,7 +1,6 @@
 """The tools: remember, recall, forget, why and history. What each does is the book's; here it is named and shown."""
 
 from collections.abc import Awaitable, Callable
-from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -13,11 +12,11 @@ from cuebook.app.shapes import Wire
 from cuebook.app.told import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.records.key import Role
-from cuebook.server.complaints import named
 from cuebook.server.mcp import schemas
 from cuebook.server.mcp.asker import Asker
 from cuebook.server.mcp.work import Tell, at_work
 from cuebook.server.wire import In, Out
+from cuebook.validate import check
 
 #: Characters of a text that is shown by its beginning.
 BEGINNING: Final = 300
@@ -252,7 +251,7 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
         raise NotFound(msg)
     try:
         asker.caller.need(tool.needs, f"tool {name}")
-        given = _read(tool.takes, arguments or {})
+        given = check(arguments or {}, tool.takes)
         if tool.long:
             await tell(0, tool.long)
         said, told = await at_work(tool.run(asker, given), tell, tool.long or tool.title)
@@ -260,13 +259,6 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
         hint = "" if not isinstance(error, Denied) else "; nothing was done"
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
     return {"content": [{"type": "text", "text": said}], "structuredContent": told, "isError": False}
-
-
-def _read(kind: type[In], arguments: Wire) -> In:
-    try:
-        return msgspec.convert(arguments, kind)
-    except msgspec.ValidationError as error:
-        raise named(error, kind, lambda: deepcopy(arguments)) from None
 
 
 def _wire(value: Out) -> Wire:

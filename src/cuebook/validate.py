@@ -1,0 +1,342 @@
+"""Validate documents and arguments against structs: the one validator, which reports every fault with its path.
+
+`validate` reads JSON-like values (from JSON, YAML, TOML or a caller) as a msgspec struct. Types, ranges and names come
+from the struct itself. Struct options and metadata that it follows:
+
+- `forbid_unknown_fields`: a key that no field has is a fault, with the nearest name there is. Where a `Document`
+  switches it off, only a key that is nearly one of its fields is a fault: other programs' fields may be there.
+- `IGNORED`, a class variable: keys that mean nothing here, as in files written for other programs.
+- `msgspec.Meta` of a field: ranges and lengths; `description` says what to write, for a text with a `pattern`.
+
+`null` counts as left out where a field has a default. Keys that begin with `$` or `_` are comments.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from math import inf, isfinite
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+from msgspec import Meta, Struct, inspect
+
+from cuebook.errors import InvalidInput
+
+T = TypeVar("T")
+
+#: How keys begin that are for editors and readers: "$schema", "_comment".
+_COMMENTS: Final = ("$", "_")
+#: Characters of a wrong value that an error repeats.
+_SHOWN: Final = 60
+#: Names listed in an error that says which there are.
+_LISTED: Final = 12
+#: How alike a name must be to one that exists to be taken for it, in [0, 1].
+_NEAR: Final = 0.75
+#: Stands for a value that could not be read.
+_WRONG: Final = object()
+
+
+#: A name that people read and type: visible characters.
+Name = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=160,
+        pattern="^[^\x00-\x1f\x7f-\xa0\xad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufeff]+$",
+        description="a name of visible characters",
+    ),
+]
+
+
+class Document(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of the structs of files: keys in camelCase, and none that is not known."""
+
+    IGNORED: ClassVar[frozenset[str]] = frozenset()
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong at a path of a document, "" for the whole, and what to write there."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
+
+
+def validate(document: object, kind: type[T], path: str = "") -> tuple[T | None, list[Fault]]:
+    """Return a document as a struct, and all that is wrong in it.
+
+    A faulty field has its default in the value; where a required one is faulty there is no value. A struct instance is
+    validated too, by the names of its attributes. `path` is the document's own, "" for a whole file.
+    """
+    reader = _Reader()
+    value = reader.read(document, _type_info(kind), path)  # type: ignore[arg-type]
+    return (None if value is _WRONG else value), reader.faults
+
+
+def check(document: object, kind: type[T], path: str = "") -> T:
+    """Return a document as a struct. Raises InvalidInput for the first fault."""
+    value, faults = validate(document, kind, path)
+    refuse(faults)
+    return value  # type: ignore[return-value]  # without a fault there is a value
+
+
+def refuse(faults: Sequence[Fault], *, file: str = "") -> None:
+    """Raise InvalidInput for the first fault, if there is one, and say how many more there are."""
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        prefix = f"{file}: " if file else ""
+        raise InvalidInput(f"{prefix}{faults[0]}{more}", where=faults[0].path)
+
+
+def join(path: str, key: object) -> str:
+    """Return the path of a member: `rules[0].presetId`."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else str(key)
+
+
+def unknown(what: str, name: str, known: Collection[str]) -> str:
+    """Return the words for a name that does not exist: what was probably meant, else what there is."""
+    near = get_close_matches(name, known, n=1, cutoff=_NEAR)
+    if near:
+        return f"unknown {what} {name[:_SHOWN]!r}. Did you mean {near[0]!r}?"
+    listed = ", ".join(list(known)[:_LISTED]) or "none"
+    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"unknown {what} {name[:_SHOWN]!r}. Available: {listed}{more}."
+
+
+def check_known(what: str, names: Iterable[tuple[str, str]], known: Collection[str]) -> list[Fault]:
+    """Return a fault for each (path, name) whose name is not known."""
+    return [Fault(path, unknown(what, name, known)) for path, name in names if name not in known]
+
+
+def check_unique(path: str, names: Sequence[str]) -> list[Fault]:
+    """Return a fault for each item of a list whose id is another one's too."""
+    return [
+        Fault(f"{path}[{at}].id", f"{name!r} is taken. Give each its own id.")
+        for at, name in enumerate(names)
+        if name in names[:at]
+    ]
+
+
+def shown(value: object) -> str:
+    """Return a wrong value in the words of a file's author."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+@cache
+def _type_info(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+class _Reader:
+    """Walks a document and its type together, and collects faults."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def fault(self, path: str, reason: str) -> Any:
+        """Note a fault; return the mark of a value that could not be read."""
+        self.faults.append(Fault(path, reason))
+        return _WRONG
+
+    def read(self, value: Any, kind: inspect.Type, path: str) -> Any:
+        """Return a value as its type, or the mark of a fault."""
+        fitting = next((each for each in _alternatives(kind) if _fits(value, each)), None)
+        if fitting is None:
+            return self.fault(path, f"expected {_describe(kind)}, got {shown(value)}")
+        read = _READERS.get(type(fitting))
+        return value if read is None else read(self, value, fitting, path, kind)
+
+    def struct(self, value: Any, kind: inspect.StructType, path: str, _whole: Any) -> Any:
+        """Return an object as a struct. The whole of a field's type, for messages, comes last in each reader."""
+        given, fields = _members(value, kind)
+        ignored: frozenset[str] = getattr(kind.cls, "IGNORED", frozenset())
+        for key in map(str, given):
+            if key not in fields and key not in ignored and not key.startswith(_COMMENTS) and _refuses(kind, key):
+                self.fault(join(path, key), unknown("field", key, fields))
+        values: dict[str, Any] = {}
+        complete = True
+        for key, field in fields.items():
+            left_out = key not in given or (given is value and given[key] is None and not _may_be_null(field.type))
+            read = (
+                self.absent(field, join(path, key)) if left_out else self.read(given[key], field.type, join(path, key))
+            )
+            if read is not _WRONG:
+                values[field.name] = read
+            complete = complete and not (field.required and read is _WRONG)
+        return kind.cls(**values) if complete else _WRONG
+
+    def absent(self, field: inspect.Field, path: str) -> Any:
+        """Return the mark of a field that is left out, which is a fault where it is required."""
+        return self.fault(path, f"missing. Expected {_describe(field.type)}.") if field.required else _WRONG
+
+    def mapping(self, value: Mapping[Any, Any], kind: inspect.DictType, path: str, _whole: Any) -> Any:
+        """Return an object as a dictionary."""
+        found = {}
+        for key, member in value.items():
+            if not isinstance(key, str):
+                self.fault(path, f"expected texts as keys, got {shown(key)}")
+                continue
+            read = self.read(member, kind.value_type, join(path, key))
+            if read is not _WRONG:
+                found[key] = read
+        return found
+
+    def items(self, value: Any, kind: Any, path: str, _whole: Any) -> Any:
+        """Return a list."""
+        if kind.max_length is not None and len(value) > kind.max_length:
+            return self.fault(path, f"has {len(value):,} entries. At most {kind.max_length:,} are read.")
+        read = [self.read(member, kind.item_type, join(path, at)) for at, member in enumerate(value)]
+        return _BUILDERS[type(kind)]([each for each in read if each is not _WRONG])
+
+    def number(self, value: float, kind: Any, path: str, whole: Any) -> Any:
+        """Return a number in its range."""
+        try:
+            number = int(value) if isinstance(kind, inspect.IntType) else float(value)
+        except OverflowError:  # a whole number that no float can hold
+            number = inf
+        if not (isinstance(number, int) or isfinite(number)) or not _in_range(number, kind):
+            return self.fault(path, f"expected {_describe(whole)}, got {shown(value)}")
+        return number
+
+    def literal(self, value: Any, kind: inspect.LiteralType, path: str, _whole: Any) -> Any:
+        """Return one of the names there are."""
+        if value in kind.values:
+            return value
+        return self.fault(path, unknown("value", str(value), [str(each) for each in kind.values]))
+
+    def text(self, value: str, kind: inspect.StrType, path: str, whole: Any) -> Any:
+        """Return a text of its length and form."""
+        if kind.min_length and not value.strip():
+            return self.fault(path, f"empty. Expected {_describe(whole)}.")
+        if kind.max_length is not None and len(value) > kind.max_length:
+            return self.fault(path, f"has {len(value):,} characters. At most {kind.max_length:,} are read.")
+        if kind.pattern is not None and not _compiled(kind.pattern).search(value):
+            return self.fault(path, f"expected {_describe(whole)}, got {shown(value)}")
+        return value
+
+
+def _refuses(kind: inspect.StructType, key: str) -> bool:
+    """Tell whether a struct refuses a key that none of its fields has: it takes none, or a field is meant."""
+    if kind.forbid_unknown_fields:
+        return True
+    names = [field.encode_name for field in kind.fields]
+    return issubclass(kind.cls, Document) and bool(get_close_matches(key, names, n=1, cutoff=_NEAR))
+
+
+def _members(value: Any, kind: inspect.StructType) -> tuple[Mapping[Any, Any], dict[str, inspect.Field]]:
+    """Return a struct's values by key and its fields by key: the file's keys, of an instance those in Python."""
+    if isinstance(value, kind.cls):
+        names = {field.name: field for field in kind.fields}
+        return {name: getattr(value, name) for name in names}, names
+    return value, {field.encode_name: field for field in kind.fields}
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types that a value may have, without what only describes them."""
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    if not isinstance(kind, inspect.UnionType):
+        return (kind,)
+    return tuple(each for inner in kind.types for each in _alternatives(inner))
+
+
+def _in_range(value: float, kind: Any) -> bool:
+    return (
+        (kind.ge is None or value >= kind.ge)
+        and (kind.gt is None or value > kind.gt)
+        and (kind.le is None or value <= kind.le)
+        and (kind.lt is None or value < kind.lt)
+    )
+
+
+def _may_be_null(kind: inspect.Type) -> bool:
+    return any(_fits(None, each) for each in _alternatives(kind))
+
+
+def _describe(kind: inspect.Type) -> str:
+    """Return what a field takes, in the words of a file's author."""
+    if isinstance(kind, inspect.Metadata):
+        return str((kind.extra_json_schema or {}).get("description") or _describe(kind.type))
+    if isinstance(kind, inspect.UnionType):
+        words = [_describe(each) for each in kind.types if not isinstance(each, inspect.NoneType)]
+        return " or ".join(dict.fromkeys(words))
+    return _describe_one(kind)
+
+
+def _describe_one(kind: Any) -> str:
+    if isinstance(kind, inspect.LiteralType):
+        return f"one of {', '.join(map(str, kind.values))}"
+    if not isinstance(kind, inspect.IntType | inspect.FloatType):
+        return _WORDS.get(type(kind), "a list" if type(kind) in _BUILDERS else "a value")
+    least, most = kind.ge if kind.ge is not None else kind.gt, kind.le if kind.le is not None else kind.lt
+    bounds = "" if least is None else f" above {least:,}" if kind.gt is not None else f" from {least:,}"
+    bounds += "" if most is None else f" to {most:,}" if kind.ge is not None else f" up to {most:,}"
+    return _WORDS[type(kind)] + bounds
+
+
+#: The sequences a field may be, and how each is made.
+_BUILDERS: Final[dict[Any, Callable[[list[Any]], Any]]] = {
+    inspect.ListType: list,
+    inspect.VarTupleType: tuple,
+    inspect.SetType: set,
+    inspect.FrozenSetType: frozenset,
+}
+#: How the values of a type are read, where their form is not all.
+_READERS: Final[dict[Any, Callable[[_Reader, Any, Any, str, Any], Any]]] = {
+    inspect.StructType: _Reader.struct,
+    inspect.DictType: _Reader.mapping,
+    inspect.IntType: _Reader.number,
+    inspect.FloatType: _Reader.number,
+    inspect.LiteralType: _Reader.literal,
+    inspect.StrType: _Reader.text,
+    **dict.fromkeys(_BUILDERS, _Reader.items),
+}
+_WORDS: Final[dict[Any, str]] = {
+    inspect.StrType: "a text",
+    inspect.BoolType: "true or false",
+    inspect.BytesType: "bytes",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.DictType: "an object",
+    inspect.StructType: "an object",
+}
+#: The form of a type's values: Python types, or a test.
+_FORMS: Final[dict[Any, Any]] = {
+    inspect.StrType: str,
+    inspect.BoolType: bool,
+    inspect.BytesType: bytes,
+    inspect.NoneType: type(None),
+    inspect.DictType: Mapping,
+    **dict.fromkeys(_BUILDERS, list | tuple | set | frozenset),
+}
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Tell whether a value is of a type's form: text, number, list, object; not yet whether it is in its range."""
+    if isinstance(kind, inspect.StructType):
+        return isinstance(value, Mapping | kind.cls)
+    if isinstance(kind, inspect.IntType | inspect.FloatType):  # 5.0 is JSON's 5
+        return type(value) is int or (
+            type(value) is float and (kind.__class__ is inspect.FloatType or value.is_integer())
+        )
+    if isinstance(kind, inspect.LiteralType):
+        return isinstance(value, type(kind.values[0]))
+    return type(kind) not in _FORMS or isinstance(value, _FORMS[type(kind)])
