@@ -132,10 +132,15 @@ def imported(tree: ast.Module) -> Iterator[str]:
             yield from (str(arg.value).split(".")[0] for arg in node.args if isinstance(arg, ast.Constant))
 
 
+def normalized(package: str) -> str:
+    """Return a package's name as registries compare it: `json_repair` is `json-repair`."""
+    return package.lower().replace("_", "-")
+
+
 def test_every_import_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = [named for group in project["optional-dependencies"].values() for named in group]
-    declared = {re.split(r"[^\w-]", named)[0].lower() for named in (*project["dependencies"], *extras)}
+    declared = {normalized(re.split(r"[^\w-]", named)[0]) for named in (*project["dependencies"], *extras)}
     packages = importlib.metadata.packages_distributions()
     undeclared = {
         f"{name(path)}: {package}"
@@ -143,7 +148,7 @@ def test_every_import_is_declared() -> None:
         for package in imported(parsed(path))
         if package not in sys.stdlib_module_names
         and package != "cuebook"
-        and not {each.lower() for each in packages.get(package, ())} & declared
+        and not {normalized(each) for each in packages.get(package, ())} & declared
     }
     assert not undeclared, "what is imported stands in pyproject.toml, as a dependency or in an extra"
 
