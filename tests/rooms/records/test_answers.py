@@ -1,0 +1,58 @@
+"""Tests of JSON in model answers: what is repaired, what must be valid, and what repairing may cost."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput
+from cuebook.records.answers import MAX_BRACKETS, MAX_BROKEN, read_object, repair_json
+
+FENCE = "```"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": "false"}', {"a": "false"}),
+        ('["a", 1]', ["a", 1]),
+        (f'First.\n{FENCE}json\n{{"a": [1]}}\n{FENCE}\nLast.', {"a": [1]}),
+        ('Of [all] these: {"a": 1}.', {"a": 1}),
+        ("{'a': 'it\\'s', b: None, /* c */ \"d\": [1, 2,], // e\n}", {"a": "it's", "b": None, "d": [1, 2]}),
+        (f"{FENCE}\n['a', 'b'\n{FENCE}", ["a", "b"]),
+        ('{"a": 1,} {"b": 2}', [{"a": 1}, {"b": 2}]),
+        ("no brackets", None),
+        ('"a"', None),
+        ("", None),
+    ],
+)
+def test_json_is_found_and_repaired(text: str, value: object) -> None:
+    assert repair_json(text) == value
+
+
+def test_long_and_nested_texts_are_not_repaired() -> None:
+    assert repair_json("[" * MAX_BRACKETS) is not None
+    assert repair_json("[" * (MAX_BRACKETS + 1)) is None
+    assert repair_json("['a'," + " " * MAX_BROKEN) is None
+    assert repair_json('{"a": "' + "b" * MAX_BROKEN + '"}') == {"a": "b" * MAX_BROKEN}
+
+
+@given(
+    st.lists(st.sampled_from(["{", "}", "[", "]", "(", '"', "'", ":", ",", "\\", "/*", "#", "```json", "a", "1", "\n"]))
+)
+def test_repairing_raises_nothing(pieces: list[str]) -> None:
+    assert isinstance(repair_json("".join(pieces)), dict | list | None)
+
+
+def test_an_object_that_is_stored_must_be_valid() -> None:
+    assert read_object(f'Here: {FENCE}json\n{{"a": 1}}\n{FENCE}') == {"a": 1}
+    for broken in ('{"a": 1,}', '{"a": 1', '{"a": NaN}', "[1]", ""):
+        with pytest.raises(InvalidInput, match="no JSON object"):
+            read_object(broken)
+
+
+def test_the_library_is_imported_with_the_first_broken_answer() -> None:
+    program = "import sys; from cuebook import Cuebook; Cuebook; sys.exit('json_repair' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
