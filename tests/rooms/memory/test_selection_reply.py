@@ -1,4 +1,6 @@
-"""Replies of models that select experiences: the fifteen odd ones the original system was measured with, and more."""
+"""Tests of how a model's reply that selects experiences is parsed: required forms, common defects, and hostile text."""
+
+import json
 
 import pytest
 from hypothesis import given
@@ -9,7 +11,7 @@ from cuebook.memory.selection_reply import read_reply
 OFFERED = ("exp-1", "exp-2", "exp-3")
 FENCE = "```"
 
-#: The original read 8 of these wrong: it selected what was denied, and missed what was wrapped.
+#: The original system read 8 of these wrong: it selected what was denied, and missed what was wrapped.
 ODD = [
     ('{"exp-1": true, "exp-2": false}', ("exp-1",)),
     ('["exp-1"]', ("exp-1",)),
@@ -28,82 +30,116 @@ ODD = [
     ("I cannot answer that.", None),
 ]
 
-MORE = [
-    ("", None),
-    ("[]", ()),
-    ("null", None),
-    ("None of them.", ()),
-    ('{"selected": []}', ()),
+JSON = [
+    ('{"exp-3": true, "exp-2": false, "exp-1": true}', ("exp-3", "exp-1")),
+    ('["exp-3", "exp-1"]', ("exp-3", "exp-1")),
+    ('["EXP-1"]', ("exp-1",)),
+    ('{"exp-1": 1, "exp-2": 0, "exp-3": null}', ("exp-1",)),
+    ('{"exp-1": "yes", "exp-2": "not relevant", "exp-3": "irrelevant"}', ("exp-1",)),
+    ('[{"id": "exp-1", "relevant": true}, {"id": "exp-2", "Relevant": false}, {"id": "exp-3"}]', ("exp-1", "exp-3")),
+    ('{"experiences": [{"exp_id": "exp-2", "score": 0.9}, {"exp_id": "exp-3", "score": 0.1}]}', ("exp-2",)),
+    ('{"selected": ["exp-2"], "rejected": ["exp-1"], "not_selected": ["exp-3"]}', ("exp-2",)),
+    ('{"reasoning": "exp-3 is about charts", "selected": ["exp-1"]}', ("exp-1",)),
+    ('{"reasoning": "exp-3 is about charts", "selected": []}', ()),
+    ('{"selected": "exp-1, exp-3"}', ("exp-1", "exp-3")),
     ('{"exp-1": false, "exp-2": false, "exp-3": false}', ()),
+    ("[]", ()),
+    ('["exp-4"]', ()),
+    ('{"exp-4": true}', ()),
+    ('{"error": "cannot answer"}', None),
+    ('<think>exp-1 looks good, exp-2 too</think>{"exp-2": true, "exp-1": false}', ("exp-2",)),
+    ('Sure! I compared [1] and [2]:\n\n{"exp-2": true}\n\nexp-1 is about something else.', ("exp-2",)),
+    (f'{"I think. " * 1_000}{FENCE}\n{{"exp-2": true}}\n{FENCE}', ("exp-2",)),
+]
+
+BROKEN = [
     ("{'exp-1': True, 'exp-2': False}", ("exp-1",)),
+    ("['exp-1', 'exp-3',]", ("exp-1", "exp-3")),
     ("{exp-1: true, exp-2: no}", ("exp-1",)),
+    ("{“exp-1”: true, “exp-2”: false}", ("exp-1",)),
+    ('{"exp-1" true "exp-2" false}', ("exp-1",)),
     ('{"exp-1": true, "exp-2": tr', ("exp-1",)),
     ('["exp-1", "exp-2"', ("exp-1", "exp-2")),
-    ('{"exp-1": 1, "exp-2": 0, "exp-3": 0.9}', ("exp-1", "exp-3")),
-    ('{"exp-1": null, "exp-2": "yes", "exp-3": "no"}', ("exp-2",)),
-    ('{"exp-1": "not relevant", "exp-2": "irrelevant", "exp-3": "relevant: it is about files"}', ("exp-3",)),
-    ('[{"id": "exp-1", "relevant": true}, {"id": "exp-2", "relevant": false}]', ("exp-1",)),
-    ('{"experiences": [{"exp_id": "exp-2", "score": 0.9}, {"exp_id": "exp-3", "score": 0.1}]}', ("exp-2",)),
-    ('{"selected": ["exp-2"], "rejected": ["exp-1", "exp-3"]}', ("exp-2",)),
-    ('{"selected": {"exp-1": true, "exp-2": false}}', ("exp-1",)),
-    ('{"result": "exp-1, exp-3"}', ("exp-1", "exp-3")),
-    ('{"exp-1": [true, "files"], "exp-2": [false, "no chart"]}', ("exp-1",)),
-    ('{"reasoning": "exp-3 is about charts", "selected": ["exp-1"]}', ("exp-1",)),
-    ('Sure! Here it is:\n\n{"exp-2": true}\n\nexp-1 is about something else.', ("exp-2",)),
-    ('<think>exp-1 looks good, exp-2 too</think>{"exp-2": true, "exp-1": false}', ("exp-2",)),
+    ('// chosen\n{"exp-1": true, /* files */ "exp-2": false # charts\n}', ("exp-1",)),
+    ('See https://example.com {"exp-1": true,}', ("exp-1",)),
+    (f"{FENCE}json\n{{'exp-1': true, 'exp-2': \"false\",}}\n{FENCE}\nexp-3 does not fit.", ("exp-1",)),
+    ('{"exp-1": true,}\n{"exp-2": false}', ("exp-1",)),
+]
+
+PROSE = [
+    ("None of them.", ()),
     ("- exp-1: true\n- exp-2: false\n- exp-3: false", ("exp-1",)),
     ("1. **exp-1** – yes\n2. **exp-2** – no", ("exp-1",)),
     ("exp-1 yes, exp-2 no, exp-3 yes", ("exp-1", "exp-3")),
     ("exp-1 and exp-2 are not relevant. exp-3 is.", ("exp-3",)),
+    ("exp-1, exp-2 and exp-3 are not relevant.", ()),
+    ("Not relevant: exp-1, exp-2", ()),
     ("Neither exp-1 nor exp-2 applies.", ()),
+    ("None of exp-1, exp-2 or exp-3 fits.", ()),
     ("I would use exp-2, not exp-1.", ("exp-2",)),
-    ("Only exp-2.", ("exp-2",)),
+    ("exp-2 rather than exp-1", ("exp-2",)),
     ("The user does not mention a chart, but exp-3 fits.", ("exp-3",)),
     ("exp-1 isn't needed; exp-2 is useful here", ("exp-2",)),
     ("First I thought exp-1 applies. But exp-1 does not apply.", ()),
-    ("EXP-1", ("exp-1",)),
     ("exp-10 is relevant", None),
-    ('["Experience (ID: exp-2)"]', ("exp-2",)),
-    ('["exp-4"]', ()),
-    ('{"exp-4": true}', ()),
-    ('// chosen\n{"exp-1": true /* files */}', ("exp-1",)),
-    ("[" * 5000, ()),
-    ('{"a":' * 5000, None),
-    ("{“exp-1”: true, “exp-2”: false}", ("exp-1",)),
-    ('{"irrelevant": ["exp-1", "exp-2"]}', ()),
-    ("x" * 300_000, None),
+    ("", None),
 ]  # fmt: skip
+
+HOSTILE = ["[", '{"a":', "/{])“", '["', '{"a" ', "{ 1#", "(", "'", "/*", f"{FENCE}json{{", "exp-1 not ", "exp-1, ", "x"]
 
 
 @pytest.mark.parametrize(("reply", "selected"), ODD)
-def test_the_fifteen_odd_replies_read_right(reply: str, selected: tuple[str, ...] | None) -> None:
+def test_the_fifteen_odd_replies_are_parsed(reply: str, selected: tuple[str, ...] | None) -> None:
     assert read_reply(reply, OFFERED) == selected
 
 
-@pytest.mark.parametrize(("reply", "selected"), MORE)
-def test_replies_read_right(reply: str, selected: tuple[str, ...] | None) -> None:
+@pytest.mark.parametrize(("reply", "selected"), JSON)
+def test_valid_json_is_parsed(reply: str, selected: tuple[str, ...] | None) -> None:
     assert read_reply(reply, OFFERED) == selected
 
 
-@given(st.text(alphabet='{}[]",:`\n exp-123truefalsnot.', max_size=200))
-def test_whatever_is_said_only_what_was_offered_is_selected_and_each_once(reply: str) -> None:
-    found = read_reply(reply, OFFERED)
-    assert found is None or (set(found) <= set(OFFERED) and len(set(found)) == len(found))
+@pytest.mark.parametrize(("reply", "selected"), BROKEN)
+def test_broken_json_is_repaired(reply: str, selected: tuple[str, ...]) -> None:
+    assert read_reply(reply, OFFERED) == selected
 
 
-@given(st.text(max_size=300))
-def test_no_text_is_too_odd(reply: str) -> None:
-    found = read_reply(reply, OFFERED)
-    assert found is None or set(found) <= set(OFFERED)
+@pytest.mark.parametrize(("reply", "selected"), PROSE)
+def test_prose_is_parsed(reply: str, selected: tuple[str, ...] | None) -> None:
+    assert read_reply(reply, OFFERED) == selected
 
 
-@given(st.lists(st.sampled_from(OFFERED), unique=True))
-def test_what_is_asked_for_is_read_as_it_stands(selected: list[str]) -> None:
-    reply = "{" + ", ".join(f'"{name}": {str(name in selected).lower()}' for name in OFFERED) + "}"
-    assert set(read_reply(reply, OFFERED) or ()) == set(selected)
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("length", [900, 1_900, 300_000])
+@pytest.mark.timeout(20)  # json-repair alone takes minutes for some of these
+def test_hostile_replies_take_little_time(piece: str, length: int) -> None:
+    found = read_reply(piece * (length // len(piece)), OFFERED)
+    assert found is None or set(found) <= {"exp-1"}
 
 
-def test_ids_of_odd_signs_are_found_as_they_stand() -> None:
-    offered = ("a.b(c)*", "über uns", "a")
-    assert read_reply('{"a.b(c)*": true, "a": false}', offered) == ("a.b(c)*",)
+@pytest.mark.parametrize("shape", ['"{}": {}', '{{\n    "id": "{}",\n    "relevant": {}\n  }}'])
+def test_verdicts_of_long_broken_json_are_read_by_regex(shape: str) -> None:
+    offered = [f"exp-{number}" for number in range(99)]
+    entries = ",\n  ".join(shape.format(name, json.dumps(name == "exp-50")) for name in offered)
+    assert read_reply(f"{{\n  {entries},\n}}", offered) == ("exp-50",)
+
+
+@given(
+    st.text() | st.lists(st.sampled_from([*'{}[]",:`\n ', "true", "false", "not ", *OFFERED, "ſ", "İ"])).map("".join),
+    st.lists(st.sampled_from([*OFFERED, "s", "i", "a.b(c)*", "ſ"]) | st.text(max_size=5)),
+)
+def test_only_offered_ids_are_selected_and_each_once(reply: str, offered: list[str]) -> None:
+    found = read_reply(reply, offered)
+    assert found is None or (set(found) <= set(offered) and len(set(found)) == len(found))
+
+
+@given(st.permutations(OFFERED), st.sets(st.sampled_from(OFFERED)))
+def test_an_object_of_verdicts_selects_in_its_order(names: list[str], selected: set[str]) -> None:
+    expected = tuple(name for name in names if name in selected)
+    assert read_reply(json.dumps({name: name in selected for name in names}), OFFERED) == expected
+    assert read_reply(json.dumps([name for name in names if name in selected]), OFFERED) == expected
+
+
+def test_ids_with_special_characters_are_found() -> None:
+    offered = ("a.b(c)*", "über uns", "a", "A")
+    assert read_reply('{"a.b(c)*": true, "a": false, "A": true}', offered) == ("a.b(c)*", "A")
     assert read_reply("über uns", offered) == ("über uns",)
