@@ -26,7 +26,7 @@ KIND = """\
 ---
 cuebook: 1
 name: persona/kind
-version: "1.2.0"
+version: 1.2.0
 description: Helper personality
 input:
   schema:
@@ -79,7 +79,7 @@ def test_a_prompts_life(kind: Here, editor: Any) -> None:
     assert (here.folder / FILE).read_text() == KIND, "what the book wrote stands on disk at once"
     editor("s/concise/brief/")
     assert here("prompt", "edit", ID) == f"wrote {ID}@main:2 (1.2.1)\n"
-    assert 'version: "1.2.1"' in (here.folder / FILE).read_text()
+    assert "version: 1.2.1" in (here.folder / FILE).read_text()
     shown = here("prompt", "diff", ID)
     assert "[limits] changed" in shown
     assert "-Be concise.\n+Be brief.\n" in shown

@@ -19,7 +19,7 @@ KIND = """\
 ---
 cuebook: 1
 name: persona/kind
-version: "1.0.0"
+version: 1.0.0
 description: kind
 author: ann
 input:
@@ -143,7 +143,7 @@ async def test_only_what_was_edited_makes_a_version(project: Path) -> None:
         assert (change.version, change.suggested) == (3, "")
         assert (await book.prompts.get("persona/kind")).description == "very kind"
         assert await book.prompt_files.drift() == []
-        file.write_text(KIND.replace('version: "1.0.0"\n', "").replace("concise", "quick"))
+        file.write_text(KIND.replace("version: 1.0.0\n", "").replace("concise", "quick"))
         [change] = await book.prompt_files.push()
         assert (change.version, change.semver) == (4, "1.0.1")
         assert await book.prompt_files.push() == []

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.experience import read_experience
-from cuebook.prompts import yaml_subset
+from cuebook.prompts import yaml_text
 from cuebook.records.experience import Experience
 
 log = logging.getLogger("cuebook.experience")
@@ -30,8 +30,8 @@ BEGINNING: Final = "handcrafted_exp_"
 ENDINGS: Final = (".yaml", ".yml")
 #: How files begin that TaskWeaver writes beside them.
 LEARNED: Final = ("exp_", "raw_exp_")
-#: Bytes of a file; a character of `yaml_subset.MAX_CHARS` has at most four.
-MAX_BYTES: Final = 4 * yaml_subset.MAX_CHARS
+#: Bytes of a file; a character of `yaml_text.MAX_CHARS` has at most four.
+MAX_BYTES: Final = 4 * yaml_text.MAX_CHARS
 #: Files of a folder that are read: a model can be shown no more, and each is looked at in every turn.
 MOST: Final = 1_000
 
@@ -158,7 +158,7 @@ class ExperienceFiles:
         except UnicodeDecodeError as error:
             msg = f"{shown}: is no UTF-8 text ({error.reason} at byte {error.start}); convert it"
             raise InvalidInput(msg, where=shown) from error
-        nodes = yaml_subset.load(text, where=shown)
+        nodes = yaml_text.load(text, where=shown)
         document = {key: _value(node) for key, node in nodes.items()}
         return read_experience(document, file=shown)
 
@@ -206,7 +206,7 @@ def _mark(entry: "os.DirEntry[str]") -> Mark:
     return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def _value(node: yaml_subset.Node) -> object:
+def _value(node: yaml_text.Node) -> object:
     """Give a value with every scalar as the text that stands there: an id 007 is none 7."""
     if isinstance(node.value, list):
         return [_value(child) for child in node.value]

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cuebook.config import Config
 from cuebook.errors import InvalidInput, TooLarge
-from cuebook.prompts import strict_json, yaml_subset
+from cuebook.prompts import strict_json, yaml_text
 from cuebook.prompts.names import instructions
 from cuebook.records.persona import Persona, read_persona, warnings_of
 from cuebook.signals.profiles import Profiles, check_persona, tracking_of
@@ -112,7 +112,7 @@ def document_of(data: bytes, name: str) -> Any:
     """Read a definition as plain values, by its file's ending. Raises InvalidInput naming file and fault."""
     text = _text_of(data, name)
     if name.lower().endswith(YAML):
-        nodes = yaml_subset.load(text, where=name, what="the file")
+        nodes = yaml_text.load(text, where=name, what="the file")
         return {key: _value(key, node) for key, node in nodes.items()}
     try:
         return strict_json.parse(text, where=name)
@@ -148,7 +148,7 @@ def _text_of(data: bytes, name: str) -> str:
         raise InvalidInput(msg, where=name) from error
 
 
-def _value(key: str, node: yaml_subset.Node) -> Any:
+def _value(key: str, node: yaml_text.Node) -> Any:
     """Give a YAML value as its field means it."""
     if isinstance(node.value, dict):
         return {name: _value(name, child) for name, child in node.value.items()}
@@ -160,7 +160,7 @@ def _value(key: str, node: yaml_subset.Node) -> Any:
         return node.value
     if key in _NUMBERS and _NUMBER.fullmatch(node.value):
         return int(node.value) if node.value.lstrip("+-").isdecimal() else float(node.value)
-    return yaml_subset.plain(node) if key in _FLAGS else node.value
+    return yaml_text.plain(node) if key in _FLAGS else node.value
 
 
 # ---- a whole folder -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 ---
 cuebook: 1
 name: persona/kind_helper
-version: "1.2.0"
+version: 1.2.0
 description: Helper personality
 override_sections: [constraints]
 input:
@@ -31,7 +31,7 @@ from cuebook.prompts.digest import level
 from cuebook.prompts.front import FORMAT, Front, written
 from cuebook.prompts.names import ENDING, check_branch, check_slug, parse_reference
 from cuebook.prompts.pages import FENCE, MAX_FILE, decoded, divide, join, open_page
-from cuebook.prompts.yaml_subset import dump
+from cuebook.prompts.yaml_text import dump
 from cuebook.records.prompt import MAIN, Version
 
 

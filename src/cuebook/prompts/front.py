@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from cuebook.errors import InvalidInput
 from cuebook.prompts.pages import Page
 from cuebook.prompts.params import bare, read_params
-from cuebook.prompts.yaml_subset import Literal, Node, plain
+from cuebook.prompts.yaml_text import Node, plain
 from cuebook.records.prompt import MAIN, Engine, Param, Version
 
 #: The form of these files; one with a greater number is of a later Cuebook.
@@ -167,7 +167,7 @@ def with_defaults(params: Iterable[Param], defaults: Mapping[str, Any]) -> tuple
 def written(version: Version) -> dict[str, Any]:
     """Return a version's front matter; keys at their default are left out."""
     front: dict[str, Any] = {
-        "cuebook": Literal(FORMAT),
+        "cuebook": int(FORMAT),
         "name": version.slug,
         "version": version.semver,
         "description": version.description,
@@ -213,11 +213,10 @@ def _is_required(param: Param) -> bool:
     return param.required and param.default is None
 
 
-def _default(param: Param) -> str:
-    """Return a default; one that is no string stands there without quotes."""
+def _default(param: Param) -> Any:
+    """Return a default as a value of its type, so that a number has no quotes."""
     text = param.default or ""
-    bare_one = param.type != "string" and (text in _BOOLEANS or _NUMBER.fullmatch(text))
-    return Literal(text) if bare_one else text
+    return text if param.type == "string" else plain(Node(text, 0))
 
 
 def _metadata(metadata: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

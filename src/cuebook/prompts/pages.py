@@ -18,7 +18,7 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.digest import unix
 from cuebook.prompts.names import check_section
-from cuebook.prompts.yaml_subset import Node, load
+from cuebook.prompts.yaml_text import Node, load
 from cuebook.records.prompt import BODY
 
 #: Characters of a file, five times what a rendered text may have.
@@ -68,7 +68,7 @@ def open_page(text: str | bytes, *, path: str) -> Page:
     end = next((place for place in range(start + 1, len(lines)) if lines[place].rstrip() == FENCE), None)
     if end is None:
         whole.refuse(start + 1, f"the front matter that begins here is not closed; end it with a line `{FENCE}`")
-    front = load("\n".join(lines[start + 1 : end]), where=path, first_line=start + 2)
+    front = load("\n".join([*lines[start + 1 : end], ""]), where=path, first_line=start + 2)
     return Page(path, front, "\n".join(lines[end + 1 :]), end + 2)
 
 

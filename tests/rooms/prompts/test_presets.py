@@ -66,7 +66,7 @@ def test_every_prompt_the_shipped_file_names_ships():
     assert files >= ADDONS | {"default/agent_init", "system/fallback_handler"}
     for name in sorted(files):
         text = (PROJECT / "prompts" / f"{name}.md").read_text("utf-8")
-        assert text.startswith(f'---\ncuebook: 1\nname: {name}\nversion: "1.0.0"\n')
+        assert text.startswith(f"---\ncuebook: 1\nname: {name}\nversion: 1.0.0\n")
         assert text.split("\n---\n", 1)[1].strip()
 
 
