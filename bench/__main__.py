@@ -8,7 +8,6 @@ from pathlib import Path
 from bench.append import append, durable, growth
 from bench.assemble import assemble
 from bench.cache import cache
-from bench.graph import graph
 from bench.judge import compressed, judge
 from bench.load import load
 from bench.loop import loop
@@ -38,7 +37,6 @@ ROWS: dict[str, tuple[str, Row]] = {
     "relay": ("The server on loopback beside a bare one (its CPU)", relay),
     "shadow": ("Time to the first token through shadow mode, 32 streams at once", shadow),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
-    "graph": ("Choosing and rendering a prompt as the book grows", graph),
     "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
     "loop": ("What prompts learn from users' words alone, a month of conversations, simulated", loop),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
