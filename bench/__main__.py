@@ -13,7 +13,6 @@ from bench.load import load
 from bench.loop import loop
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.memories import memories
-from bench.mind import mind
 from bench.picture import picture
 from bench.prompts import prompts
 from bench.recall import recall
@@ -41,7 +40,6 @@ ROWS: dict[str, tuple[str, Row]] = {
     "loop": ("What prompts learn from users' words alone, a month of conversations, simulated", loop),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
     "memories": ("Memories of one user as everybody else's grow", memories),
-    "mind": ("Hearing a message in the turn, reflecting on it behind", mind),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
     "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),
