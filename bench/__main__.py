@@ -10,11 +10,9 @@ from bench.assemble import assemble
 from bench.cache import cache
 from bench.judge import compressed, judge
 from bench.load import load
-from bench.loop import loop
 from bench.measure import Figure, Run, machine, run_in_folders
 from bench.memories import memories
 from bench.picture import picture
-from bench.prompts import prompts
 from bench.recall import recall
 from bench.relay import relay
 from bench.sentiment import sentiment
@@ -36,8 +34,6 @@ ROWS: dict[str, tuple[str, Row]] = {
     "relay": ("The server on loopback beside a bare one (its CPU)", relay),
     "shadow": ("Time to the first token through shadow mode, 32 streams at once", shadow),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
-    "prompts": ("Choosing, learning and taking back prompts, simulated", prompts),
-    "loop": ("What prompts learn from users' words alone, a month of conversations, simulated", loop),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
     "memories": ("Memories of one user as everybody else's grow", memories),
     "vectors": ("Vectors of one scope searched", vectors),

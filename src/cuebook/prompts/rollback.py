@@ -17,7 +17,7 @@ conversations. The maths stands in `trial`. Half of the stake is bet on how conv
 **unaided** is what is left where no lot was drawn, as by a program that shows versions its own way: by the past, for a
 fall that no chance and no bad hour explains (`UNAIDED`).
 
-Measured beside the notes' figures: bench/prompts.py.
+Measured: docs/design/007.
 """
 
 import math

@@ -13,7 +13,7 @@ wrong weight can never be unlearnt, as half of the total is the author's.
 is a linear function of x = (1, the known signals any variant has a weight for), its coefficients N(A⁻¹b, 0.13² A⁻¹).
 Before any evidence A = 4 I and the mean is 0.5 for the constant and 0.2 w_j / Σ|w| for a signal: the author's opinion
 is worth four observations, and evidence overrides it. One draw each, the highest speaks; one time in twenty any of
-them. Names that are no signals are ignored. Measured beside epsilon_greedy: bench/prompts.py.
+them. Names that are no signals are ignored. Measured against epsilon_greedy: docs/design/007.
 """
 
 import math

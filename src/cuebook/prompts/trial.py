@@ -19,7 +19,7 @@ has the mean mu_new - mu_old whatever else drifts, because A was drawn by lot an
 p may depend on all that was seen before, so a version under suspicion gets the canary's share (again): that finds out
 sooner and costs the bound nothing.
 
-The numbers of the notes are reproduced in bench/prompts.py.
+Measured: docs/design/007.
 """
 
 import math
