@@ -11,7 +11,6 @@ from bench.cache import cache
 from bench.judge import compressed, judge
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
-from bench.memories import memories
 from bench.picture import picture
 from bench.recall import recall
 from bench.relay import relay
@@ -35,7 +34,6 @@ ROWS: dict[str, tuple[str, Row]] = {
     "shadow": ("Time to the first token through shadow mode, 32 streams at once", shadow),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
     "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
-    "memories": ("Memories of one user as everybody else's grow", memories),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
     "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),

@@ -1,4 +1,4 @@
-"""A place of 1,000 memories among 5,000 searched by words and by meaning, beside other libraries' search by vectors."""
+"""Hybrid search of 1,000 memories of one scope among 5,000, beside the vector search of other libraries."""
 
 import asyncio
 import json
@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import Any
 
 from bench.measure import Figure, Run, Sample, compared
-from bench.memories import EMBEDDER, WORDS, fill
 from bench.peers import install, run_peer
 from cuebook import Cuebook
 from cuebook.backends.sqlite.connect import connect
 from cuebook.backends.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
 from cuebook.config import build
-from cuebook.engine.sense import sense
-from cuebook.records.memory import Place
+from cuebook.engine.sense import sense, space_of
+from cuebook.memory.placed import memory_id
+from cuebook.ports.memories import PlaceChange
+from cuebook.ports.vectors import EmbeddedPlace
+from cuebook.records.memory import Memory, Place, Scope
+from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _PLACES, _LIMIT = 1_000, 5, 10
+_EMBEDDER = HashingEmbedder(dimension=384)
+_WORDS = (
+    "lamp harbour bread kitchen invoice bicycle winter garden letter piano market river stone window ticket"
+).split()
 #: Library, its packages, and how much faster QUALITY wants a search.
 _PEERS = (
     ("langgraph InMemoryStore", ("langgraph", "numpy"), 5),
@@ -37,7 +44,7 @@ def hybrid(run: Run) -> Iterator[Figure]:
     folder = run.fast / "hybrid"
     folder.mkdir()
     dice = random.Random(2)  # noqa: S311
-    questions = [" ".join(dice.sample(WORDS, 4)) for _ in range(60)]
+    questions = [" ".join(dice.sample(_WORDS, 4)) for _ in range(60)]
     data = run.disk / "hybrid.json"
     data.write_text(json.dumps(asyncio.run(_made(folder, questions))))
     for name, packages, bar in _PEERS:
@@ -54,17 +61,38 @@ def hybrid(run: Run) -> Iterator[Figure]:
 
 def _opened(folder: Path) -> Cuebook:
     config = build(arguments={"store.url": str(folder / "book.db"), "memory.user": True}, folder=str(folder))
-    return Cuebook.open(config, embedder=EMBEDDER, worker=False)
+    return Cuebook.open(config, embedder=_EMBEDDER, worker=False)
 
 
 async def _made(folder: Path, questions: list[str]) -> dict[str, Any]:
     """Fill a book; answers with what it holds, for the others."""
     async with _opened(folder) as book:
-        scopes = await fill(book, _OWN * _PLACES, own=_OWN)
+        scopes = await _fill(book)
     texts = [text for scope in scopes for text in scope] + questions
-    vectors = [list(array("f", vector)) for vector in await EMBEDDER.embed(texts)]
+    vectors = [list(array("f", vector)) for vector in await _EMBEDDER.embed(texts)]
     asked = [(0, question) for question in questions]
     return {"scopes": scopes, "questions": asked, "vectors": dict(zip(texts, vectors, strict=True))}
+
+
+async def _fill(book: Cuebook) -> list[list[str]]:
+    """Store the memories of Ann and of other users with their vectors. Return the texts of each user."""
+    dice = random.Random(_OWN * _PLACES)  # noqa: S311
+    scopes = []
+    for user in ("ann", *(f"user {n}" for n in range(1, _PLACES))):
+        place = Place("user", user)
+        texts = [f"{' '.join(dice.sample(_WORDS, 6))} number {n}" for n in range(_OWN)]
+        memories = tuple(
+            Memory(id=memory_id(place, "facts", text), place=place, category="facts", text=text, written=True)
+            for text in texts
+        )
+        change = PlaceChange(place=place, generation=0, memories=memories)
+        await book.desk.store.memories.save(Scope(), change, now=1.0)
+        rows = tuple((number, 0, vector) for number, vector in enumerate(await _EMBEDDER.embed(texts), 1))
+        model = space_of(_EMBEDDER)
+        embedded = EmbeddedPlace(place=place, model=model, after=0, upto=_OWN, rows=rows, now=1.0)
+        await book.desk.store.vectors.keep_of_place(Scope(), embedded)
+        scopes.append(texts)
+    return scopes
 
 
 async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
