@@ -8,11 +8,10 @@ from pathlib import Path
 from bench.append import append, durable, growth
 from bench.assemble import assemble
 from bench.cache import cache
-from bench.judge import compressed, judge
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
-from bench.picture import picture
 from bench.recall import recall
+from bench.redundancy import redundancy, relevance
 from bench.relay import relay
 from bench.sentiment import sentiment
 from bench.shadow import shadow
@@ -33,7 +32,8 @@ ROWS: dict[str, tuple[str, Row]] = {
     "relay": ("The server on loopback beside a bare one (its CPU)", relay),
     "shadow": ("Time to the first token through shadow mode, 32 streams at once", shadow),
     "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
-    "judge": ("Judging posts: what is said again, what still matters, what the compressor keeps", judge),
+    "redundancy": ("Redundancy: repeated messages by exact Jaccard ≥ 0.9 (CPU)", redundancy),
+    "relevance": ("Relevance re-scoring of all posts (CPU)", relevance),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
     "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),
@@ -49,15 +49,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds and a smaller store")
     parser.add_argument("--peers", action="store_true", help="also against other libraries, installed for the run")
     parser.add_argument("--data", type=Path, metavar="DIR", help="texts that people judged, for row sentiment")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="only draw what the compressor keeps, as an SVG")
     given = parser.parse_args()
     unknown = [name for name in given.rows if name not in ROWS]
     if unknown:
         parser.error(f"no row {unknown[0]!r}; there are {', '.join(ROWS)}")
-    if given.plot:
-        given.plot.write_text(picture(list(compressed())), encoding="utf-8")
-        print(f"drawn into {given.plot}")
-        return
     began = time.monotonic()
     with run_in_folders(quick=given.quick, peers=given.peers, data=given.data) as run:
         print(machine(run), flush=True)

@@ -1,38 +1,26 @@
-"""What judging posts costs: finding what is said again, scoring anew with age, and what the compressor keeps."""
+"""Redundancy (which older posts a newer one repeats) and relevance (scores of all posts at a time): cost and result."""
 
 import json
 import random
-import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from bench.measure import Figure, Run, Sample, compared, cpu, interleave, shown
 from bench.peers import install
-from cuebook.memory.compress import compress
-from cuebook.memory.facts import facts_in
 from cuebook.memory.redundancy import LEAST_CHARACTERS, Redundancy
 from cuebook.memory.relevance import Scores, clamped, recency, standing
 
 PEER = "SetSimilaritySearch"
-#: Words of a text, about; the share of texts that say an older one again with one word changed.
+#: The approximate words of a text; the share of texts that repeat an older text with one word changed.
 SHORT, LONG, AGAIN = 14, 51, 0.1
 NOW = 200_000.0
-
-
-def judge(run: Run) -> Iterator[Figure]:
-    """Redundancy, relevance and the compressor."""
-    yield from _redundancy(run)
-    yield from _relevance(run)
-    yield from _compressor()
-
 
 # ---- redundancy -----------------------------------------------------------------------------------------------------
 
 
 def made_up(many: int, words: int, *, seed: int = 3) -> list[str]:
-    """Give texts over words as rare as in a language; some say an older one again."""
+    """Return texts over words as rare as in a language. Some repeat an older text with one word changed."""
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     texts: list[str] = []
     for _ in range(many):
@@ -46,13 +34,13 @@ def made_up(many: int, words: int, *, seed: int = 3) -> list[str]:
 
 
 def flagged(texts: Sequence[str]) -> set[int]:
-    """Give the older texts that a newer one says again."""
+    """Return the numbers of the texts that a newer one repeats."""
     index = Redundancy()
     return {older for number, text in enumerate(texts) for older in index.add(number, text)}
 
 
 def by_all_pairs(texts: Sequence[str]) -> set[int]:
-    """Give the same the simple way."""
+    """Return the same by comparing all pairs."""
     sets = [set(text.lower().split()) if len(text) >= LEAST_CHARACTERS else set() for text in texts]
     found = set()
     for newer, words in enumerate(sets):
@@ -63,7 +51,8 @@ def by_all_pairs(texts: Sequence[str]) -> set[int]:
     return found
 
 
-def _redundancy(run: Run) -> Iterator[Figure]:
+def redundancy(run: Run) -> Iterator[Figure]:
+    """Compare the cost per message with that in a short list, with all pairs, and with SetSimilaritySearch."""
     for words in (SHORT, LONG):
         texts = made_up(run.many, words)
         few = texts[:1000]
@@ -108,7 +97,8 @@ def _peer(run: Run) -> Iterator[Figure]:
 # ---- relevance ------------------------------------------------------------------------------------------------------
 
 
-def _relevance(run: Run) -> Iterator[Figure]:
+def relevance(run: Run) -> Iterator[Figure]:
+    """Compare scoring all posts again with plain Python for each post."""
     posts = [(NOW - number, text) for number, text in enumerate(reversed(made_up(run.many, SHORT)))][::-1]
     scores = Scores()
 
@@ -133,90 +123,3 @@ def _relevance(run: Run) -> Iterator[Figure]:
     note += f"; reading each post once took {shown(reading)}"
     what = f"scoring {run.many:,} posts anew"
     yield compared(what, sides["ours"], "plain Python, each", sides["plain"], bar=0.02, note=note)
-
-
-# ---- the compressor -------------------------------------------------------------------------------------------------
-
-
-class Kept(NamedTuple):
-    """What a form keeps: the share of the characters, and that of the facts."""
-
-    ratio: float
-    recall: float
-
-
-class Compressed(NamedTuple):
-    """What 40 texts come to: ours, C's own code, and how many of ours got longer."""
-
-    lines: int
-    facts: int
-    ours: Kept
-    theirs: Kept
-    longer: int
-
-
-#: C's eight kinds of facts, in the plainest form: what is counted as kept is not found by the code that keeps it.
-_GOLD = [
-    re.compile(pattern)
-    for pattern in (
-        r"https?://[^\s,;)\"']+", r"[\w.+-]+@[\w-]+\.[\w.-]*\w", r"Error: [^\n]+", r"selector: '[^'\n]+'",
-        r'class="[^"\n]+"', r'id="[^"\n]+"', r"\d+\.\d+\.\d+\.\d+", r"(?<![\w.])\d{3,}(?![\w.])",
-    )
-]  # fmt: skip
-
-
-def _log(dice: random.Random, lines: int, facts: int) -> str:
-    """Give a tool's output: lines of words, with facts somewhere between."""
-    made = [" ".join(dice.choice(_WORDS) for _ in range(dice.randrange(8, 16))) for _ in range(lines)]
-    for n in range(facts):
-        fact = (
-            f"https://example.com/{dice.randrange(10**6)}/page", f"user{dice.randrange(10**4)}@example.com",
-            f"Error: element {dice.randrange(900)} not found", f"selector: '#go-{dice.randrange(900)}'",
-            f'class="btn-{dice.randrange(900)}"', f'id="f{dice.randrange(10**4)}"',
-            f"10.{dice.randrange(250)}.{dice.randrange(250)}.7", f"port {dice.randrange(1000, 60_000)}",
-        )[n % 8]  # fmt: skip
-        at = dice.randrange(1, max(2, lines - 1))
-        made[at % len(made)] += f" {fact}"
-    return "\n".join(made)
-
-
-_WORDS = (
-    "the page was loaded and then a button could be seen near its header while we waited for some other part of it to"
-    " come back from that slow server again"
-).split()
-
-
-def _found(text: str) -> set[str]:
-    return {each for pattern in _GOLD for each in pattern.findall(text)}
-
-
-def _as_seed_c(text: str) -> str:
-    """Shorten as C's own code does (notes/seed-origins.md 3.1): five facts at the most, whatever there is."""
-    lines = text.strip().splitlines()
-    return f"{lines[0][:200]}\n... {lines[-1][:200]}\n[preserved: {', '.join(facts_in(text)[:5])}]"
-
-
-def compressed() -> Iterator[Compressed]:
-    """Compress made-up texts of five kinds."""
-    dice = random.Random(11)  # noqa: S311
-    for lines, facts in ((4, 4), (12, 12), (40, 12), (40, 40), (120, 60)):
-        texts = [_log(dice, lines, facts) for _ in range(40)]
-        short = [compress(text) or text for text in texts]
-        longer = sum(len(form) > len(text) for form, text in zip(short, texts, strict=True))
-        yield Compressed(lines, facts, _keeps(texts, short), _keeps(texts, map(_as_seed_c, texts)), longer)
-
-
-def _compressor() -> Iterator[Figure]:
-    for lines, facts, ours, theirs, longer in compressed():
-        what = f"{lines} lines with {facts} facts: share of them kept"
-        said = f"at most five facts {theirs.recall:.0%} of them in {theirs.ratio:.0%} of the text"
-        note = f"in {ours.ratio:.0%} of the text; longer than it: {longer}"
-        yield Figure(what=what, ours=f"{ours.recall:.0%}", against=said, note=note)
-
-
-def _keeps(texts: Sequence[str], short: Iterator[str] | Sequence[str]) -> Kept:
-    forms = list(short)
-    gold = [_found(text) for text in texts]
-    kept = sum(sum(fact in form for fact in facts) for facts, form in zip(gold, forms, strict=True))
-    size = sum(map(len, forms)) / sum(map(len, texts))
-    return Kept(size, kept / sum(map(len, gold)))
