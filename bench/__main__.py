@@ -16,7 +16,6 @@ from bench.relay import relay
 from bench.sentiment import sentiment
 from bench.shadow import shadow
 from bench.start import start
-from bench.survival import survival
 from bench.turn import turn
 from bench.vectors import vectors
 
@@ -36,7 +35,6 @@ ROWS: dict[str, tuple[str, Row]] = {
     "relevance": ("Relevance re-scoring of all posts (CPU)", relevance),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
-    "survival": ("Facts after 1, 5 and 20 compactions, and what is shown as current", survival),
     "sentiment": ("How messages sound, beside bare VADER", sentiment),
     "import": ("import cuebook", start),
 }

@@ -10,8 +10,8 @@ from cuebook.app.evaluate import evaluate, together
 from cuebook.cli import main as cli
 from cuebook.errors import InvalidInput
 
-TALKS = Path(__file__).resolve().parents[2] / "bench" / "talks"
-BEES, BEES_GOLD = TALKS / "bees.json", TALKS / "bees.gold.json"
+CONVERSATIONS = Path(__file__).parent / "conversations"
+BEES, BEES_GOLD = CONVERSATIONS / "bees.json", CONVERSATIONS / "bees.gold.json"
 
 
 class Evals:
