@@ -3,7 +3,6 @@
 import argparse
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from bench.append import append, durable, growth
 from bench.assemble import assemble
@@ -13,7 +12,6 @@ from bench.measure import Figure, Run, machine, run_in_folders
 from bench.recall import recall
 from bench.redundancy import redundancy, relevance
 from bench.relay import relay
-from bench.sentiment import sentiment
 from bench.shadow import shadow
 from bench.start import start
 from bench.turn import turn
@@ -35,7 +33,6 @@ ROWS: dict[str, tuple[str, Row]] = {
     "relevance": ("Relevance re-scoring of all posts (CPU)", relevance),
     "vectors": ("Vectors of one scope searched", vectors),
     "recall": ("What memory finds, without a model, with and without embeddings", recall),
-    "sentiment": ("How messages sound, beside bare VADER", sentiment),
     "import": ("import cuebook", start),
 }
 
@@ -46,13 +43,12 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(ROWS)}; all without")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and a smaller store")
     parser.add_argument("--peers", action="store_true", help="also against other libraries, installed for the run")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="texts that people judged, for row sentiment")
     given = parser.parse_args()
     unknown = [name for name in given.rows if name not in ROWS]
     if unknown:
         parser.error(f"no row {unknown[0]!r}; there are {', '.join(ROWS)}")
     began = time.monotonic()
-    with run_in_folders(quick=given.quick, peers=given.peers, data=given.data) as run:
+    with run_in_folders(quick=given.quick, peers=given.peers) as run:
         print(machine(run), flush=True)
         for name in given.rows or ROWS:
             title, row = ROWS[name]

@@ -58,7 +58,6 @@ class Run:
     peers: bool
     disk: Path
     fast: Path  # on tmpfs where there is one
-    data: Path | None = None  # texts that people judged, where they were given
     stores: dict[tuple[int, int], Path] = field(default_factory=dict)  # posts, words -> a store made for them
 
     def rounds(self, usual: int) -> int:
@@ -72,7 +71,7 @@ class Run:
 
 
 @contextmanager
-def run_in_folders(*, quick: bool, peers: bool, data: Path | None = None) -> Iterator[Run]:
+def run_in_folders(*, quick: bool, peers: bool) -> Iterator[Run]:
     """Give a run two folders, gone afterwards: one on the disk, one in memory."""
     memory = "/dev/shm"  # noqa: S108  # the name of Linux's tmpfs
     usable = os.path.isdir(memory) and os.access(memory, os.W_OK)  # noqa: PTH112
@@ -80,7 +79,7 @@ def run_in_folders(*, quick: bool, peers: bool, data: Path | None = None) -> Ite
         tempfile.TemporaryDirectory(prefix="cuebook-bench-") as disk,
         tempfile.TemporaryDirectory(prefix="cuebook-bench-", dir=memory if usable else None) as fast,
     ):
-        yield Run(quick=quick, peers=peers, disk=Path(disk), fast=Path(fast), data=data)
+        yield Run(quick=quick, peers=peers, disk=Path(disk), fast=Path(fast))
 
 
 def interleave(rounds: int, sides: Mapping[str, Round]) -> dict[str, Sample]:

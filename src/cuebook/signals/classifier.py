@@ -1,8 +1,8 @@
 """How a text sounds by a classifier that was trained on GoEmotions: words and pairs of words, weighed.
 
 TF-IDF (sublinear, norm 1) into multinomial logistic regression over negative, neutral and positive, the classes weighed
-alike. `weights.bin` beside this file is made by `python -m bench.train_sentiment` (docs/design/012-sentiment.md); what
-trains it and what reads with it share `features`.
+alike. `scripts/train_sentiment.py` writes `weights.bin` beside this file (docs/design/012-sentiment.md). Training and
+prediction share `features`.
 """
 
 import math
