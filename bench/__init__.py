@@ -1,1 +1,1 @@
-"""What `make bench` measures: each row of the performance table against something raw, in the same run."""
+"""Benchmarks of `make bench`: each row of the quality targets, measured against a baseline in the same run."""

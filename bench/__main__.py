@@ -1,4 +1,4 @@
-"""Runs the rows asked for and prints each as it is done. Always ends with 0: a figure is read, not passed."""
+"""Run benchmark rows and print each figure as it is measured. The exit status is 0, whatever the figures are."""
 
 import argparse
 import time
@@ -20,44 +20,57 @@ from bench.vectors import vectors
 Row = Callable[[Run], Iterator[Figure]]
 
 ROWS: dict[str, tuple[str, Row]] = {
-    "append": ("Append one post (SQLite, in memory, synchronous=FULL; CPU)", append),
-    "durable": ("16 concurrent durable appends (SQLite, on disk, synchronous=FULL)", durable),
-    "growth": ("Append as a conversation grows", growth),
-    "load": ("Load the last 30 posts", load),
-    "assemble": ("Assemble a full window, no summary (CPU)", assemble),
-    "turn": ("A whole turn but for the model (in memory, synchronous=FULL)", turn),
-    "relay": ("The server on loopback beside a bare one (its CPU)", relay),
-    "shadow": ("Time to the first token through shadow mode, 32 streams at once", shadow),
-    "cache": ("The provider's cache over 60 turns of an agent, simulated", cache),
-    "redundancy": ("Redundancy: repeated messages by exact Jaccard ≥ 0.9 (CPU)", redundancy),
-    "relevance": ("Relevance re-scoring of all posts (CPU)", relevance),
-    "vectors": ("Vectors of one scope searched", vectors),
-    "recall": ("What memory finds, without a model, with and without embeddings", recall),
-    "import": ("import cuebook", start),
+    "append": ("Append one post (SQLite in memory, synchronous=FULL), CPU", append),
+    "durable": ("16 concurrent durable appends (SQLite on disk, synchronous=FULL)", durable),
+    "growth": ("Append one post to a long conversation, CPU", growth),
+    "load": ("Load the last 30 posts of a long conversation", load),
+    "assemble": ("Assemble a window of up to 190,000 tokens without a summary, CPU", assemble),
+    "turn": ("Overhead of a whole turn: everything except the model", turn),
+    "relay": ("HTTP JSON read, and proxy relay of an SSE event, server CPU", relay),
+    "shadow": ("Added time to first token, p95, 32 streams, shadow mode and live", shadow),
+    "cache": ("The provider's cache: a 60-turn conversation under each provider's rules, simulated", cache),
+    "redundancy": ("Redundancy, exact Jaccard ≥ 0.9, CPU", redundancy),
+    "relevance": ("Relevance re-scoring, CPU", relevance),
+    "vectors": ("Scoped vector search; with --peers also hybrid search", vectors),
+    "recall": ("Retrieval: evidence recall without a model, with and without embeddings", recall),
+    "import": ("Import time of cuebook, CPU", start),
 }
+_EXAMPLES = """\
+examples:
+  scripts/bench --quick            run all rows in a few minutes
+  scripts/bench append cache       run two rows
+  scripts/bench vectors --peers    measure other libraries too
+  RECALL_DATA=locomo.json scripts/bench recall --peers    read a data set of your own"""
 
 
 def main() -> None:
-    """Read the arguments and run."""
-    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(ROWS)}; all without")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and a smaller store")
-    parser.add_argument("--peers", action="store_true", help="also against other libraries, installed for the run")
-    given = parser.parse_args()
-    unknown = [name for name in given.rows if name not in ROWS]
+    """Parse the arguments and run the rows."""
+    width = max(map(len, ROWS))
+    titles = "\n".join(f"  {name:<{width}}  {title}" for name, (title, _) in ROWS.items())
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description=__doc__,
+        epilog=f"rows:\n{titles}\n\n{_EXAMPLES}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="run this row; default: all rows")
+    parser.add_argument("--quick", action="store_true", help="run fewer rounds on smaller stores")
+    parser.add_argument("--peers", action="store_true", help="install and measure other libraries too")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.rows if name not in ROWS]
     if unknown:
-        parser.error(f"no row {unknown[0]!r}; there are {', '.join(ROWS)}")
+        parser.error(f"Unknown row {unknown[0]!r}. Available: {', '.join(ROWS)}.")
     began = time.monotonic()
-    with run_in_folders(quick=given.quick, peers=given.peers) as run:
+    with run_in_folders(quick=arguments.quick, peers=arguments.peers) as run:
         print(machine(run), flush=True)
-        for name in given.rows or ROWS:
+        for name in arguments.rows or ROWS:
             title, row = ROWS[name]
             print(f"\n{name}: {title}", flush=True)
-            before = time.monotonic()
+            row_began = time.monotonic()
             for figure in row(run):
                 print(_line(figure), flush=True)
-            print(f"   {time.monotonic() - before:.0f} s", flush=True)
-    print(f"\n{time.monotonic() - began:.0f} s in all")
+            print(f"   {time.monotonic() - row_began:.0f} s", flush=True)
+    print(f"\n{time.monotonic() - began:.0f} s in total")
 
 
 def _line(figure: Figure) -> str:

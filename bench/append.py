@@ -58,12 +58,12 @@ def append(run: Run) -> Iterator[Figure]:
                 "reads": _by_hand(reads, iter(by_hand), reads=True),
             },
         )
-    yield compared("in the writer", sides["ours"], "raw, the 3 writes", sides["bare"], bar=1.5)
-    yield compared("the same, beside raw with the protocol's 3 reads", sides["ours"], "raw", sides["reads"])
+    yield compared("one append in the writer", sides["ours"], "raw sqlite3, its 3 writes", sides["bare"], bar=1.5)
+    yield compared("the same", sides["ours"], "raw, its 3 writes and 3 reads", sides["reads"])
     lookups = sides["reads"].median - sides["bare"].median
-    yield Figure("of it the reads: the conversation, the post's id, the tip", shown(lookups), "on the bare driver")
+    yield Figure("the 3 reads: conversation, post id, newest post", shown(lookups), "on raw sqlite3")
     through = asyncio.run(_through_api(copy(start, "api"), iter(said), rounds))
-    yield compared("awaited through the store: two threads, one commit", through, "raw, the 3 writes", sides["bare"])
+    yield compared("through the async API", through, "raw sqlite3, its 3 writes", sides["bare"])
     yield from _drafting(run)
 
 
@@ -162,7 +162,7 @@ def _drafting(run: Run) -> Iterator[Figure]:
     sides = interleave(run.rounds(20), {name: _over(texts, do) for name, do in parts.items()})
     whole = sides.pop("the whole draft")
     inside = ", ".join(f"{name} {shown(sample.median)}" for name, sample in sides.items())
-    yield Figure(f"apart: drafting a post of {WORDS} words", shown(whole.median), "", note=f"of it {inside}")
+    yield Figure(f"before the writer: a draft of {WORDS} words", shown(whole.median), "", note=f"including {inside}")
 
 
 def _over(texts: list[str], do: Callable[[str], object]) -> Callable[[], float]:
@@ -194,14 +194,14 @@ def durable(run: Run) -> Iterator[Figure]:
     yield Figure(f"commits of {_TOGETHER} at once", f"{most}", "", ratio=float(most), bar=2, unit=" at most")
     slow = fsync >= _FSYNC_S
     yield compared(
-        "durable after",
+        f"time of {_TOGETHER} at once",
         sides["together"],
-        "one after another",
+        "in sequence",
         sides["apart"],
         bar=8 if slow else None,
         inverse=True,
-        note=f"{shown(sides['cpu'].median)} of it CPU; an fdatasync took {shown(fsync)} in between"
-        + ("" if slow else f", less than {shown(_FSYNC_S)}: not judged"),
+        note=f"{shown(sides['cpu'].median)} CPU; one fdatasync took {shown(fsync)}"
+        + ("" if slow else f"; the target applies from {shown(_FSYNC_S)}"),
     )
 
 
@@ -264,5 +264,5 @@ def growth(run: Run) -> Iterator[Figure]:
             return took
 
         sides = interleave(rounds, {"many": long, "few": short})
-    what = f"append where {run.many:,} posts stand"
-    yield compared(what, sides["many"], f"where {_AT_ONCE + 10}–{2 * _AT_ONCE + 10} stand", sides["few"], bar=1.2)
+    what = f"append to {run.many:,} posts"
+    yield compared(what, sides["many"], f"to {_AT_ONCE + 10}–{2 * _AT_ONCE + 10} posts", sides["few"], bar=1.2)

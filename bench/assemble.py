@@ -63,9 +63,9 @@ async def _assemble(run: Run) -> list[Figure]:
         figures = [
             compared(_held(window, _WORDS), sides["ours"], raw, sides["raw"], bar=2),
             compared(_held(other, _LONG_WORDS), sides["few"], raw, sides["few raw"], bar=2),
-            compared("the same, nothing of it held in memory", sides["cold"], raw, sides["raw"]),
+            compared("the same with a cold cache", sides["cold"], raw, sides["raw"]),
             compared(f"from {run.many:,} posts", sides["grown"], f"from {_POSTS:,}", sides["ours"], bar=1.3),
-            compared("with recall and the provider's cache reckoned", sides["usual"], without, sides["ours"]),
+            compared("with recall and cache rules", sides["usual"], without, sides["ours"]),
         ]
         return [*figures, *await _peer(run, {_WORDS: bare, _LONG_WORDS: few})]
 
@@ -140,10 +140,10 @@ async def _peer(run: Run, books: dict[int, Cuebook]) -> list[Figure]:
     """Trim all messages of the conversation to the tokens of our window, by the peer's quickest counter."""
     what = "the same windows"
     if not run.peers:
-        return [Figure(what, "", "langchain-core trim_messages: not asked for (--peers)")]
+        return [Figure(what, "", "langchain-core trim_messages: needs --peers")]
     python = install(run.disk / "langchain", "langchain-core")
     if python is None:
-        return [Figure(what, "", "langchain-core trim_messages: not installed")]
+        return [Figure(what, "", "langchain-core trim_messages: installation failed")]
     found: list[Figure] = []
     for words, book in books.items():
         window = await book.assemble(_ASK)
@@ -154,10 +154,8 @@ async def _peer(run: Run, books: dict[int, Cuebook]) -> list[Figure]:
             )
         peer = "trim_messages, all in memory"
         found += [
-            compared(
-                f"{words} words: read, decided, rendered", sides["ours"], peer, sides["theirs"], bar=10, inverse=True
-            ),
-            compared(f"{words} words: in memory too", sides["memory"], peer, sides["theirs"], inverse=True),
+            compared(f"{words} words: read and assemble", sides["ours"], peer, sides["theirs"], bar=10, inverse=True),
+            compared(f"{words} words: assemble, all in memory", sides["memory"], peer, sides["theirs"], inverse=True),
         ]
     return found
 

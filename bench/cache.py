@@ -78,10 +78,10 @@ def _told(name: str, totals: Totals, *, bar: float | None = None) -> Iterator[Fi
     yield Figure(
         f"   {name}",
         f"{totals.cost:,.0f}",
-        f"uncached {totals.input_tokens:,}",
+        f"without a cache {totals.input_tokens:,}",
         ratio=totals.relative_cost,
         bar=bar,
-        note=f"{totals.read_share:.1%} read, {totals.write_tokens:,} written, {totals.uncached_tokens:,} in full",
+        note=f"{totals.read_share:.1%} read, {totals.write_tokens:,} written, {totals.uncached_tokens:,} uncached",
     )
 
 

@@ -39,7 +39,7 @@ _PEERS = (
 def hybrid(run: Run) -> Iterator[Figure]:
     """Each library in turn, ours right behind it: the whole search, and its part that compares vectors."""
     if not run.peers:
-        yield Figure("search beside langgraph, chroma, mem0", "", "not asked for (--peers)")
+        yield Figure("hybrid search", "", "langgraph, chroma, mem0: need --peers")
         return
     folder = run.fast / "hybrid"
     folder.mkdir()
@@ -51,12 +51,12 @@ def hybrid(run: Run) -> Iterator[Figure]:
         python = install(run.disk / packages[0], *packages)
         told = None if python is None else run_peer(python, packages[0], str(data))
         if told is None:
-            yield Figure(f"search: {name}", "", "did not run")
+            yield Figure(f"hybrid search: {name}", "", "failed")
             continue
         whole, near = asyncio.run(_ours(folder, questions))
         beside = Sample((float(told),))
-        yield compared("1,000 memories by words and meaning", Sample((whole,)), name, beside, bar=bar, inverse=True)
-        yield compared("— by meaning alone, in the store", Sample((near,)), name, beside, bar=bar, inverse=True)
+        yield compared("hybrid search of 1,000 memories", Sample((whole,)), name, beside, bar=bar, inverse=True)
+        yield compared("— vector search alone, in the store", Sample((near,)), name, beside, bar=bar, inverse=True)
 
 
 def _opened(folder: Path) -> Cuebook:

@@ -32,7 +32,7 @@ def load(run: Run) -> Iterator[Figure]:
     count = f"{run.many:,}"
     yield compared(f"last {LAST} of {count}, in the reader", sides["long"], f"of {_FEW}", sides["short"], bar=1.2)
     yield compared("in the reader", sides["long"], "raw sqlite3, same columns", sides["raw"], bar=3)
-    yield compared("awaited through the store", api["ours"], "raw sqlite3", api["raw"], bar=8)
+    yield compared("through the async API", api["ours"], "raw sqlite3", api["raw"], bar=8)
 
 
 def _product(connection: sqlite3.Connection) -> Callable[[], float]:

@@ -43,7 +43,7 @@ def recall(run: Run) -> Iterator[Figure]:
             yield from _peers(run, name, data)
         else:
             names = ", ".join(peer for peer, _ in PEERS)
-            yield Figure(f"{name}: {names}", "", "not asked for (--peers)" if not run.peers else "no embedder here")
+            yield Figure(f"{name}: {names}", "", "need --peers" if not run.peers else "need the embeddings extra")
 
 
 def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
@@ -55,7 +55,7 @@ def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
         questions += [(kind, scope, text, evidence) for kind, text, evidence in _questions(sample)]
     for peer, found in found_by_peers(run, talks, questions):
         if found is None:
-            yield Figure(f"{name}, {peer}", "", "did not run")
+            yield Figure(f"{name}, {peer}", "", "failed")
             continue
         rows = [
             (kind, *score(lines, asked[3], budget=_BUDGET))

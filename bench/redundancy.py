@@ -65,7 +65,7 @@ def redundancy(run: Run) -> Iterator[Figure]:
             },
         )
         what = f"a message of {words} words among {run.many:,}"
-        yield compared(what, sides["many"], "in thousands", sides["few"], bar=1.5)
+        yield compared(what, sides["many"], "among 1,000", sides["few"], bar=1.5)
         pairs = Sample((cpu(1, lambda few=few: by_all_pairs(few)) / 1000,))  # type: ignore[misc]
         same = flagged(few) == by_all_pairs(few)
         note = f"the same {len(flagged(few))} flagged" if same else "NOT EQUAL"
@@ -78,7 +78,7 @@ def redundancy(run: Run) -> Iterator[Figure]:
 def _peer(run: Run) -> Iterator[Figure]:
     python = install(run.fast / "pairs", PEER)
     if python is None:
-        yield Figure(what=f"{PEER}", ours="", note="could not be installed")
+        yield Figure(what=f"{PEER}", ours="", note="installation failed")
         return
     for many, words in ((20_000, SHORT), (5_000, LONG)):
         texts = [text for text in made_up(many, words, seed=5) if len(text) >= LEAST_CHARACTERS]
@@ -120,6 +120,6 @@ def relevance(run: Run) -> Iterator[Figure]:
         run.rounds(10), {"ours": lambda: cpu(20, lambda: scores.at(NOW)), "plain": lambda: cpu(1, plain)}
     )
     note = "equal" if list(scores.at(NOW)) == plain() else "NOT EQUAL"
-    note += f"; reading each post once took {shown(reading)}"
-    what = f"scoring {run.many:,} posts anew"
-    yield compared(what, sides["ours"], "plain Python, each", sides["plain"], bar=0.02, note=note)
+    note += f"; reading each post once takes {shown(reading)}"
+    what = f"re-scoring of {run.many:,} posts"
+    yield compared(what, sides["ours"], "plain Python", sides["plain"], bar=0.02, note=note)

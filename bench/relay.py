@@ -73,7 +73,7 @@ def relay(run: Run) -> Iterator[Figure]:
         reader = stack.enter_context(serving("reader", path))
         yield from asyncio.run(_relay(rounds, ours, bare))
         sides = asyncio.run(interleave_async(rounds, {"ours": _reads(ours), "bare": _reads(reader)}))
-    what = f"JSON of the last {_LAST} posts"
+    what = f"HTTP JSON read of the last {_LAST} posts"
     yield compared(what, sides["ours"], "a bare ASGI app, the same store read", sides["bare"], bar=2)
 
 
@@ -92,9 +92,9 @@ async def _relay(rounds: int, ours: Server, bare: Server) -> list[Figure]:
     )
     against = "a bare relay"
     return [
-        compared("an SSE event, each by itself", sides["ours"], against, sides["bare"], bar=2),
-        compared("an SSE event, as fast as they come", sides["ours, burst"], against, sides["bare, burst"]),
-        compared("a whole turn but its events", sides["ours, turn"], against, sides["bare, turn"]),
+        compared("an SSE event, sent one at a time", sides["ours"], against, sides["bare"], bar=2),
+        compared("an SSE event, sent in a burst", sides["ours, burst"], against, sides["bare, burst"]),
+        compared("a turn without its events", sides["ours, turn"], against, sides["bare, turn"]),
     ]
 
 

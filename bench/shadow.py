@@ -53,7 +53,7 @@ class Side(msgspec.Struct):
 
 def shadow(run: Run) -> Iterator[Figure]:
     """Thirty-two streams at once from a scripted upstream, memory on; the p95 of each round, and the rounds' median."""
-    rounds, path = 3 if run.quick else 8, store(run, 1_000, _WORDS)
+    rounds, path = 1 if run.quick else 8, store(run, 1_000, _WORDS)
     with ExitStack() as stack:
         upstream = stack.enter_context(serving("upstream"))
         base = upstream.address + "/v1"
@@ -64,7 +64,7 @@ def shadow(run: Run) -> Iterator[Figure]:
         yield from _figures(rounds, servers)
         if not missing():  # apart, for it embeds behind each round for a while
             embedding = stack.enter_context(serving("embedding", str(run.fast / "embedding.db"), base))
-            yield from _figures(2, {_NONE: upstream, _BARE: bare, "live, embeddings": embedding})
+            yield from _figures(1 if run.quick else 2, {_NONE: upstream, _BARE: bare, "live, embeddings": embedding})
 
 
 def _figures(rounds: int, servers: Mapping[str, Server]) -> Iterator[Figure]:
@@ -78,7 +78,7 @@ def _figures(rounds: int, servers: Mapping[str, Server]) -> Iterator[Figure]:
         for name, side in list(sides.items())[1:]:
             yield _added(f"{seen}: {name} adds, p95", side, none, seen, bar=None if side is bare else 30, note=load)
         for name, side in list(sides.items())[2:]:
-            note = "what is done behind it included"
+            note = "background jobs included"
             yield compared(f"{seen}: CPU of a call, {name}", side.spent(seen), _BARE, bare.spent(seen), note=note)
 
 

@@ -29,7 +29,7 @@ def start(run: Run) -> Iterator[Figure]:
     program = f"import sys, {_BOOK}; print(*[name for name in {_LATER} if name in sys.modules])"
     loaded = _python("-c", program).stdout.strip()
     yield Figure(
-        "servers, model clients and runtimes it loads",
+        "servers, model clients and runtimes loaded",
         loaded or "none",
         "",
         ratio=float(len(loaded.split())),
@@ -37,13 +37,15 @@ def start(run: Run) -> Iterator[Figure]:
         unit="",
     )
     for name, own, with_its in _heaviest():
-        yield Figure(f"   {name}", f"{own / 1e3:.1f} ms", f"{with_its / 1e3:.1f} ms with what it imports")
+        yield Figure(f"   {name}", f"{own / 1e3:.1f} ms", f"{with_its / 1e3:.1f} ms with its imports")
 
 
 def _peer(run: Run) -> Iterator[Figure]:
     python = install(run.disk / "mem0", "mem0ai") if run.peers else None
     if python is None:
-        yield Figure("import cuebook", "", "mem0: not installed" if run.peers else "mem0: not asked for (--peers)")
+        yield Figure(
+            "import cuebook", "", "import mem0: installation failed" if run.peers else "import mem0: needs --peers"
+        )
         return
     sides = interleave(
         run.rounds(10), {"theirs": _import("mem0", python), "ours": _import("cuebook"), "book": _import(_BOOK)}

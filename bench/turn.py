@@ -49,18 +49,18 @@ async def _turn(run: Run) -> list[Figure]:
             asks[name] = _asks(book, names, spent.setdefault(name, []))
         sides = await interleave_async(rounds, asks)
     cpu = {name: Sample(tuple(values[1:])) for name, values in spent.items()}
-    long, brief = f"of {run.many:,} posts", f"of {_FEW}-{_FEW + 2 * _TURNS}"
+    long, brief = f"{run.many:,} posts", f"{_FEW}-{_FEW + 2 * _TURNS} posts"
     recall = shown(cpu["many"].median - cpu["many, bare"].median)
     return [
         compared(f"p50, {long}", sides["many"], brief, sides["few"], bar=1.3, note=f"windows of {_BUDGET} tokens"),
         compared("the same, CPU", cpu["many"], brief, cpu["few"]),
-        compared(f"CPU, {long}", cpu["many"], f"of {_SOME:,}", cpu["some"]),
+        compared(f"CPU, {long}", cpu["many"], f"{_SOME:,} posts", cpu["some"]),
         compared(
-            "CPU, without recall and the cache's rule",
+            "CPU, without recall and cache rules",
             cpu["many, bare"],
             brief,
             cpu["few, bare"],
-            note=f"both together take {recall} of {run.many:,}",
+            note=f"these take {recall} at {run.many:,} posts",
         ),
     ]
 
