@@ -128,7 +128,7 @@ async def test_what_is_refused_says_what_to_do(project: Path) -> None:
         for name, arguments, words in [
             ("recall", {"query": "x", "limit": 0}, "limit"),
             ("recall", {}, "query: missing"),
-            ("recall", {"query": "x", "colour": "red"}, "colour: there is no such field"),
+            ("recall", {"query": "x", "colour": "red"}, "unknown field 'colour'"),
             ("recall", {"query": "x", "user": "bob"}, "this key is one user's own"),
             ("remember", {"text": "x", "category": "nonsense"}, "there are domain"),
             ("forget", {}, "give either ids"),
