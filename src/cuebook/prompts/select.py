@@ -293,14 +293,19 @@ def _selection(choices: list[Choice], chances: list[float], picked: int, *, expl
 def _prior(names: Sequence[str], weights: Mapping[str, float]) -> tuple[float, ...]:
     """Give the coefficients an author's weights stand for before anything was observed."""
     own = dict.fromkeys(names, 0.0)
-    for name, weight in weights.items():
-        if _CANONICAL.get(name) in own:
-            own[_CANONICAL[name]] += finite(weight, f"context_weights.{name}")
-    largest = max(map(abs, own.values()), default=0.0)
-    if largest == 0.0:
+    given = {
+        name: finite(weight, f"context_weights.{name}")
+        for name, weight in weights.items()
+        if _CANONICAL.get(name) in own
+    }
+    largest = max(map(abs, given.values()), default=0.0)
+    for name, weight in given.items():
+        # Divided first: the sum of a signal's weight and its alias's could overflow.
+        own[_CANONICAL[name]] += weight / largest if largest else 0.0
+    total = math.fsum(map(abs, own.values()))
+    if total == 0.0:
         return (PRIOR_MEAN, *own.values())
-    total = math.fsum(abs(weight / largest) for weight in own.values())
-    return (PRIOR_MEAN, *(PRIOR_REACH * (weight / largest) / total for weight in own.values()))
+    return (PRIOR_MEAN, *(PRIOR_REACH * weight / total for weight in own.values()))
 
 
 def _belief(evidence: Posterior, prior: Sequence[float], x: Sequence[float]) -> tuple[float, float]:

@@ -294,3 +294,9 @@ def test_thompson_loses_less_than_epsilon_greedy_without_context() -> None:
         for seed in range(3)
     )
     assert linear < 0.7 * greedy
+
+
+def test_huge_weights_of_a_signal_and_its_alias_do_not_overflow() -> None:
+    offered = [offer("a", 0.5, {"sentiment_high": 1.7e308, "user_pleased": 1.7e308}), offer("b", 0.5, {})]
+    chosen = thompson(offered, {"user_pleased": 1.0}, {}, random.Random(1))
+    assert all(math.isfinite(each.total_score) for each in chosen.variants)
