@@ -16,7 +16,8 @@ class Nursery:
 
     def __init__(self) -> None:
         command = [sys.executable, str(WORKER)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        env = {**os.environ, "PYTHONPATH": str(WORKER.parents[1])}  # for tests/storage
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
 
     def order(self, path, *, run, name="w", tasks=4, writes=150, abandons=True, failpoint="") -> int:
         """Start a worker; answers with its process id."""

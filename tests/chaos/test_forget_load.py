@@ -19,8 +19,8 @@ from cuebook.config import build
 from cuebook.errors import CuebookError
 from cuebook.ports.model import ModelRequest, Piece
 from cuebook.records.erasure import Receipt
-from cuebook.testing.audit import audit
 from cuebook.testing.embedder import HashingEmbedder
+from storage.audit import audit
 
 COMPANION = Path(__file__).with_name("companion.py")
 ROUNDS = max(1, int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10")) // 100)

@@ -11,7 +11,7 @@ import pytest
 from cuebook import Cuebook, Posted
 from cuebook.config import build
 from cuebook.testing import ScriptedModel
-from cuebook.testing.audit import audit
+from storage.audit import audit
 
 STREAMER = Path(__file__).with_name("streamer.py")
 CANARY = "Zanzibarquokka"

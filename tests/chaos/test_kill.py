@@ -16,9 +16,9 @@ from nursery import Nursery
 
 from cuebook.backends import failpoints
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.testing.audit import audit
-from cuebook.testing.hammer import RUN
-from cuebook.testing.history import Checker
+from storage.audit import audit
+from storage.hammer import RUN
+from storage.history import Checker
 
 ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10"))

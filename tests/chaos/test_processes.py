@@ -9,9 +9,9 @@ import pytest
 from nursery import Nursery
 
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.testing.audit import audit
-from cuebook.testing.hammer import RUN
-from cuebook.testing.history import Checker
+from storage.audit import audit
+from storage.hammer import RUN
+from storage.history import Checker
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -13,7 +13,7 @@ import traceback
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite.holders import Holders
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.testing.hammer import hammer
+from storage.hammer import hammer
 
 
 def say(line: bytes) -> None:

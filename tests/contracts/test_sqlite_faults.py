@@ -21,10 +21,10 @@ from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.ports.store import Batch, Look
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
-from cuebook.testing import draft, drafts, opening
-from cuebook.testing.audit import audit
-from cuebook.testing.contract_memory import item, result
-from cuebook.testing.contract_turns import answer, begin, end
+from storage.audit import audit
+from storage.contract.memory import item, result
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft, drafts, opening
 
 OWNER = Scope()
 NOW = 1_700_000_000.0
@@ -38,6 +38,11 @@ def batch(*said, conversation="c", now=NOW):
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "cuebook.db"
+
+
+@pytest.fixture(autouse=True)
+def python_path(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # programs below import storage.makers
 
 
 @pytest.fixture
@@ -208,7 +213,7 @@ import asyncio, os, sys
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.ports.store import Batch
 from cuebook.records.memory import Scope
-from cuebook.testing import draft
+from storage.makers import draft
 
 async def main():
     os.umask(int(sys.argv[2], 8))
@@ -269,7 +274,7 @@ from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.errors import BackendError
 from cuebook.ports.store import Batch, Look
 from cuebook.records.memory import Scope
-from cuebook.testing import draft
+from storage.makers import draft
 
 path = sys.argv[1]
 if os.geteuid() == 0:
@@ -485,7 +490,7 @@ from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.errors import BackendError
 from cuebook.ports.store import Batch
 from cuebook.records.memory import Scope
-from cuebook.testing import draft
+from storage.makers import draft
 
 async def main():
     store = SqliteStore(sys.argv[1])

@@ -10,7 +10,7 @@ from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.errors import NotFound
 from cuebook.ports.store import Batch, Look
 from cuebook.records.memory import Scope
-from cuebook.testing.makers import draft
+from storage.makers import draft
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 
 from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.testing.store_contract import StoreContract
+from storage.contract import StoreContract
 
 
 class TestSqliteFile(StoreContract):

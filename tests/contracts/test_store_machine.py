@@ -18,10 +18,11 @@ from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.ports.store import Alignment, Batch, Closing, Compacted, Lease, Look, Opening
 from cuebook.records.memory import Item, Scope, Summary
-from cuebook.testing import LoadedDice, draft, manifest
-from cuebook.testing.audit import audit, full_text
-from cuebook.testing.compare import check_scene, differences, expected_state, state_of
-from cuebook.testing.operations import (
+from cuebook.testing import LoadedDice
+from storage.audit import audit, full_text
+from storage.compare import check_scene, differences, expected_state, state_of
+from storage.makers import draft, manifest
+from storage.operations import (
     Append,
     Checkpoint,
     Close,
@@ -34,7 +35,7 @@ from cuebook.testing.operations import (
     outcome_in,
     outcome_of,
 )
-from cuebook.testing.reference import Reference
+from storage.reference import Reference
 
 pytestmark = pytest.mark.timeout(7200)  # the deep profile's
 

@@ -158,7 +158,6 @@ def test_every_import_is_declared() -> None:
     [
         ("quicktok", "from cuebook.assembly.tokens import counter; counter('o200k')", "exact-tokens"),
         ("mcp", "from cuebook.server.mcp.speak import new_server; new_server(None)", "mcp"),
-        ("pytest", "import cuebook.testing.store_contract", "testing"),
     ],
 )
 def test_a_missing_extra_is_named(package: str, code: str, extra: str) -> None:

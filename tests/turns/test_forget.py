@@ -17,7 +17,7 @@ from cuebook.errors import LeaseLost
 from cuebook.ports.memories import Delivered, PlaceChange
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing import FrozenClock, Script, ScriptedModel
-from cuebook.testing.audit import audit
+from storage.audit import audit
 
 CANARY = "Zanzibarquokka"
 DAY = 86_400.0

@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+from audience import Audience, Echo, Taste
 from stage import Client, book_on
 
 from cuebook import Ask, Posted
@@ -13,7 +14,6 @@ from cuebook.errors import CuebookError
 from cuebook.prompts.learn import ema
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
-from cuebook.testing.audience import Audience, Echo, Taste
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
 
 SLUG = "persona/assistant"

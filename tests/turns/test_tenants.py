@@ -13,7 +13,7 @@ from cuebook.engine.receipts import receipt
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation
 from cuebook.testing import FrozenClock, ScriptedModel
-from cuebook.testing.audit import audit
+from storage.audit import audit
 
 CANARY = "Zanzibarquokka"
 ANN = f"ann-{CANARY}"

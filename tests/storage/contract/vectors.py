@@ -10,7 +10,7 @@ from cuebook.ports.store import Batch, SearchLook, Store
 from cuebook.ports.vectors import Embedded, EmbeddedPlace
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import drafts
+from storage.makers import drafts
 
 MODEL = "m"
 US = Scope(user="ann")

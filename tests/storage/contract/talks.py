@@ -7,9 +7,9 @@ from cuebook.ports.store import Batch, Store
 from cuebook.records.memory import Scope
 from cuebook.records.talk import Run
 from cuebook.records.turn import Usage
-from cuebook.testing.contract_posts import OWNER, say
-from cuebook.testing.contract_turns import NOW, answer, begin, end
-from cuebook.testing.makers import draft, manifest
+from storage.contract.posts import OWNER, say
+from storage.contract.turns import NOW, answer, begin, end
+from storage.makers import draft, manifest
 
 ANN, BOB = Scope(user="ann"), Scope(user="bob")
 

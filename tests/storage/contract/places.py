@@ -6,9 +6,9 @@ from typing import Any
 from cuebook.ports.memories import Asked, Delivered, MemoryLook, PlaceChange
 from cuebook.ports.store import Batch, Look, Store
 from cuebook.records.memory import Memory, Place, Scope, Source
-from cuebook.testing.contract_posts import OWNER
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import drafts
+from storage.contract.posts import OWNER
+from storage.makers import drafts
 
 NOW = BEGINNING
 ANN, BOB = Place("user", "ann"), Place("user", "bob")

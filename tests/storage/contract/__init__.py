@@ -1,35 +1,29 @@
 """What every store must do, as tests: a backend is done when a subclass of `StoreContract` passes on the real engine.
 
-    class TestMyStore(StoreContract):
-        async def make_store(self) -> Store:
-            return MyStore(...)  # empty
-
-It needs pytest, and anyio's plugin to run what is async: `pip install cuebook[testing]`.
+class TestMyStore(StoreContract):
+    async def make_store(self) -> Store:
+        return MyStore(...)  # empty
 """
 
 from collections.abc import AsyncIterator
 
-try:
-    import pytest
-except ImportError as error:
-    msg = "a store's contract is run by pytest, which is not installed; install cuebook[testing]"
-    raise ImportError(msg) from error
+import pytest
 
 from cuebook.ports.store import Store
-from cuebook.testing.contract_keys import KeysContract
-from cuebook.testing.contract_leases import LeasesContract
-from cuebook.testing.contract_memory import MemoryContract
-from cuebook.testing.contract_outcomes import OutcomeContract
-from cuebook.testing.contract_places import PlacesContract
-from cuebook.testing.contract_posts import PostsContract
-from cuebook.testing.contract_prompts import PromptContract
-from cuebook.testing.contract_reading import ReadingContract
-from cuebook.testing.contract_reflections import ReflectionContract
-from cuebook.testing.contract_scopes import ScopesContract
-from cuebook.testing.contract_talks import TalksContract
-from cuebook.testing.contract_turn_on import TurnOnContract
-from cuebook.testing.contract_turns import TurnsContract
-from cuebook.testing.contract_vectors import VectorsContract
+from storage.contract.keys import KeysContract
+from storage.contract.leases import LeasesContract
+from storage.contract.memory import MemoryContract
+from storage.contract.outcomes import OutcomeContract
+from storage.contract.places import PlacesContract
+from storage.contract.posts import PostsContract
+from storage.contract.prompts import PromptContract
+from storage.contract.reading import ReadingContract
+from storage.contract.reflections import ReflectionContract
+from storage.contract.scopes import ScopesContract
+from storage.contract.talks import TalksContract
+from storage.contract.turn_on import TurnOnContract
+from storage.contract.turns import TurnsContract
+from storage.contract.vectors import VectorsContract
 
 
 class StoreContract(

@@ -6,9 +6,9 @@ import pytest
 from cuebook.errors import Busy, Conflict, LeaseLost
 from cuebook.ports.store import Store
 from cuebook.records.conversation import Part
-from cuebook.testing.contract_posts import OWNER, path_of, say
-from cuebook.testing.contract_turns import LEASE, NOW, answer, begin, end
-from cuebook.testing.makers import draft
+from storage.contract.posts import OWNER, path_of, say
+from storage.contract.turns import LEASE, NOW, answer, begin, end
+from storage.makers import draft
 
 
 class LeasesContract:

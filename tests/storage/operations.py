@@ -9,7 +9,7 @@ from cuebook.errors import CuebookError
 from cuebook.ports.store import Batch, Closing, Compacted, Lease, Opening, Store
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from cuebook.testing.reference import Reference
+from storage.reference import Reference
 
 
 class Operation(Struct, frozen=True, kw_only=True, tag_field="op"):

@@ -14,9 +14,9 @@ from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import TurnState, Usage
-from cuebook.testing.contract_posts import OWNER, path_of, say
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import draft, drafts, manifest, opening, opening_at
+from storage.contract.posts import OWNER, path_of, say
+from storage.makers import draft, drafts, manifest, opening, opening_at
 
 NOW = BEGINNING
 LEASE = 30.0

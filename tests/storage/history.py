@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from cuebook.errors import NotFound
 from cuebook.ports.store import Store
 from cuebook.records.memory import Scope
-from cuebook.testing.compare import State, differences, expected_state, state_of
-from cuebook.testing.operations import (
+from storage.compare import State, differences, expected_state, state_of
+from storage.operations import (
     AnyOperation,
     Append,
     Checkpoint,
@@ -28,7 +28,7 @@ from cuebook.testing.operations import (
     outcome_in,
     outcome_of,
 )
-from cuebook.testing.reference import Reference
+from storage.reference import Reference
 
 OWNER = Scope()
 SHARED = "shared"

@@ -9,12 +9,12 @@ from cuebook.errors import NotFound
 from cuebook.ports.store import Batch, Look, Store
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
-from cuebook.testing.contract_memory import item, result
-from cuebook.testing.contract_posts import OWNER, say
-from cuebook.testing.contract_reading import words
-from cuebook.testing.contract_turns import answer, begin, end
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import draft, drafts, opening
+from storage.contract.memory import item, result
+from storage.contract.posts import OWNER, say
+from storage.contract.reading import words
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft, drafts, opening
 
 NOW = BEGINNING
 ANN = Scope(user="ann")

@@ -9,10 +9,10 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.ports.store import Compacted, CompactionInput, Look, Store
 from cuebook.records.audit import Record
 from cuebook.records.memory import Item, Summary
-from cuebook.testing.contract_posts import OWNER, path_of, say
-from cuebook.testing.contract_turns import answer, begin, end
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import draft, drafts
+from storage.contract.posts import OWNER, path_of, say
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft, drafts
 
 NOW = BEGINNING
 

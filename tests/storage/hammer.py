@@ -1,6 +1,6 @@
 """A worker that writes without end and says so: every write of the port, several tasks at once, a line for each.
 
-The lines go to `cuebook.testing.history`. Each task has conversations of its own, where anything may happen, and all
+The lines go to `storage.history`. Each task has conversations of its own, where anything may happen, and all
 append to one that is shared. Time is counted in writes, so that a run can be told again.
 """
 
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from cuebook.ports.store import Batch, Closing, Compacted, Lease, Look, Store
 from cuebook.records.conversation import Draft, Role
 from cuebook.records.memory import Item, Summary
-from cuebook.testing.history import OWNER, SHARED, begun, done
-from cuebook.testing.makers import draft, opening_at
-from cuebook.testing.operations import (
+from storage.history import OWNER, SHARED, begun, done
+from storage.makers import draft, opening_at
+from storage.operations import (
     AnyOperation,
     Append,
     Checkpoint,
@@ -172,7 +172,7 @@ async def hammer(
     """Let tasks write, each so many times. Of several workers at once only one may abandon turns."""
     work = []
     for n in range(tasks):
-        dice = random.Random(f"{name} {run} {n}")  # noqa: S311
+        dice = random.Random(f"{name} {run} {n}")
         task = Task(store, f"{name}{n}", run=run, say=say, dice=dice, abandons=abandons and n == 0)
         work.append(task.work(writes))
     await asyncio.gather(*work)

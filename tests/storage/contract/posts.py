@@ -10,7 +10,7 @@ from cuebook.records.conversation import Draft, Part
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import draft, drafts, opening
+from storage.makers import draft, drafts, opening
 
 OWNER = Scope()
 

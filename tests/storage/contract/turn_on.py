@@ -3,9 +3,9 @@
 from typing import Any
 
 from cuebook.ports.store import Lease, Look, Store, TurnOn
-from cuebook.testing.contract_posts import OWNER, say
-from cuebook.testing.contract_turns import answer, begin, end
-from cuebook.testing.makers import draft, drafts
+from storage.contract.posts import OWNER, say
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft, drafts
 
 
 async def _spoken(store: Store, n: int, **changes: Any) -> Lease:

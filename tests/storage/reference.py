@@ -14,7 +14,7 @@ from cuebook.errors import Busy, Conflict, LeaseLost, NotFound
 from cuebook.ports.store import Appended, Batch, Closing, Compacted, Lease, Opening
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from cuebook.testing.reference_talk import Digest, Kept, Step, Talk, Turn
+from storage.reference_talk import Digest, Kept, Step, Talk, Turn
 
 Key = tuple[str, str]  # tenant, conversation
 

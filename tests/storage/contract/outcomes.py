@@ -12,11 +12,11 @@ from cuebook.ports.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Known, Outcome
 from cuebook.records.prompt import MAIN, Observation
-from cuebook.testing.contract_posts import OWNER
-from cuebook.testing.contract_prompts import text, write
-from cuebook.testing.contract_turns import answer, begin, end
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import draft
+from storage.contract.posts import OWNER
+from storage.contract.prompts import text, write
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft
 
 SLUG = "persona/kind"
 

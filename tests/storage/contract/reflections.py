@@ -7,9 +7,9 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.reflections import Call, Reflecting
 from cuebook.ports.store import Look, Store
 from cuebook.records.mind import Mind, Reflection
-from cuebook.testing.contract_posts import OWNER, say
-from cuebook.testing.contract_turns import answer, begin, end
-from cuebook.testing.makers import draft, drafts
+from storage.contract.posts import OWNER, say
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft, drafts
 
 CALLS = (Call("gmi_frustration_recovery", "event:user_frustrated"),)
 SAD = Reflection(turn=1, at=1.0, mind=Mind(mood="empathetic"))

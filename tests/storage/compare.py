@@ -6,7 +6,7 @@ from cuebook.errors import NotFound
 from cuebook.ports.store import Look, Scene, Store
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn as TurnRecord
-from cuebook.testing.reference_talk import Talk, Turn
+from storage.reference_talk import Talk, Turn
 
 State = dict[str, Any]
 

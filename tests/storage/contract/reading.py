@@ -8,12 +8,12 @@ from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.ports.store import Batch, Look, Scene, SearchLook, Spot, Store
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope, SearchResult
-from cuebook.testing.compare import State, state_of
-from cuebook.testing.contract_memory import item, result
-from cuebook.testing.contract_posts import OWNER, path_of, say
-from cuebook.testing.contract_turns import answer, begin, end
 from cuebook.testing.doubles import BEGINNING
-from cuebook.testing.makers import draft, drafts
+from storage.compare import State, state_of
+from storage.contract.memory import item, result
+from storage.contract.posts import OWNER, path_of, say
+from storage.contract.turns import answer, begin, end
+from storage.makers import draft, drafts
 
 NOW = BEGINNING
 
