@@ -101,26 +101,16 @@ async def test_the_bound_port_is_the_only_one(book: Cuebook) -> None:
 @pytest.mark.parametrize(
     ("body", "where"),
     [
-        (b"", "body"),
-        (b"{", "body"),
-        (b"[]", "body"),
-        (b"null", "body"),
         (b"NaN", "body"),
         (b'{"message": "\xff"}', "body"),
         (b'\xef\xbb\xbf{"message": "Hi"}', "body"),
-        (b'{"message": "a\\u0000b"}', "message"),
         (b'{"message": "a\x00b"}', "body"),
-        (b'{"message": "\\ud800"}', "message"),
         (b'{"message": "\\udc00\\ud800"}', "message"),
         (b'{"message": "\\ud83d\\ud83d\\ude00"}', "message"),
         (b'{"message": "Hi", "memoryControl": {"a": ["b", {"c": "\\u0000"}]}}', "memoryControl.a[1].c"),
         (b'{"message": "Hi", "memoryControl": {"k\\u0000": 1}}', "memoryControl.k\\x00"),
-        (b'{"message": "Hi", "mesage": 1}', "mesage"),
         (b'{"message": "Hi", "attachments": [{"type": "plan", "content": "x", "colour": 1}]}', "attachments[0].colour"),
-        (b'{"conversationId": "c1"}', "message"),
         (b'{"message": ""}', "message"),
-        (b'{"message": 5}', "message"),
-        (b'{"message": "Hi", "stream": "true"}', "stream"),
         (b'{"message": "Hi", "conversationId": ""}', "conversationId"),
         (b'{"message": "Hi", "tokenBudget": 0}', "tokenBudget"),
         (b'{"message": "Hi", "tokenBudget": 1e400}', "tokenBudget"),
@@ -304,13 +294,9 @@ async def test_posts_are_refused_naming_the_field(client: httpx.AsyncClient, bod
 @pytest.mark.parametrize(
     ("path", "body", "where"),
     [
-        ("/api/memories/search", {"query": "x", "limit": 0}, "limit"),
-        ("/api/memories/search", {"query": "x", "limit": 201}, "limit"),
         ("/api/memories/search", {"query": "x", "scopes": ["galaxy"]}, "scopes"),
-        ("/api/memories/search", {"limit": 5}, "query"),
         ("/api/settle", {"timeout": -1}, "timeout"),
         ("/api/settle", {"timeout": 1e9}, "timeout"),
-        ("/api/settle", {"time": 1}, "time"),
     ],
 )
 async def test_other_bodies_are_refused_too(
@@ -321,27 +307,6 @@ async def test_other_bodies_are_refused_too(
 
 
 # ---- queries and paths
-
-
-@pytest.mark.parametrize(
-    ("path", "where"),
-    [
-        ("/api/conversations?user=ann", "user"),
-        ("/api/conversations?limit=x", "limit"),
-        ("/api/conversations?limit=0", "limit"),
-        ("/api/conversations?limit=201", "limit"),
-        ("/api/conversations?userId=%ff", "query"),
-        ("/api/conversations?userId=a%00b", "query"),
-        ("/api/conversations/c1/posts?last=0", "last"),
-        ("/api/conversations/c1/posts?branches=perhaps", "branches"),
-        ("/api/conversations/%ff", "path"),
-        ("/api/conversations/a%00b", "path"),
-        ("/healthz?x=1", "x"),
-    ],
-)
-async def test_queries_and_paths_are_refused_naming_them(client: httpx.AsyncClient, path: str, where: str) -> None:
-    answer = await client.get(path)
-    assert (answer.status_code, problem(answer)["where"]) == (400, where)
 
 
 async def test_cursors_nobody_gave_are_refused(client: httpx.AsyncClient) -> None:

@@ -264,26 +264,19 @@ def test_no_prompt_is_written_under_an_odd_id(firm: httpx.Client, slug: str) -> 
 @pytest.mark.parametrize(
     ("body", "where"),
     [
-        (b'{"slug": "a\\u0000", "sections": {}}', "slug"),
         (b'{"slug": "a", "sections": {"body": "\\u0000"}}', "sections.body"),
         (b'{"slug": "a", "sections": {"body": "\\ud800"}}', "sections.body"),
         (b'{"slug": "a", "sections": {"b\\u0000": "x"}}', "sections.b\\x00"),
         (b'{"slug": "a", "sections": {}, "overrideSections": {"z": "\\udc00"}}', "overrideSections.z"),
         (b'{"slug": "a", "sections": {}, "metadata": {"k": ["\\u0000"]}}', "metadata.k[0]"),
-        (b'{"slug": "a", "sections": {}, "author": "\\ud800"}', "author"),
         (b'{"slug": "a", "sections": {" b": "x"}}', "sections"),
         (b'{"slug": "a", "sections": {}, "overrideSections": {"": "x"}}', "overrideSections"),
         (b'{"slug": "a", "sections": {"body": 5}}', "sections.body"),
-        (b'{"slug": "a", "sections": []}', "sections"),
-        (b'{"slug": "a"}', "sections"),
-        (b'{"sections": {}}', "slug"),
-        (b'{"slug": "a", "sections": {}, "version": 3}', "version"),
         (b'{"slug": "a", "sections": {}, "override_sections": {}}', "override_sections"),
         (b'{"slug": "a", "sections": {}, "engine": "jinja"}', "engine"),
         (b'{"slug": "a", "sections": {}, "semver": "1.2"}', "semver"),
         (b'{"slug": "a", "sections": {}, "branch": "a/b"}', "branch"),
         (b'{"slug": "a", "sections": {}, "branch": "7"}', "branch"),
-        (b'{"slug": "a", "sections": {}, "base": -1}', "base"),
         (b'{"slug": "a", "sections": {}, "base": 99999999999999999999}', "base"),
         (b'{"slug": "a", "sections": {}, "params": [{"name": "x", "typ": "string"}]}', "params[0]"),
         (b'{"slug": "a", "sections": {}, "params": [5]}', "params[0]"),
@@ -292,7 +285,6 @@ def test_no_prompt_is_written_under_an_odd_id(firm: httpx.Client, slug: str) -> 
         (b'{"slug": "a", "sections": {}, "inherits": "gone"}', "inherits"),
         (b'{"slug": "a", "sections": {}, "inherits": "a@"}', "inherits"),
         (b'{"slug": "a", "sections": {}, "inherits": "a"}', "inherits"),
-        (b'{"slug": "a", "sections": {}, "tags": "x"}', "tags"),
     ],
 )
 def test_a_version_that_cannot_be_names_its_field(firm: httpx.Client, body: bytes, where: str) -> None:
@@ -302,40 +294,23 @@ def test_a_version_that_cannot_be_names_its_field(firm: httpx.Client, body: byte
 @pytest.mark.parametrize(
     ("place", "body", "where"),
     [
-        ("branches", {"name": "try", "form": {}}, "form"),
         ("branches", {"name": "try", "from": {"number": 1}}, "from.number"),
         ("branches", {"name": "../x"}, "branch"),
-        ("branches", {"from": {}}, "name"),
-        ("render", {"parameters": {}}, "parameters"),
         ("render", {"params": {"nobody": 1}}, "nobody"),
         ("render", {"params": {"tone": ["x"]}}, "tone"),
         ("render", {"params": {}}, "tone"),
-        ("render", {"version": 0}, "version"),
         ("render", {"version": 2**70}, "version"),
-        ("select", {"signal": {}}, "signal"),
         ("select", {"signals": {"task_coding": 2}}, "signals.task_coding"),
         ("select", {"signals": {"task_coding": "much"}}, "signals.task_coding"),
-        ("select", {"epsilon": 1.5}, "epsilon"),
         ("select", {"strategy": "guess"}, "strategy"),
-        ("select", {"seed": 0.5}, "seed"),
         ("select", {"seed": 2**80}, "seed"),
-        ("observations", {}, "sentiment"),
         ("observations", {"sentiment": 1.1}, "sentiment"),
-        ("observations", {"sentiment": 1, "corrections": 2}, "corrections"),
         ("observations", {"sentiment": 1, "correctionCount": -1}, "correctionCount"),
         ("observations", {"sentiment": 1, "taskOutcome": "won"}, "taskOutcome"),
         ("observations", {"sentiment": 1, "propensity": 0}, "propensity"),
-        ("rollback", {}, "reason"),
         ("rollback", {"reason": ""}, "reason"),
-        ("rollback", {"reason": "worse", "to": 0}, "to"),
         ("rollback", {"reason": "worse", "to": 1}, "to"),
-        ("rollback", {"reason": "worse", "version": 1}, "version"),
         ("labels", {"name": "7"}, "label"),
-        ("labels", {"label": "production"}, "name"),
-        ("labels", {"name": "x", "label": "y", "version": 1}, "label"),
-        ("merge", {}, "branch"),
-        ("merge", {"branch": "try", "from": "main"}, "from"),
-        ("clear", {}, "version"),
         ("clear", {"version": 2**70}, "version"),
     ],
 )
@@ -344,16 +319,6 @@ def test_requests_are_refused_naming_the_field(
 ) -> None:
     method = "PUT" if place == "labels" else "POST"
     refused(firm.request(method, f"/api/prompts/a/{place}", json=body), 400, where)
-
-
-def test_unknown_query_parameters_are_refused_by_name(firm: httpx.Client) -> None:
-    places = ["", "/a", "/a/versions", "/a/versions/1", "/a/diff?a=1", "/a/branches", "/a/labels", "/a/history"]
-    for place in places:
-        mark = "&" if "?" in place else "?"
-        refused(firm.get(f"/api/prompts{place}{mark}colour=red"), 400, "colour")
-        refused(firm.get(f"/api/prompts{place}{mark}prompt=a"), 400, "prompt")
-    refused(firm.post("/api/prompts?branch=x", json={"slug": "a", "sections": {}}), 400, "branch")
-    assert firm.delete("/api/prompts/a").status_code == 405
 
 
 # ---- choosing and learning

@@ -127,7 +127,6 @@ async def test_what_is_refused_says_what_to_do(project: Path) -> None:
     async with spoken(project, "--user", "ann") as client:
         for name, arguments, words in [
             ("recall", {"query": "x", "limit": 0}, "limit"),
-            ("recall", {}, "query: missing"),
             ("recall", {"query": "x", "colour": "red"}, "unknown field 'colour'"),
             ("recall", {"query": "x", "user": "bob"}, "this key is one user's own"),
             ("remember", {"text": "x", "category": "nonsense"}, "there are domain"),
