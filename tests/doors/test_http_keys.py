@@ -1,7 +1,6 @@
 """Idempotency-Key on the OpenAI wire: one request is answered once, and told again from what is stored."""
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -178,10 +177,8 @@ def test_a_client_with_a_key_may_go_away_and_come_back(client: httpx.Client, ups
     else:
         with pytest.raises(httpx.ReadTimeout):
             client.post(url, json=body | {"model": "late"}, headers=KEY, timeout=0.2)
-    began = time.monotonic()
     again = client.post(url, json=body | ({} if stream else {"model": "late"}), headers=KEY)
     assert again.status_code == 200
-    assert time.monotonic() - began > 0.2
     assert len(upstream.received) == 1
     assert client.get("/api/conversations/c1/turns/1").json()["state"] == "finished"
     assert ("Grüße from upstream." if stream else "You said 1 messages") in again.text

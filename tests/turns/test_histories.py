@@ -317,9 +317,9 @@ async def test_a_history_of_a_thousand_messages_finds_its_place_in_no_time(book,
     await book.append(NAME, history)
     client.history = history
     await client.say("first", "ok")
-    began = time.perf_counter()
+    began = time.process_time()
     await client.say("second", "ok")
-    assert time.perf_counter() - began < 20.0, "some milliseconds where the machine is free"
+    assert time.process_time() - began < 5.0, "it takes some milliseconds"
     assert (await book.conversations.get(NAME)).last_seq == 1004
 
 

@@ -339,6 +339,13 @@ async def taught(book, name, n):
 GOOD, POOR = "PLAIN", "LENGTHY"
 
 
+@pytest.fixture
+def key_file(tmp_path):
+    """The key decides who hears which variant, so a fixed one makes every run the same."""
+    (tmp_path / "key").write_text("2a" * 32)
+    return str(tmp_path / "key")
+
+
 async def month(book, clock, crowd, conversations):
     """Let people talk with a book; says in how many of the last third the good variant spoke."""
     spoke = []
@@ -355,9 +362,10 @@ async def month(book, clock, crowd, conversations):
 
 
 @pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
-async def test_the_better_of_two_variants_wins_by_what_users_say(clock, strategy):
+async def test_the_better_of_two_variants_wins_by_what_users_say(clock, key_file, strategy):
     crowd = Audience({GOOD: Taste(0.6, 0.1), POOR: Taste(0.15, 0.5)})
-    async with book_on(model=Echo([GOOD, POOR]), clock=clock, prompts__strategy=strategy) as book:
+    settings = {"prompts__strategy": strategy, "secrets__key_file": key_file}
+    async with book_on(model=Echo([GOOD, POOR]), clock=clock, **settings) as book:
         await book.prompts.save(SLUG, {"body": f"Answer {POOR}."})
         await book.prompts.fork(SLUG, "plain")
         await book.prompts.save(SLUG, {"body": f"Answer {GOOD}."}, branch="plain")
@@ -368,9 +376,10 @@ async def test_the_better_of_two_variants_wins_by_what_users_say(clock, strategy
         assert (await book.audit.verify()).ok
 
 
-async def test_a_version_that_does_worse_is_taken_back_by_what_users_say(clock):
+async def test_a_version_that_does_worse_is_taken_back_by_what_users_say(clock, key_file):
     crowd = Audience({GOOD: Taste(0.7, 0.05), POOR: Taste(0.05, 0.8)})
-    async with book_on(model=Echo([GOOD, POOR]), clock=clock, learning__observe="all") as book:
+    settings = {"learning__observe": "all", "secrets__key_file": key_file}
+    async with book_on(model=Echo([GOOD, POOR]), clock=clock, **settings) as book:
         await book.prompts.save(SLUG, {"body": f"Answer {GOOD}."})
         await month(book, clock, crowd, 24)
         await book.prompts.save(SLUG, {"body": f"Answer {POOR}."})
