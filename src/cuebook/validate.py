@@ -64,20 +64,23 @@ class Fault(Struct, frozen=True):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-def validate(document: object, kind: type[T], path: str = "") -> tuple[T | None, list[Fault]]:
+def validate(
+    document: object, kind: type[T], path: str = "", *, null_is_absent: bool = True
+) -> tuple[T | None, list[Fault]]:
     """Return a document as a struct, and all that is wrong in it.
 
     A faulty field has its default in the value; where a required one is faulty there is no value. A struct instance is
-    validated too, by the names of its attributes. `path` is the document's own, "" for a whole file.
+    validated too, by the names of its attributes. `path` is the document's own, "" for a whole file. Bodies of requests
+    are read with `null_is_absent=False`, because there a `null` is a value of the wrong type.
     """
-    reader = _Reader()
+    reader = _Reader(null_is_absent=null_is_absent)
     value = reader.read(document, _type_info(kind), path)  # type: ignore[arg-type]
     return (None if value is _WRONG else value), reader.faults
 
 
-def check(document: object, kind: type[T], path: str = "") -> T:
+def check(document: object, kind: type[T], path: str = "", *, null_is_absent: bool = True) -> T:
     """Return a document as a struct. Raises InvalidInput for the first fault."""
-    value, faults = validate(document, kind, path)
+    value, faults = validate(document, kind, path, null_is_absent=null_is_absent)
     refuse(faults)
     return value  # type: ignore[return-value]  # without a fault there is a value
 
@@ -148,8 +151,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 class _Reader:
     """Walks a document and its type together, and collects faults."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, null_is_absent: bool) -> None:
         self.faults: list[Fault] = []
+        self.null_is_absent = null_is_absent
 
     def fault(self, path: str, reason: str) -> Any:
         """Note a fault; return the mark of a value that could not be read."""
@@ -174,7 +178,8 @@ class _Reader:
         values: dict[str, Any] = {}
         complete = True
         for key, field in fields.items():
-            left_out = key not in given or (given is value and given[key] is None and not _may_be_null(field.type))
+            null = given is value and self.null_is_absent and given.get(key, "") is None
+            left_out = key not in given or (null and not _may_be_null(field.type))
             read = (
                 self.absent(field, join(path, key)) if left_out else self.read(given[key], field.type, join(path, key))
             )

@@ -80,6 +80,10 @@ class Operation:
                 return self.resolved(choice)
         return schema
 
+    def nullable(self, schema: dict[str, Any]) -> bool:
+        choices = schema.get("oneOf", schema.get("anyOf", []))
+        return "null" in schema.get("type", ()) or any(choice.get("type") == "null" for choice in choices)
+
     def valid(self, schema: dict[str, Any] | None = None) -> Any:
         """The smallest value its document allows."""
         schema = self.resolved(self.body if schema is None else schema)
@@ -179,6 +183,8 @@ async def test_fields_of_a_body(client: httpx.AsyncClient, path: Path, each: Ope
         rows += [
             (name, base | {name: limits[key] + by}) for key, by in (("minimum", -1), ("maximum", 1)) if key in limits
         ]
+        if kind is not None and not each.nullable(schema):
+            rows.append((name, base | {name: None}))
         if kind == "string":
             rows += [(name, base | {name: "nul \x00"}), (name, base | {name: "half a pair \ud800"})]
     for where, body in rows:

@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import CATEGORIES
+from cuebook.validate import check
 
 
 class LongTermMemory(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,15 +53,8 @@ class OrganizationChange(Struct, frozen=True, kw_only=True, rename="camel", forb
 
 
 def change_of(given: Any) -> OrganizationChange:
-    """Read a change from plain JSON values. Raises InvalidInput naming the field."""
-    try:
-        change = msgspec.convert(given, OrganizationChange)
-    except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$")
-        where = place.removesuffix("`").lstrip(".") or "settings"
-        msg = f"{where}: {text[:1].lower()}{text[1:]}"
-        raise InvalidInput(msg, where=where) from None
-    return checked(change)
+    """Return a change from plain JSON values. Raises InvalidInput naming the field."""
+    return checked(check(given, OrganizationChange, null_is_absent=False))
 
 
 def checked(change: OrganizationChange) -> OrganizationChange:

@@ -13,7 +13,6 @@ from litestar.typing import FieldDefinition
 from cuebook.errors import InvalidInput
 from cuebook.records.nesting import nests_deeper
 from cuebook.server.caller import AnyRequest, check_named
-from cuebook.server.problems import in_words
 from cuebook.validate import Fault, validate
 
 T = TypeVar("T")
@@ -39,19 +38,13 @@ def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _complaint(body, decoder.type, error) from None
+        _, faults = validate(json.loads(body), decoder.type, null_is_absent=False)
+        fault = faults[0] if faults else Fault("", str(error))
+        where = fault.path or "body"
+        raise InvalidInput(f"{where}: {fault.reason}", where=where) from None
     except msgspec.DecodeError as error:
         msg = f"the body is no valid JSON ({error})"
         raise InvalidInput(msg, where="body") from None
-
-
-def _complaint(body: bytes, kind: Any, error: msgspec.ValidationError) -> InvalidInput:
-    """Return a decoder's complaint in the words that all documents are refused with."""
-    _, faults = validate(json.loads(body), kind)
-    text, _, path = str(error).partition(" - at `$")
-    fault = faults[0] if faults else Fault(path.lstrip(".").removesuffix("`"), in_words(text))
-    where = fault.path or "body"
-    return InvalidInput(f"{where}: {fault.reason}", where=where)
 
 
 def check_json(body: bytes) -> None:

@@ -99,7 +99,7 @@ def test_an_organization_of_others_is_not_there() -> None:
         ({"memory": {"longTermMemory": {"allowWrites": None}}}, "memory.longTermMemory.allowWrites"),
         ({"memory": {"longTermMemory": {"enabled": "yes"}}}, "memory.longTermMemory.enabled"),
         ({"memory": {"longTermMemory": {"allowedCategories": ["gossip"]}}}, "memory.longTermMemory.allowedCategories"),
-        ({"memory": {"longTerm": {}}}, "memory"),
+        ({"memory": {"longTerm": {}}}, "memory.longTerm"),
     ],
 )
 def test_a_wrong_setting_is_named(given_: Any, where: str) -> None:
