@@ -2,7 +2,7 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench chaos docs snapshot clean
+.PHONY: help setup demo test test-all check bench chaos docs house snapshot clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ chaos: setup  ## the whole fault suite: kills, crashes, full disks
 
 snapshot: setup  ## show what users would notice; ARGS=--save accepts it, ARGS=--prose lists changed sentences
 	@scripts/snapshot $(ARGS)
+
+house: setup  ## print the size of the source, its wording, and what tests, import and start cost
+	@scripts/house
 
 docs: setup  ## build the documentation's site into site/; ARGS=serve to read it while it is written
 	@scripts/docs $(ARGS)
