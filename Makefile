@@ -7,7 +7,7 @@ ARGS ?=
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup:  ## make .venv and install everything into it (the others do this first)
+setup:  ## make .venv and install everything into it (other targets run it)
 	@scripts/setup
 
 demo: setup  ## replay a long conversation; ARGS=FILE for your own
@@ -16,25 +16,25 @@ demo: setup  ## replay a long conversation; ARGS=FILE for your own
 test: setup  ## run the tests, without the slow ones
 	@scripts/test $(ARGS)
 
-test-all: setup  ## run every test: also browsers, kills, models and processes
+test-all: setup  ## run all tests, also with browsers, crashes, models and several processes
 	@scripts/test-all $(ARGS)
 
-check: setup  ## format, lint, types, imports; ARGS=--fix mends what can be mended
+check: setup  ## format, lint, types, imports; ARGS=--fix fixes what it can
 	@scripts/check $(ARGS)
 
-bench: setup  ## measure; every figure is a ratio inside one run
+bench: setup  ## run the benchmarks; each figure is a ratio within one run
 	@scripts/bench $(ARGS)
 
-chaos: setup  ## the whole fault suite: kills, crashes, full disks
+chaos: setup  ## run the fault tests: kills, crashes, full disks
 	@scripts/chaos $(ARGS)
 
-snapshot: setup  ## show what users would notice; ARGS=--save accepts it, ARGS=--prose lists changed sentences
+snapshot: setup  ## compare public surfaces with the saved snapshot; ARGS=--save accepts, ARGS=--prose lists sentences
 	@scripts/snapshot $(ARGS)
 
 house: setup  ## print the size of the source, its wording, and what tests, import and start cost
 	@scripts/house
 
-docs: setup  ## build the documentation's site into site/; ARGS=serve to read it while it is written
+docs: setup  ## build the documentation's site into site/; ARGS=serve previews it
 	@scripts/docs $(ARGS)
 
 clean:  ## remove .venv, caches and builds

@@ -106,7 +106,8 @@ def words(trees: dict[Path, ast.Module]) -> Iterator[tuple[str, object]]:
     texts = [path for pattern in ("README.md", "docs/*.md", "src") for path in tracked(pattern)]
     joined = [path.read_text("utf-8").lower() for path in texts if path.suffix in {".md", ".py", ".html"}]
     yield "phrases that read like a translation", sum(text.count(phrase) for text in joined for phrase in PHRASES)
-    every = [sentence for path in texts if path.suffix == ".md" and "src" not in path.parts for sentence in prose(path)]
+    pages = [path for path in texts if path.suffix == ".md" and "src" not in path.relative_to(ROOT).parts]
+    every = [sentence for path in pages for sentence in prose(path)]
     long = sum(len(sentence.split()) > MOST_WORDS for sentence in every)
     yield (
         f"sentences over {MOST_WORDS} words in README and docs",

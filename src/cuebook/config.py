@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from cuebook.errors import InvalidInput
-from cuebook.validate import validate
+from cuebook.validate import refuse, validate
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -269,6 +269,7 @@ def build(
         if not isinstance(keys, Mapping):
             msg = f"{file_name}: {section!r} stands outside a section; settings belong under [section]"
             raise InvalidInput(msg, where=section)
+        values.setdefault(section, {})
         for key, value in keys.items():
             _put(values, origins, f"{section}.{key}", value, file_name)
     known = _known()
@@ -325,9 +326,9 @@ def _from_text(kind: type, text: str, name: str) -> object:
 
 def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]) -> Settings:
     settings, faults = validate(values, Settings)
-    if settings is None or faults:
-        origin = origins.get(faults[0].path) or next(iter(origins.values()), "settings")
-        raise InvalidInput(f"{origin}: {faults[0]}", where=faults[0].path)
+    if faults:
+        refuse(faults, file=origins.get(faults[0].path) or next(iter(origins.values()), "settings"))
+    assert settings is not None  # noqa: S101  # without a fault there is a value
     return settings
 
 

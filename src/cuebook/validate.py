@@ -67,7 +67,7 @@ class Fault(Struct, frozen=True):
 def validate(
     document: object, kind: type[T], path: str = "", *, null_is_absent: bool = True
 ) -> tuple[T | None, list[Fault]]:
-    """Return a document as a struct, and all that is wrong in it.
+    """Return a document as a struct, and its faults.
 
     A faulty field has its default in the value; where a required one is faulty there is no value. A struct instance is
     validated too, by the names of its attributes. `path` is the document's own, "" for a whole file. Bodies of requests
@@ -88,7 +88,7 @@ def check(document: object, kind: type[T], path: str = "", *, null_is_absent: bo
 def refuse(faults: Sequence[Fault], *, file: str = "") -> None:
     """Raise InvalidInput for the first fault, if there is one, and say how many more there are."""
     if faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        more = "" if len(faults) == 1 else f" (and {len(faults) - 1} more fault{'s' * (len(faults) > 2)})"
         prefix = f"{file}: " if file else ""
         raise InvalidInput(f"{prefix}{faults[0]}{more}", where=faults[0].path)
 
@@ -101,7 +101,7 @@ def join(path: str, key: object) -> str:
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> str:
-    """Return the words for a name that does not exist: what was probably meant, else what there is."""
+    """Return the message for an unknown name: the nearest known name, else the available ones."""
     near = get_close_matches(name, known, n=1, cutoff=_NEAR)
     if near:
         return f"unknown {what} {name[:_SHOWN]!r}. Did you mean {near[0]!r}?"
@@ -116,18 +116,18 @@ def check_known(what: str, names: Iterable[tuple[str, str]], known: Collection[s
 
 
 def check_unique(path: str, names: Sequence[str]) -> list[Fault]:
-    """Return a fault for each item of a list whose id is another one's too."""
+    """Return a fault for each item of a list whose id an earlier one has."""
     return [
-        Fault(f"{path}[{at}].id", f"{name!r} is taken. Give each its own id.")
+        Fault(f"{path}[{at}].id", f"duplicate id {name!r}. Use a different id.")
         for at, name in enumerate(names)
         if name in names[:at]
     ]
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a wrong value in the words of a file's author."""
     if value is None:
-        return "nothing"
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Mapping):
@@ -164,7 +164,7 @@ class _Reader:
         """Return a value as its type, or the mark of a fault."""
         fitting = next((each for each in _alternatives(kind) if _fits(value, each)), None)
         if fitting is None:
-            return self.fault(path, f"expected {_describe(kind)}, got {shown(value)}")
+            return self.fault(path, f"expected {_describe(kind)}, got {format_value(value)}")
         read = _READERS.get(type(fitting))
         return value if read is None else read(self, value, fitting, path, kind)
 
@@ -197,7 +197,7 @@ class _Reader:
         found = {}
         for key, member in value.items():
             if not isinstance(key, str):
-                self.fault(path, f"expected texts as keys, got {shown(key)}")
+                self.fault(path, f"expected string keys, got {format_value(key)}")
                 continue
             read = self.read(member, kind.value_type, join(path, key))
             if read is not _WRONG:
@@ -207,7 +207,7 @@ class _Reader:
     def items(self, value: Any, kind: Any, path: str, _whole: Any) -> Any:
         """Return a list."""
         if kind.max_length is not None and len(value) > kind.max_length:
-            return self.fault(path, f"has {len(value):,} entries. At most {kind.max_length:,} are read.")
+            return self.fault(path, f"has {len(value):,} entries. The limit is {kind.max_length:,}.")
         read = [self.read(member, kind.item_type, join(path, at)) for at, member in enumerate(value)]
         return _BUILDERS[type(kind)]([each for each in read if each is not _WRONG])
 
@@ -218,7 +218,7 @@ class _Reader:
         except OverflowError:  # a whole number that no float can hold
             number = inf
         if not (isinstance(number, int) or isfinite(number)) or not _in_range(number, kind):
-            return self.fault(path, f"expected {_describe(whole)}, got {shown(value)}")
+            return self.fault(path, f"expected {_describe(whole)}, got {format_value(value)}")
         return number
 
     def literal(self, value: Any, kind: inspect.LiteralType, path: str, _whole: Any) -> Any:
@@ -232,9 +232,9 @@ class _Reader:
         if kind.min_length and not value.strip():
             return self.fault(path, f"empty. Expected {_describe(whole)}.")
         if kind.max_length is not None and len(value) > kind.max_length:
-            return self.fault(path, f"has {len(value):,} characters. At most {kind.max_length:,} are read.")
+            return self.fault(path, f"has {len(value):,} characters. The limit is {kind.max_length:,}.")
         if kind.pattern is not None and not _compiled(kind.pattern).search(value):
-            return self.fault(path, f"expected {_describe(whole)}, got {shown(value)}")
+            return self.fault(path, f"expected {_describe(whole)}, got {format_value(value)}")
         return value
 
 
@@ -315,7 +315,7 @@ _READERS: Final[dict[Any, Callable[[_Reader, Any, Any, str, Any], Any]]] = {
     **dict.fromkeys(_BUILDERS, _Reader.items),
 }
 _WORDS: Final[dict[Any, str]] = {
-    inspect.StrType: "a text",
+    inspect.StrType: "a string",
     inspect.BoolType: "true or false",
     inspect.BytesType: "bytes",
     inspect.IntType: "a whole number",
@@ -335,7 +335,7 @@ _FORMS: Final[dict[Any, Any]] = {
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    """Tell whether a value is of a type's form: text, number, list, object; not yet whether it is in its range."""
+    """Return whether a value is of a type's form: text, number, list, object; not yet whether it is in its range."""
     if isinstance(kind, inspect.StructType):
         return isinstance(value, Mapping | kind.cls)
     if isinstance(kind, inspect.IntType | inspect.FloatType):  # 5.0 is JSON's 5

@@ -380,7 +380,7 @@ def test_a_migration_is_shown_first_and_written_once(here: Here, tmp_path: Path)
     assert here("prompt", "test", "persona/a", "--text") == "Be true.\n\nBe quick.\n"
     assert here("prompt", "drift").startswith("files, ")
     file.write_text(json.dumps([*MIGRATION, {"slug": "persona/b", "sections": {"x": 3}}]))
-    assert "prompts[3].sections.x: expected a text" in here("prompt", "migrate", str(file), code=1)
+    assert "prompts[3].sections.x: expected a string" in here("prompt", "migrate", str(file), code=1)
     file.write_text("[")
     assert "prompts.json: " in here("prompt", "migrate", str(file), code=1)
 

@@ -73,7 +73,7 @@ ODD: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", "when: missing"),
     "noid": ("when: a\nwhat: b\n", "exp_id: missing"),
     "broken": ("exp_id: [a\n", "line "),
-    "tag": ("exp_id: !!python/object/apply:os.system [ls]\nwhen: a\nwhat: b\n", "tags such as"),
+    "tag": ("exp_id: !!python/object/apply:os.system [ls]\nwhen: a\nwhat: b\n", "tags (`!…`) are not supported"),
     "alias": ("exp_id: &a x\nwhen: *a\nwhat: b\n", "anchors and aliases"),
     "twice": ("exp_id: a\nexp_id: b\nwhen: a\nwhat: b\n", "given twice"),
     "latin": (b"exp_id: caf\xe9\nwhen: a\nwhat: b\n", "no UTF-8"),

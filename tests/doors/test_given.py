@@ -33,13 +33,13 @@ def refused(call: Callable[[], Any]) -> str:
     ("ask", "said"),
     [
         ("hello", "ask: expected Ask(text, conversation), got 'hello'"),
-        (None, "ask: expected Ask(text, conversation), got nothing"),
-        (Ask("x", 5), "conversation: expected a text, got 5"),  # type: ignore[arg-type]
+        (None, "ask: expected Ask(text, conversation), got null"),
+        (Ask("x", 5), "conversation: expected a string, got 5"),  # type: ignore[arg-type]
         (Ask("x", ""), "conversation: empty; name the conversation"),
-        (Ask(b"x", "c"), "text: expected a text, got b'x'"),  # type: ignore[arg-type]
-        (Ask("x", "c", user=5), "user: expected a text, got 5"),  # type: ignore[arg-type]
+        (Ask(b"x", "c"), "text: expected a string, got b'x'"),  # type: ignore[arg-type]
+        (Ask("x", "c", user=5), "user: expected a string, got 5"),  # type: ignore[arg-type]
         (Ask("x", "c", attachments=("a",)), "attachments[0]: expected an object, got 'a'"),  # type: ignore[arg-type]
-        (Ask("x", "c", attachments=(Part("text", 5),)), "attachments[0].content: expected a text, got 5"),  # type: ignore[arg-type]
+        (Ask("x", "c", attachments=(Part("text", 5),)), "attachments[0].content: expected a string, got 5"),  # type: ignore[arg-type]
         (Ask("x", "c", memory_control="off"), "memory_control: expected an object"),  # type: ignore[arg-type]
         (Ask("x", "c", token_budget=9.5), "token_budget: expected a number of tokens, got 9.5"),  # type: ignore[arg-type]
         (Ask("x", "c", token_budget=True), "token_budget: expected a number of tokens, got true"),
@@ -57,13 +57,13 @@ def test_what_is_no_ask(book: BlockingCuebook, ask: Any, said: str) -> None:
         ("hello", "posts: expected a list of posts, got 'hello'; put a single one into a list"),
         (HELLO, "posts: expected a list of posts, got an object"),
         (Posted(sender="ann", message="Hi"), "posts: expected a list of posts, got Posted"),
-        (None, "posts: expected a list of posts, got nothing"),
+        (None, "posts: expected a list of posts, got null"),
         ([HELLO, 5], "posts[1]: expected Posted("),
         ([HELLO | {"timestamp": "now"}], "posts[0].timestamp: expected a number, got 'now'"),
-        ([HELLO | {"id": 7}], "posts[0].id: expected a text, got 7"),
-        ([Posted(sender=5, message="x")], "posts[0].sender: expected a text, got 5"),  # type: ignore[arg-type]
+        ([HELLO | {"id": 7}], "posts[0].id: expected a string, got 7"),
+        ([Posted(sender=5, message="x")], "posts[0].sender: expected a string, got 5"),  # type: ignore[arg-type]
         ([Posted(sender="", message="x")], "posts[0].sender: empty; say who sends it"),
-        ([Posted(sender="a", message=None)], "posts[0].message: expected a text, got nothing"),  # type: ignore[arg-type]
+        ([Posted(sender="a", message=None)], "posts[0].message: expected a string, got null"),  # type: ignore[arg-type]
         ([Posted(sender="a", message="x", created_at="now")], "posts[0].created_at: expected a number"),  # type: ignore[arg-type]
         ([Posted(sender="a", message="x", role="boss")], "posts[0].role: unknown value 'boss'. Available: assistant"),  # type: ignore[arg-type]
         ([Posted(sender="a", parts=["x"])], "posts[0].parts[0]: expected an object"),  # type: ignore[arg-type]
@@ -75,18 +75,18 @@ def test_what_is_no_post(book: BlockingCuebook, posts: Any, said: str) -> None:
 
 def test_names_are_strings(book: BlockingCuebook) -> None:
     given: Any = 5
-    assert "conversation: expected a text" in refused(lambda: book.append(given, [HELLO]))
+    assert "conversation: expected a string" in refused(lambda: book.append(given, [HELLO]))
     for name in ("user", "persona", "parent", "idempotency_key"):
-        assert f"{name}: expected a text, got 5" in refused(
+        assert f"{name}: expected a string, got 5" in refused(
             lambda name=name: book.append("c", [HELLO], **{name: 5})  # type: ignore[misc]
         )
-    assert "conversation: expected a text" in refused(lambda: book.settle(conversation=given))
+    assert "conversation: expected a string" in refused(lambda: book.settle(conversation=given))
     assert "timeout: expected a number, got 'soon'" in refused(lambda: book.settle(timeout=given and "soon"))
 
 
 def test_what_cannot_be_looked_for(book: BlockingCuebook) -> None:
     given: Any = 5
-    assert "query: expected a text, got 5" in refused(lambda: book.memory.search(given))
+    assert "query: expected a string, got 5" in refused(lambda: book.memory.search(given))
     assert "scopes: expected a list, got 'user'" in refused(lambda: book.memory.search("x", scopes="user"))
     for limit in (0, 201, True):
         assert "limit: expected a whole number from 1 to 200" in refused(

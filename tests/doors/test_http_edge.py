@@ -422,7 +422,7 @@ async def test_what_is_of_another_type_is_told_in_words(client: httpx.AsyncClien
     search, whole = "/api/memories/search", "expected a whole number from 1 to 200, got"
     for answer, where, said in (
         (await client.post(search, json={"query": "x", "limit": "many"}), "limit", f"{whole} 'many'"),
-        (await client.post(search, json={"query": 7}), "query", "expected a text, got 7"),
+        (await client.post(search, json={"query": 7}), "query", "expected a string, got 7"),
         (await client.post(search, json=[]), "body", "expected an object, got a list"),
         (await client.get("/api/memories?limit=many"), "limit", "expected a whole number, got text"),
         (await client.get("/api/memories?ended=maybe"), "ended", "expected true or false, got text"),
@@ -456,7 +456,7 @@ async def test_what_may_stand_in_a_field_is_said(client: httpx.AsyncClient) -> N
             "engine",
             "unknown value 'jinja'. Available: braces, dollar, none",
         ),
-        ("/api/prompts", {"slug": "x", "sections": {"a": "b", "c": 5}}, "sections.c", "expected a text, got 5"),
+        ("/api/prompts", {"slug": "x", "sections": {"a": "b", "c": 5}}, "sections.c", "expected a string, got 5"),
         (select, {"signals": {"a": 1, "task": "x"}}, "signals.task", "expected a number or true or false, got 'x'"),
         ("/api/prompts/migrate", {"document": 5}, "document", "expected an object or a list of them, got 5"),
     ):

@@ -187,8 +187,11 @@ async def test_fields_of_a_body(client: httpx.AsyncClient, path: Path, each: Ope
             rows.append((name, base | {name: None}))
         if kind == "string":
             rows += [(name, base | {name: "nul \x00"}), (name, base | {name: "half a pair \ud800"})]
-    for where, body in rows:
-        answer = await refused(client, path, each, content=json.dumps(body).encode())
+    texts = [(where, json.dumps(body)) for where, body in rows]
+    if base:
+        texts.append(("body", json.dumps(base | {next(iter(base)): "LONG"}).replace('"LONG"', "9" * 5_000)))
+    for where, body in texts:
+        answer = await refused(client, path, each, content=body.encode())
         if answer.json().get("where", "").split(".")[0].split("[")[0] != where:
             wrong.append((where, body, answer.json()))
     assert not wrong

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import read_compaction
 from cuebook.prompts.presets import read_presets
-from cuebook.validate import Document, Name, check, check_known, check_unique, refuse, shown, unknown, validate
+from cuebook.validate import Document, Name, check, check_known, check_unique, refuse, format_value, unknown, validate
 
 
 class Window(Document, frozen=True, kw_only=True):
@@ -76,12 +76,12 @@ def test_a_document_becomes_a_struct():
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        (None, "expected an object, got nothing"),
+        (None, "expected an object, got null"),
         ([], "expected an object, got a list"),
         ({"nam": 1}, "nam: unknown field 'nam'. Did you mean 'name'?"),
         ({5: 1}, "5: unknown field '5'. Available: name, enabled, window, items, numbers, textOrList, code, picture."),
-        ({"name": 5}, "name: expected a text, got 5"),
-        ({"name": "too long"}, "name: has 8 characters. At most 5 are read."),
+        ({"name": 5}, "name: expected a string, got 5"),
+        ({"name": "too long"}, "name: has 8 characters. The limit is 5."),
         ({"enabled": "yes"}, "enabled: expected true or false, got 'yes'"),
         ({"enabled": 1}, "enabled: expected true or false, got 1"),
         ({"window": "wide"}, "window: expected an object, got 'wide'"),
@@ -94,17 +94,17 @@ def test_a_document_becomes_a_struct():
         ({"window": {"share": math.nan}}, "window.share: expected a number above 0 up to 1, got nan"),
         ({"window": {"share": 10**400}}, "window.share: expected a number above 0 up to 1, got 1000"),
         ({"numbers": {"x": math.inf}}, "numbers.x: expected a number, got inf"),
-        ({"numbers": {5: 1}}, "numbers: expected texts as keys, got 5"),
+        ({"numbers": {5: 1}}, "numbers: expected string keys, got 5"),
         ({"items": {}}, "items: expected a list, got an object"),
-        ({"items": [{"id": "a"}] * 4}, "items: has 4 entries. At most 3 are read."),
+        ({"items": [{"id": "a"}] * 4}, "items: has 4 entries. The limit is 3."),
         ({"items": [{"id": "a"}, {}]}, "items[1].id: missing. Expected a name of visible characters."),
         ({"items": [{"id": " "}]}, "items[0].id: empty. Expected a name of visible characters."),
         ({"items": [{"id": "a\u200bb"}]}, "items[0].id: expected a name of visible characters, got 'a\\u200bb'"),
-        ({"items": [{"id": "a", "promptKeys": ["k", 7]}]}, "items[0].promptKeys[1]: expected a text, got 7"),
+        ({"items": [{"id": "a", "promptKeys": ["k", 7]}]}, "items[0].promptKeys[1]: expected a string, got 7"),
         ({"items": [{"id": "a", "promptKey": []}]}, "items[0].promptKey: unknown field 'promptKey'. Did you mean"),
         ({"items": [{"id": "a", "color": "gren"}]}, "items[0].color: unknown value 'gren'. Did you mean 'green'?"),
         ({"items": [{"id": "a", "color": 5}]}, "items[0].color: expected one of green, red, got 5"),
-        ({"textOrList": 5}, "textOrList: expected a text or a list, got 5"),
+        ({"textOrList": 5}, "textOrList: expected a string or a list, got 5"),
         ({"code": "A"}, "code: expected a code of small letters, got 'A'"),
         ({"picture": "x"}, "picture: expected bytes, got 'x'"),
     ],
@@ -134,7 +134,7 @@ def test_a_refusal_names_the_file_the_first_fault_and_how_many_there_are():
     _, faults = validate({"nam": 1, "enabled": 5}, Whole)
     with pytest.raises(InvalidInput) as refused:
         refuse(faults, file="whole.json")
-    assert str(refused.value) == "whole.json: nam: unknown field 'nam'. Did you mean 'name'? (and 1 more)"
+    assert str(refused.value) == "whole.json: nam: unknown field 'nam'. Did you mean 'name'? (and 1 more fault)"
     assert refused.value.where == "nam"
     refuse([])
 
@@ -145,8 +145,8 @@ def test_names_are_looked_up_and_ids_are_unique():
     [fault] = check_known("profile", [("a", "ada"), ("b", "bob")], ["ada", "bert"])
     assert str(fault) == "b: unknown profile 'bob'. Available: ada, bert."
     [fault] = check_unique("items", ["a", "b", "a"])
-    assert str(fault) == "items[2].id: 'a' is taken. Give each its own id."
-    assert shown("x" * 100).endswith("…")
+    assert str(fault) == "items[2].id: duplicate id 'a'. Use a different id."
+    assert format_value("x" * 100).endswith("…")
 
 
 def test_a_typo_in_a_rule_and_a_wrong_prompt_key_are_reported_with_their_paths():
@@ -155,7 +155,7 @@ def test_a_typo_in_a_rule_and_a_wrong_prompt_key_are_reported_with_their_paths()
         "presets": [{"id": "a"}, {"id": "b"}, {"id": "c", "addonPromptKeys": [5]}],
         "rules": [{"id": "r", "presetId": "a", "anyKeyword": ["x"]}],
     }
-    with pytest.raises(InvalidInput, match=r"presets\[2\]\.addonPromptKeys\[0\]: expected a text, got 5"):
+    with pytest.raises(InvalidInput, match=r"presets\[2\]\.addonPromptKeys\[0\]: expected a string, got 5"):
         read_presets(document, file="presets.json", prompts=())
     document["presets"].pop()
     with pytest.raises(InvalidInput, match=r"anyKeyword: unknown field 'anyKeyword'. Did you mean 'anyKeywords'\?"):

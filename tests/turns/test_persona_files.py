@@ -277,7 +277,7 @@ ODD = [
     ("a.yaml", "id: a\nid: b\n", "personas/a.yaml: line 2: 'id' is given twice, first in line 1; keep one"),
     ("a.json", '{"id": "a", "id": "b"}', "personas/a.json: id: given twice"),
     ("a.yaml", "id: a\nx: &x [1]\ny: *x\n", "personas/a.yaml: line 2: anchors and aliases are not read"),
-    ("a.yaml", "id: a\n\tname: b\n", "personas/a.yaml: line 2: found character '\\t' that cannot start any token"),
+    ("a.yaml", "id: a\n\tname: b\n", "personas/a.yaml: line 2: tab in the indentation. Indent with spaces."),
     ("a.yaml", "id: a\nsentimentTracking:\n  enabled: no\n", "enabled: expected true or false, got 'no'"),
     ("a.yaml", "- id: a\n", "personas/a.yaml: line 1: expected `key: value` lines"),
     ("a.yaml", "", "personas/a.yaml: id: missing. Expected a name"),

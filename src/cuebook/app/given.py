@@ -16,7 +16,7 @@ from cuebook.ports.analyzer import Analyzer
 from cuebook.prompts.names import check_project
 from cuebook.records.turn import Ask
 from cuebook.signals.judged import NAME as BY_MODEL
-from cuebook.validate import check, shown, unknown
+from cuebook.validate import check, format_value, unknown
 
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
 Budget = Annotated[int, Meta(ge=1, description="a number of tokens")]
@@ -30,7 +30,7 @@ MOST_HITS = 200
 def check_ask(ask: object) -> None:
     """Refuse what is no Ask, and one whose fields cannot be. Raises InvalidInput."""
     if not isinstance(ask, Ask):
-        msg = f"ask: expected Ask(text, conversation), got {shown(ask)}"
+        msg = f"ask: expected Ask(text, conversation), got {format_value(ask)}"
         raise InvalidInput(msg, where="ask")
     check(ask, Ask)
     check_text(ask.text, "text")
@@ -59,7 +59,7 @@ def check_append(conversation: object, posts: object, **names: object) -> None:
     """Refuse posts that are none. `names` are strings or None. Raises InvalidInput."""
     _check_names(conversation=conversation, **names)
     if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
-        msg = f"posts: expected a list of posts, got {shown(posts)}; put a single one into a list"
+        msg = f"posts: expected a list of posts, got {format_value(posts)}; put a single one into a list"
         raise InvalidInput(msg, where="posts")
     for number, post in enumerate(posts):
         _check_post(post, f"posts[{number}]")
@@ -80,7 +80,7 @@ def _check_post(post: object, place: str) -> None:
         check({key: post[key] for key in ("id", "timestamp") if key in post}, _Message, place)
     else:
         said = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
-        msg = f"{place}: expected {said}, got {shown(post)}"
+        msg = f"{place}: expected {said}, got {format_value(post)}"
         raise InvalidInput(msg, where=place)
 
 
@@ -128,7 +128,7 @@ def check_where(where: object, arguments: object) -> None:
     if where is None:
         return
     if not isinstance(where, str | Path | Config):
-        msg = f"where: {shown(where)} names no book; give the path of a cuebook.toml or its folder, or a Config"
+        msg = f"where: {format_value(where)} names no book; give the path of a cuebook.toml or its folder, or a Config"
         raise InvalidInput(msg, where="where")
     if isinstance(where, Config) or not _is_database(Path(where)):
         return
@@ -153,13 +153,13 @@ def _is_database(file: Path) -> bool:
 def check_parts_of(config: object, **given: object) -> None:
     """Refuse parts of a book that cannot do their work. Raises InvalidInput."""
     if not isinstance(config, Config):
-        msg = f"config: expected a Config, which Cuebook.open(path) reads, got {shown(config)}"
+        msg = f"config: expected a Config, which Cuebook.open(path) reads, got {format_value(config)}"
         raise InvalidInput(msg, where="config")
     for name, needed in _PARTS.items():
         part = given.get(name)
         missing = [each for each in needed if part is not None and not hasattr(part, each)]
         if missing:
-            msg = f"{name}: {shown(part)} has no {missing[0]!r}; give an object with {', '.join(needed)}"
+            msg = f"{name}: {format_value(part)} has no {missing[0]!r}; give an object with {', '.join(needed)}"
             raise InvalidInput(msg, where=name)
 
 
@@ -176,14 +176,14 @@ _PARTS = {
 def check_analyzers(analyzers: object) -> dict[str, Analyzer]:
     """Give the methods of sentiment given to a book by name; one may stand for a built-in one. Raises InvalidInput."""
     if isinstance(analyzers, str | bytes | Mapping) or not isinstance(analyzers, Sequence):
-        msg = f"analyzers: expected a list of analyzers, got {shown(analyzers)}; put a single one into a list"
+        msg = f"analyzers: expected a list of analyzers, got {format_value(analyzers)}; put a single one into a list"
         raise InvalidInput(msg, where="analyzers")
     found: dict[str, Analyzer] = {}
     for number, each in enumerate(analyzers):
         at = f"analyzers[{number}]"
         name = getattr(each, "name", None)
         if not isinstance(name, str) or not callable(getattr(each, "read", None)):
-            msg = f"{at}: {shown(each)} is no analyzer; give an object with a name and `read(text) -> Sentiment`"
+            msg = f"{at}: {format_value(each)} is no analyzer; give an object with a name and `read(text) -> Sentiment`"
             raise InvalidInput(msg, where=at)
         if not name or name in found or name == BY_MODEL:
             reason = "is empty" if not name else "is the name of two" if name in found else "is what asks a model"

@@ -3,7 +3,6 @@
 Cuebook.toml, presets, personas, and the environment, each error naming file and place.
 """
 
-import json
 import os
 import tomllib
 from collections.abc import Collection, Mapping
@@ -14,6 +13,7 @@ from cuebook.app.persona_files import folder_of, own_methods, read_folder
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
+from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
 from cuebook.records.persona import Persona
@@ -93,7 +93,7 @@ def modes_of(config: Config) -> set[str]:
     file = Path(config.folder) / config.settings.memory.presets
     if file.exists():
         document = _read_json(file)
-        named = {key for each in document.get("presets", ()) for key in each.get("addonPromptKeys", ())}
+        named = {key for each in document.get("presets") or () for key in each.get("addonPromptKeys") or ()}
         presets = load_presets(config, named)
         modes.update(presets.by_mode, *(rule.modes for rule in presets.rules))
     return modes
@@ -159,12 +159,12 @@ def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[s
 
 
 def _read_json(file: Path) -> Any:
-    return _read(file, "JSON", json.loads)
+    return _read(file, "JSON", lambda text: strict_json.parse(text, where=file.name))
 
 
 def _read(file: Path, kind: str, parse: Any) -> Any:
     try:
-        return parse(file.read_text("utf-8"))
+        return parse(file.read_text("utf-8-sig"))
     except OSError as error:
         msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
         raise InvalidInput(msg, where=str(file)) from error

@@ -1,7 +1,7 @@
 """The database schema: every table and index, their DDL for each dialect, and the migrations between versions.
 
-Cuebook's other SQL is in named statements; tables are declared here alone. `tenant` comes first in every key, and
-`conversation` is the number of the conversation's row.
+Cuebook's other SQL is in named statements; tables are declared here alone. `tenant` comes first in every key of
+more than one column, and `conversation` is the number of the conversation's row.
 """
 
 import re
@@ -18,7 +18,7 @@ Migration = tuple[str, ...]
 
 #: Migrations in order: the first leads from version 1 to 2. A database of an older version runs those it lacks.
 MIGRATIONS: Final[tuple[Migration, ...]] = ()
-#: The version that `schema_version` stores in a database of today.
+#: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
 
 #: Full-text indexes of (scope, key) rows, by rowid of what they index.

@@ -106,7 +106,7 @@ def _text(document: Mapping[Any, Any], key: str, most: int, file: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        msg = f"{file}: {key}: expected a text, got {type(value).__name__}"
+        msg = f"{file}: {key}: expected a string, got {type(value).__name__}"
         raise InvalidInput(msg, where=f"{file}:{key}")
     if len(value) > most:
         msg = f"{file}: {key}: {len(value):,} characters are over the limit of {most:,}; shorten it, or make two of it"

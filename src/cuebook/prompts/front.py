@@ -58,7 +58,7 @@ class Front:
         if node is None:
             return ""
         if not isinstance(node.value, str):
-            self.refuse(key, "expected a text")
+            self.refuse(key, "expected a string")
         return node.value
 
     def checked(self, key: str, check: Callable[..., Any]) -> str:

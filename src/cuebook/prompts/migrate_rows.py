@@ -11,7 +11,7 @@ from cuebook.prompts.difference import check_semver
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.records.prompt import MAIN, Engine, Version
-from cuebook.validate import Document, check, join, shown
+from cuebook.validate import Document, check, format_value, join
 
 _ALIASES: Final = {"overrideSections": "override_sections", "inherits_from": "inherits"}
 _Number = Annotated[int, Meta(ge=1)]
@@ -96,7 +96,9 @@ class _Three(Document, frozen=True, kw_only=True, rename=None):
 def rows_of(document: Any) -> list[Row]:
     """Return the rows of a parsed migration file. Raises InvalidInput naming the path of what is wrong."""
     if not isinstance(document, list | Mapping):
-        raise InvalidInput(f"document: expected an object or a list of them, got {shown(document)}", where="document")
+        raise InvalidInput(
+            f"document: expected an object or a list of them, got {format_value(document)}", where="document"
+        )
     whole = document if isinstance(document, Mapping) else {"prompts": document}
     if "versions" in whole or "inheritance" in whole:
         return _of_three(check(_renamed(whole, "versions"), _Three))
@@ -138,7 +140,7 @@ def _sections(given: Mapping[str, Any], path: str) -> dict[str, str]:
         place = join(path, name)
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         if value is None:
-            raise InvalidInput(f"{place}: expected a text, got nothing", where=place)
+            raise InvalidInput(f"{place}: expected a string, got null", where=place)
         if "\x00" in text:
             raise InvalidInput(f"{place}: has a NUL character. Remove it.", where=place)
         sections[check_section(name, where=place)] = text

@@ -189,7 +189,7 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
     Raises InvalidInput naming the path inside the file. An add-on is looked up by its id, then under `default/`.
     """
     read, faults = validate(document, _File)
-    if read is not None:
+    if read is not None and not faults:  # the places of faulty members are gone
         faults += [*_check_presets(read, prompts), *_check_rules(read), *_check_routing(read)]
     refuse(faults, file=file)
     assert read is not None  # noqa: S101  # without a fault there is a value

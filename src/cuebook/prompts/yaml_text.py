@@ -66,8 +66,8 @@ def load(text: str, *, where: str, first_line: int = 1, what: str = "the front m
         line = first_line + text.count("\n", 0, error.position)
         why = f"U+{error.character:04X} is no character of YAML; remove it, or write its escape in quotes"
     except yaml.MarkedYAMLError as error:
-        line = first_line + error.problem_mark.line
-        why = f"{error.problem}; {error.note or 'a text with such signs stands in quotes'}"
+        line, why = _explain(error)
+        line += first_line
     except (ValueError, OverflowError) as error:  # PyYAML raises them for the escape "\UFFFFFFFF"
         line, why = first_line + loader.line, f"no YAML ({error})"
     raise InvalidInput(f"{where}: line {line}: {why}", where=f"{where}:{line}")
@@ -112,6 +112,22 @@ def dump(document: Mapping[str, Any], *, where: str) -> str:
 
 
 # ---------------------------------------------------------------- parsing
+def _explain(error: Any) -> tuple[int, str]:
+    """Return the line of a syntax error, counted from 0, and what to do about it."""
+    line, context = error.problem_mark.line, error.context or ""
+    if error.note:
+        return line, f"{error.problem}; {error.note}"
+    if error.context_mark is not None and "end of stream" in error.problem and "quoted" in context:
+        return error.context_mark.line, "unclosed quote. Close it."
+    if error.context_mark is not None and "flow" in context:
+        return error.context_mark.line, "unclosed bracket. Close it."
+    if "'\\t'" in error.problem:
+        return line, "tab in the indentation. Indent with spaces."
+    if "unknown escape" in error.problem:
+        return line, f"{error.problem}. Double the backslash, or use single quotes."
+    return line, f"{error.problem}. Put values that contain special characters in quotes."
+
+
 def _events(loader: Any) -> Iterator[Any]:
     """Yield the events of values. Raises MarkedYAMLError for those that are refused."""
     import yaml
@@ -121,7 +137,7 @@ def _events(loader: Any) -> Iterator[Any]:
         if getattr(event, "anchor", None) is not None:
             _refuse(event, "anchors and aliases are not read", "write the value out")
         if getattr(event, "tag", None) is not None:
-            _refuse(event, f"tags such as {event.tag[:40]!r} are not read", "leave it out")
+            _refuse(event, "tags (`!…`) are not supported", "remove the tag")
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if event.version or event.tags or documents > 1:

@@ -31,7 +31,7 @@ from cuebook.records.conversation import (
     SharedEntry,
 )
 from cuebook.records.experience import Experience
-from cuebook.validate import check, join, shown
+from cuebook.validate import check, format_value, join
 
 #: Makes an id from D's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
 IdMaker = Callable[[str], str]
@@ -232,7 +232,7 @@ def experience_from_dict(data: object, *, where: str = "") -> Experience:
     for key in ("when", "what"):
         text = getattr(read, key)
         if text is None and read.experience_text is None:
-            raise InvalidInput(f"{join(where, key)}: missing. Expected a text.", where=join(where, key))
+            raise InvalidInput(f"{join(where, key)}: missing. Expected a string.", where=join(where, key))
         texts[key] = str(read.experience_text if text is None else text)
     return Experience(exp_id=read.exp_id, who=(read.who,) if isinstance(read.who, str) else read.who, **texts)
 
@@ -328,7 +328,7 @@ def _bytes_from_dict(ours: Mapping[str, Any], path: str) -> dict[str, bytes]:
                 found[name] = text.encode() if key == "wire" else b64decode(text, validate=True)
         except (AttributeError, TypeError, ValueError):
             place = join(join(path, _OURS), key)
-            msg = f"{place}: expected {'a text' if key == 'wire' else 'base64'}, got {shown(text)}"
+            msg = f"{place}: expected {'a string' if key == 'wire' else 'base64'}, got {format_value(text)}"
             raise InvalidInput(msg, where=place) from None
     return found
 

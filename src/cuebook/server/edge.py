@@ -38,7 +38,12 @@ def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        _, faults = validate(json.loads(body), decoder.type, null_is_absent=False)
+        try:
+            document = json.loads(body)
+        except ValueError as long:  # Python's limit for the digits of a number
+            msg = "body: a number has too many digits. Use at most 4,300."
+            raise InvalidInput(msg, where="body") from long
+        _, faults = validate(document, decoder.type, null_is_absent=False)
         fault = faults[0] if faults else Fault("", str(error))
         where = fault.path or "body"
         raise InvalidInput(f"{where}: {fault.reason}", where=where) from None

@@ -226,7 +226,7 @@ def front(lines, body="Hi\n"):
         (front("name: a\nid: b"), "x.md: line 3: 'id' and 'name' say the same"),
         (front("name: ../../etc/passwd"), "x.md: line 2: name: '../../etc/passwd' is no id"),
         (front("name: a\nversion: 1.10"), "x.md: line 3: version: '1.10' is no semantic version"),
-        (front("version: [1, 0]"), "x.md: line 2: version: expected a text"),
+        (front("version: [1, 0]"), "x.md: line 2: version: expected a string"),
         (front("a: b\nsync: yes"), "x.md: line 3: sync: expected true or false, got 'yes'"),
         (front("tags: {a: b}"), "x.md: line 2: tags: expected a list of texts"),
         (front("tags: [[a]]"), "x.md: line 2: tags: expected a list of texts"),

@@ -247,7 +247,7 @@ RULE = {"id": "r", "priority": 1, "presetId": "a"}
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"presets": [GOOD, GOOD]}, "presets[1].id: 'a' is taken"),
+        ({"presets": [GOOD, GOOD]}, "presets[1].id: duplicate id 'a'"),
         (
             {"presets": [{"id": "a", "addonPromptKeys": ["_meta/concise", "_meta/x"]}]},
             "presets[0].addonPromptKeys[1]: unknown prompt '_meta/x'",
@@ -262,7 +262,7 @@ RULE = {"id": "r", "priority": 1, "presetId": "a"}
         ),
         ({"routing": {"reviewEvery": 6}}, "routing.reviewEvery: unknown field 'reviewEvery'."),
         ({"presets": [GOOD], "rules": [{**RULE, "presetId": "x"}]}, "rules[0].presetId: unknown preset 'x'"),
-        ({"presets": [GOOD], "rules": [RULE, RULE]}, "rules[1].id: 'r' is taken"),
+        ({"presets": [GOOD], "rules": [RULE, RULE]}, "rules[1].id: duplicate id 'r'"),
         ({"presets": [GOOD], "rules": [{**RULE, "note": ""}]}, "rules[0].note: unknown field 'note'"),
         (
             {"presets": [GOOD], "rules": [{**RULE, "minMessageChars": 9, "maxMessageChars": 5}]},

@@ -180,7 +180,7 @@ def test_the_name_of_one_that_ships_is_told_where_it_was_probably_meant() -> Non
 
 def test_two_metaprompts_of_one_id_are_refused() -> None:
     [fault] = faults_of(metaPrompts=[metaprompt(), metaprompt(id="n"), metaprompt()])
-    assert fault == "metaPrompts[2].id: 'm' is taken. Give each its own id."
+    assert fault == "metaPrompts[2].id: duplicate id 'm'. Use a different id."
 
 
 def test_all_faults_of_a_definition_are_told() -> None:
@@ -199,7 +199,7 @@ def test_a_persona_written_for_the_original_is_read_and_what_means_nothing_is_to
     assert read({"id": "p", "baseSystemPrompt": template}).base_system_prompt == "You are Ada."
     assert faults_of(baseSystemPrompt=["x", {"content": 5}]) == [
         "baseSystemPrompt[0]: expected an object, got 'x'",
-        "baseSystemPrompt[1].content: expected a text, got 5",
+        "baseSystemPrompt[1].content: expected a string, got 5",
     ]
 
 

@@ -294,10 +294,10 @@ def _story(**post):
     [
         ({"rounds": [{"state": "odd"}]}, "rounds[0].state: unknown value 'odd'. Available: created, failed, finished."),
         ({"rounds": [{"cuebook": {"seq": "x"}}]}, "rounds[0].cuebook.seq: expected a whole number"),
-        ({"cuebook": {"participants": [1]}}, "cuebook.participants[0]: expected a text, got 1"),
-        (_story(send_from=1), "rounds[1].post_list[1].send_from: expected a text, got 1"),
+        ({"cuebook": {"participants": [1]}}, "cuebook.participants[0]: expected a string, got 1"),
+        (_story(send_from=1), "rounds[1].post_list[1].send_from: expected a string, got 1"),
         (_story(cuebook={"role": "x"}), "rounds[1].post_list[1].cuebook.role: unknown value 'x'"),
-        (_story(cuebook={"wire": 1}), "rounds[1].post_list[1].cuebook.wire: expected a text, got 1"),
+        (_story(cuebook={"wire": 1}), "rounds[1].post_list[1].cuebook.wire: expected a string, got 1"),
         (_story(cuebook={"wire_base64": "?"}), "rounds[1].post_list[1].cuebook.wire_base64: expected base64"),
         (
             _story(cuebook={"parts": [{"type": "text", "at": -1}]}),
@@ -305,7 +305,7 @@ def _story(**post):
         ),
         (
             _story(attachment_list=[{"content": "x"}]),
-            "rounds[1].post_list[1].attachment_list[0].type: missing. Expected a text.",
+            "rounds[1].post_list[1].attachment_list[0].type: missing. Expected a string.",
         ),
         (
             _story(attachment_list=[{"type": "stop", "extra": object()}]),
@@ -323,9 +323,9 @@ def test_wrong_shapes_name_their_path(written, problem):
 @pytest.mark.parametrize(
     ("read", "written", "problem"),
     [
-        (experience_from_dict, {"exp_id": 1, "when": "a", "what": "b"}, "exp_id: expected a text, got 1"),
-        (experience_from_dict, {"exp_id": "a", "what": "b"}, "when: missing. Expected a text."),
-        (experience_from_dict, {"exp_id": "a", "who": [1], "what": "b"}, "who[0]: expected a text, got 1"),
+        (experience_from_dict, {"exp_id": 1, "when": "a", "what": "b"}, "exp_id: expected a string, got 1"),
+        (experience_from_dict, {"exp_id": "a", "what": "b"}, "when: missing. Expected a string."),
+        (experience_from_dict, {"exp_id": "a", "who": [1], "what": "b"}, "who[0]: expected a string, got 1"),
         (shared_entry_from_dict, {"type": "a", "content": "b", "scope": "all"},
          "scope: unknown value 'all'. Available: conversation, round."),
     ],

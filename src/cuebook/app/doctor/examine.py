@@ -207,7 +207,7 @@ async def _store(config: Config) -> Check:
         return Check(name="store", state="ok", found=f"{file} is not made yet; the first conversation makes it")
     try:
         schema = _schema(file) if file is not None else VERSION
-        if schema is not None and schema < VERSION:
+        if schema is not None and 1 <= schema < VERSION:
             return Check(
                 name="store",
                 state="warn",

@@ -109,7 +109,7 @@ class Writing(Reading):
         """Give a text as it is kept: without secrets. Raises InvalidInput."""
         check_text(text, where)
         if not isinstance(text, str) or not text.strip():
-            msg = f"{where}: expected a text"
+            msg = f"{where}: expected a string"
             raise InvalidInput(msg, where=where)
         return self._desk.writer.clean(" ".join(text.split()) if where == "key" else text.strip())
 

@@ -282,7 +282,7 @@ def _sections(given: Mapping[str, Any], where: str) -> dict[str, str]:
     for name, text in given.items():
         check_section(name, where=where)
         if not isinstance(text, str):
-            msg = f"{where}.{name}: expected a text, got {type(text).__name__}"
+            msg = f"{where}.{name}: expected a string, got {type(text).__name__}"
             raise InvalidInput(msg, where=f"{where}.{name}")
     return dict(given)
 

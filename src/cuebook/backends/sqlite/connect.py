@@ -116,8 +116,8 @@ def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str],
     if not tables:
         _create(connection)
     version = schema_version(connection)
-    if version is None:
-        msg = f"Database {path!r} has no schema version. It is damaged: restore it from a backup."
+    if version is None or version < 1:
+        msg = f"Database {path!r} has no valid schema version. It is damaged: restore it from a backup."
         raise BackendError(msg)
     if version > VERSION:
         msg = (
@@ -146,7 +146,7 @@ def migrate(
     Of two processes the second waits for the first, as long as its busy timeout allows, and finds nothing left to do.
     """
     with _transaction(connection):
-        version = schema_version(connection) or 1
+        version = schema_version(connection) or 1  # `_prepare_schema` refused another
         for migration in migrations[version - 1 :]:
             for statement in migration:
                 failpoints("migrate.statement")
