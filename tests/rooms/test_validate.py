@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from cuebook.errors import InvalidInput
 from cuebook.memory.profiles import read_compaction
 from cuebook.prompts.presets import read_presets
-from cuebook.validate import Document, Name, check, check_known, check_unique, refuse, format_value, unknown, validate
+from cuebook.validate import Document, Name, check, check_known, check_unique, format_value, refuse, unknown, validate
 
 
 class Window(Document, frozen=True, kw_only=True):
