@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
@@ -44,10 +45,10 @@ def test_records_are_found_read_rendered_again_and_checked(
     page.fill("[name=event]", "render")
     page.keyboard.press("Enter")
     page.wait_for_url("**event=render**")
-    assert page.locator("main table tr:has(td)").count() == 2
+    expect(page.locator("main table tr:has(td)")).to_have_count(2)
     page.click("main table a")
     assert "Be <b>kind</b> to" in page.inner_text("main")
-    assert page.locator("main pre b").count() == 0
+    expect(page.locator("main pre b")).to_have_count(0)
     page.click("button:has-text('Render it again')")
     page.wait_for_selector("[role=status]:has-text('identical')")
     seen.shoot("audit-record")
@@ -82,7 +83,7 @@ def test_a_search_goes_on_where_it_ended(serve: Callable[..., Served], tab: Call
     first = page.locator("main table tr:has(td)").count()
     page.click("text=Older ones")
     assert first == 50
-    assert page.locator("main table tr:has(td)").count() == 10
+    expect(page.locator("main table tr:has(td)")).to_have_count(10)
     found = served.run(lambda book: found_all(book.audit))
     assert found == list(range(found[0], found[0] - 60, -1))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
@@ -36,7 +37,7 @@ def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
     page.focus(".filters [name=with]")
     page.keyboard.press("Enter")
     page.wait_for_url("**with=2")
-    assert page.locator(".sides > section").count() == 2
+    expect(page.locator(".sides > section")).to_have_count(2)
     shown = [served.run(lambda book, n=n: book.turns.show("sorting", n))["window"]["blocks"] for n in (3, 2)]
     held = [{(each["kind"], each["source"]): each["text"] for each in blocks} for blocks in shown]
     for number, (own, other) in enumerate((held, reversed(held)), 1):
@@ -44,7 +45,7 @@ def test_two_turns_stand_side_by_side_and_what_is_in_one_alone_is_marked(
         assert page.locator(f".sides > section:nth-child({number}) li.marked").count() == marked > 0
     assert "mood empathetic" in page.inner_text(".sides > section:nth-child(1)")
     assert "user_frustrated" in page.inner_text(".sides > section:nth-child(2)")
-    assert page.locator(".user b").count() == 0
+    expect(page.locator(".user b")).to_have_count(0)
     seen.shoot("beside")
     look_over(served, tab, VIEW)
     made = served.run(lambda book: book.keys.new("viewer", user="bob"))

@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
@@ -58,12 +59,12 @@ def test_conversations_are_found_by_words_listed_by_page_and_forgotten(
     assert row.locator("td").all_inner_texts()[1:7] == ["mara", "2", "5", "2", f"{told}", "live"]
     seen.shoot("conversations")
     page.click("text=Older ones")
-    assert page.locator("tr:has(td)").count() == 3  # behind the 50 of the first page
+    expect(page.locator("tr:has(td)")).to_have_count(3)  # behind the 50 of the first page
     for words, found in (("FÄHRE ærø", 1), ("MARA", 1), ("old-5", 3), ("nowhere", 0), ("100%_", 0)):
         page = seen.open("/page/conversations")
         page.fill("[name=q]", words)
         page.click("text=Find")
-        assert page.locator("tr:has(td)").count() == found, words
+        expect(page.locator("tr:has(td)")).to_have_count(found)
     assert "No conversation has" in page.inner_text("[role=status]")
     look_over(served, tab, "/page/conversations?q=trip")
     page = seen.open("/page/conversations/trip")
@@ -113,6 +114,6 @@ def test_a_transcript_reads_as_a_talk_with_its_tools_branches_turns_and_the_reac
     assert "Is it this one?" not in page.locator(".tree .by-user").all_inner_texts()
     assert "Another branch" in page.inner_text(".notice")
     page.click(".tree a:has-text('Is it this one?')")
-    assert page.locator(".notice").count() == 0
+    expect(page.locator(".notice")).to_have_count(0)
     page.click(".tree a:has-text('turn 3')")
     assert page.inner_text("h1") == "Turn 3 of trip"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Ask, Cuebook
@@ -47,7 +48,7 @@ def test_a_memory_is_found_read_corrected_and_forgotten_by_forms(
     assert "nuts" in page.inner_text("ol.hits")
     page.click("ol.hits >> text=the memory")
     assert "user ann" in page.inner_text(".facts")
-    assert page.locator("main b").count() == 0
+    expect(page.locator("main b")).to_have_count(0)
     page.click("section:has(#from) a")
     assert page.evaluate("document.querySelector(':target')?.textContent").startswith("user ann · #1 ·")
     page.go_back()
@@ -79,7 +80,7 @@ def test_what_conversations_told_is_seen_without_asking_for_one(
     page = tab(served).open("/page/memories")
     card = page.locator("section.card:has-text('lockers')")
     assert "Across conversations nothing is known yet" in page.inner_text("main")
-    assert card.locator("li").count() == 4
+    expect(card.locator("li")).to_have_count(4)
     card.locator("a:has-text('All')").click()
     page.wait_for_url("**conversationId=lockers")
     assert page.locator("main tbody tr, main table tr").count() > 4
@@ -96,7 +97,7 @@ def test_a_memory_stands_in_its_history_and_is_found_as_it_was_at_a_time(
         clock.advance(86_400)
     seen = tab(served)
     page = seen.open("/page/memories?userId=ann&ended=true")
-    assert page.locator("tr.past").count() == 2
+    expect(page.locator("tr.past")).to_have_count(2)
     assert page.locator("tr:has-text('Lima') td.n").all_inner_texts() == ["0.50", "1", "0"], "how sure, uses, sources"
     page.uncheck("[name=ended]")
     page.fill("[name=asOf]", datetime.fromtimestamp(clock.now() - 1.5 * 86_400, UTC).isoformat())
@@ -161,7 +162,7 @@ def test_a_viewer_sees_their_own_memories_and_changes_none(
     assert "nuts" in page.inner_text("main")
     assert "cats" not in page.inner_text("main")
     page.click("main table a")
-    assert page.locator("main form").count() == 0
+    expect(page.locator("main form")).to_have_count(0)
     with httpx.Client(base_url=served.url, headers={"X-Cuebook-Key": made.token}) as client:
         assert client.get(f"/page/memories/{other.id}").status_code == 404
         assert client.get("/page/memories?userId=bob").status_code == 403

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
@@ -64,7 +65,7 @@ def test_runs_of_the_optimizer_are_seen_over_time(
     page.click("text=what was tuned")
     runs = served.run(lambda book: book.optimizer.history("sorting"))
     assert page.locator("section:has(#runs) tr:has(td)").count() == len(runs) >= 3
-    assert page.locator("section:has(#tokens) polyline").count() == 2
+    expect(page.locator("section:has(#tokens) polyline")).to_have_count(2)
     assert f"{runs[0].tokens_before:,}" in page.inner_text("section:has(#runs)")
     seen.shoot("optimizer")
 

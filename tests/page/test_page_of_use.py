@@ -5,6 +5,7 @@ from pathlib import Path
 
 import httpx
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
@@ -40,7 +41,7 @@ def test_what_was_of_no_use_is_proposed_and_let_go_of_once_it_is_ticked(
     gone = page.locator("section:has(#useless) tr:has-text('Oslo')")
     assert rows.count() >= 1
     assert gone.inner_text().split()[-3:] == ["0.00", "11", "11"]
-    assert page.locator("main b").count() == 0
+    expect(page.locator("main b")).to_have_count(0)
     page.locator("section:has(#others) td a[href*=turns]").first.click()
     assert "Pixel again" in page.inner_text("main")
     page.go_back()

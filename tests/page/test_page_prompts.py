@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Ask, Cuebook
@@ -43,11 +44,11 @@ def test_a_prompt_shows_its_versions_what_they_learnt_and_what_was_done(
     page = seen.open("/")
     page.click("nav >> text=Prompts")
     page.click("main >> text=kind")
-    assert page.locator("svg.graph a").count() == 4
-    assert page.locator("svg.graph a[aria-label='main:1, active, label production']").count() == 1
-    assert page.locator("svg.graph a[aria-label='main:2, rolled back']").count() == 1
-    assert page.locator("svg.plot polyline").count() == 2
-    assert page.locator("svg.plot line.event").count() == 1
+    expect(page.locator("svg.graph a")).to_have_count(4)
+    expect(page.locator("svg.graph a[aria-label='main:1, active, label production']")).to_have_count(1)
+    expect(page.locator("svg.graph a[aria-label='main:2, rolled back']")).to_have_count(1)
+    expect(page.locator("svg.plot polyline")).to_have_count(2)
+    expect(page.locator("svg.plot line.event")).to_have_count(1)
     stands = served.run(lambda book: book.prompts.family("kind")).branch("trial")
     row = page.inner_text("section:has(#learnt) tr:has-text('trial:2')").split()
     assert float(row[-1]) == pytest.approx(stands.weight, abs=0.001)
@@ -93,9 +94,9 @@ def test_a_version_taken_back_by_itself_shows_why(
     held, bound = (f"{told[part]['wealth']:.4g}" for part in ("statistics", "thresholds"))
     assert why.locator("tr:has(td:text-is('wealth'))").inner_text().split("\t")[1:3] == [held, bound]
     assert "0.5% at most" in why.inner_text()
-    assert why.locator("svg[aria-label^='Mean score'] polyline").count() == 2
+    expect(why.locator("svg[aria-label^='Mean score'] polyline")).to_have_count(2)
     bets = why.locator("svg[aria-label^='Evidence against main:2']")
-    assert bets.locator("polyline").count() == 3
+    expect(bets.locator("polyline")).to_have_count(3)
     tops = [float(each) for each in bets.locator("text").all_text_contents()[:3]]
     assert max(tops) >= math.log10(told["thresholds"]["wealth"]) - 0.01, "its bound was passed"
     look_over(served, tab, "/page/prompts/kind")
@@ -114,7 +115,7 @@ def test_two_versions_are_compared_with_what_the_change_does_to_past_prompts(
     page.wait_for_url("**/diff?**")
     assert "You are very kind." in page.inner_text(".diff ins >> nth=0")
     assert "+Say <b>why</b>." in page.inner_text("main")
-    assert page.locator("main pre b").count() == 0
+    expect(page.locator("main pre b")).to_have_count(0)
     assert "tokens" in page.inner_text("section:has(#use)")
     seen.shoot("prompt-diff")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Cuebook
@@ -38,7 +39,7 @@ def test_settings_say_where_they_came_from_and_keep_secrets(
     assert SECRET not in page.content()
     assert KEY not in page.content()
     for each in config.settings.__struct_fields__:
-        assert page.locator(f"#section-{each}").count() == 1
+        expect(page.locator(f"#section-{each}")).to_have_count(1)
     seen.shoot("settings")
     look_over(served, tab, "/page/settings")
 

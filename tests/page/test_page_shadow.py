@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Cuebook
@@ -48,7 +49,7 @@ def test_what_passed_in_shadow_is_summed_up_and_listed_call_by_call(
     assert "only shadows" in page.inner_text("[role=note]")
     page.click("nav >> text=Shadow")
     assert f"{found.window_tokens:,}" in page.inner_text(".figures")
-    assert page.locator("svg.plot polyline").count() == 2
+    expect(page.locator("svg.plot polyline")).to_have_count(2)
     assert page.locator("section:has(#calls) tr:has(td)").count() == len(calls) == TURNS
     assert sum(each.client_tokens for each in calls) == found.client_tokens
     seen.shoot("shadow")

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from looks import look_over
+from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
@@ -48,7 +49,7 @@ def test_a_newcomer_sees_how_to_begin_and_then_his_first_turn(
     served.run(lambda book: talk(book, SAID[0]))
     page.wait_for_selector("li.turn:has-text('One two three four five.')")
     page.wait_for_selector("li.turn:has-text('finished')")
-    assert page.locator("#welcome").count() == 0
+    expect(page.locator("#welcome")).to_have_count(0)
     assert "persona" in page.inner_text("li.turn .facts")
     assert "first token after" in page.inner_text("li.turn .facts")
     page.wait_for_selector("[data-sum=turns]:text-is('1')")  # the sums came behind the turn
@@ -117,7 +118,7 @@ def test_a_turn_accounts_for_every_token_and_says_why(
     assert "event: user_frustrated" in page.inner_text("main")
     page.click("h1 a")
     assert page.inner_text("h1") == "sorting"
-    assert page.locator("section:has(#turns) tbody tr, section:has(#turns) table tr:has(td)").count() == 3
+    expect(page.locator("section:has(#turns) tbody tr, section:has(#turns) table tr:has(td)")).to_have_count(3)
     seen.shoot("conversation")
 
 
@@ -156,8 +157,8 @@ def test_a_hostile_transcript_runs_nothing_and_asks_nobody(
     assert "alert(1)" in page.inner_text("main")
     page.locator("section:has(#turns) a").first.click()
     assert "Turn 1" in page.inner_text("h1")
-    assert page.locator("main img, main iframe, main script, main svg:not(.bar, .versus)").count() == 0
-    assert page.locator("main a[href^='javascript']").count() == 0
+    expect(page.locator("main img, main iframe, main script, main svg:not(.bar, .versus)")).to_have_count(0)
+    expect(page.locator("main a[href^='javascript']")).to_have_count(0)
     seen.shoot("hostile")
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from playwright.sync_api import expect
+
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.init import init_project
@@ -32,10 +34,10 @@ def test_a_memory_is_taken_away_by_a_form_and_both_prompts_stand_side_by_side(
     assert page.inner_text("h1") == "What if: turn 1 of dinner"
     assert "Blocks left out: 1, let in: 0, changed: 0." in page.inner_text("[role=status]")
     assert "not byte for byte" not in page.inner_text("[role=status]")
-    assert page.locator("section[aria-labelledby=before] .marked").count() == 1
+    expect(page.locator("section[aria-labelledby=before] .marked")).to_have_count(1)
     assert source in page.inner_text("section[aria-labelledby=before] .marked")
     assert "only before" in page.inner_text("section[aria-labelledby=before] .marked")
-    assert page.locator("section[aria-labelledby=after] .marked").count() == 0
+    expect(page.locator("section[aria-labelledby=after] .marked")).to_have_count(0)
     assert page.is_checked(f"input[value='{source}']")
     seen.shoot("what-if")
     page.uncheck(f"input[value='{source}']")
@@ -87,4 +89,4 @@ def test_without_a_model_it_is_told_that_none_can_be_asked(
     served.run(lambda book: book.ask(Ask("I am allergic to shrimp.", "dinner")))
     page = tab(served).open("/page/conversations/dinner/turns/1/what-if")
     assert "No model is set" in page.inner_text("main form")
-    assert page.locator("text=Compare and ask").count() == 0
+    expect(page.locator("text=Compare and ask")).to_have_count(0)
