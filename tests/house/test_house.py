@@ -30,7 +30,7 @@ CATCHES_EVERYTHING = {
     "src/cuebook/backends/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
     "src/cuebook/backends/minilm/line.py",  # whatever a piece fails with goes to who waits for it
 }
-PURE_ROOMS = {"assembly", "config", "errors", "memory", "prompts", "records", "signals", "validate"}
+PURE_ROOMS = {"assembly", "config", "errors", "languages", "memory", "prompts", "records", "signals", "validate"}
 SEEN_BY_DOORS = {"app", "config", "errors", "records", "validate"}
 DOORS = {"cli", "server"}
 
