@@ -20,11 +20,11 @@ LISTS = (
     "items?ended=true",
 )
 FACTS = (
-    "I moved to Lisbon.",
+    "I moved to Lisbon on 3 May.",
     "My sister is called Ilse.",
     "I work at the harbour.",
-    "I prefer tea.",
-    "I bought a boat.",
+    "I prefer green tea without sugar.",
+    "I bought a boat for 900 euros.",
 )
 
 

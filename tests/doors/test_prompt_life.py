@@ -67,10 +67,6 @@ class Users:
 @pytest.mark.slow
 def test_a_life(life: Here, piped: Callable[[str], None]) -> None:
     here = life
-    # The key decides who hears which variant, so a fixed one makes every run the same.
-    key = here.folder / ".cuebook" / "cuebook.db.key"
-    key.parent.mkdir(exist_ok=True)
-    key.write_text("2a" * 32)
     here("prompt", "new", ID, "--text", "You are kind. Answer fully.")
     here("prompt", "branch", ID, "warm")
     here("prompt", "new", f"{ID}@warm", "--text", "You are warm. Answer fully.", "--weight", "task_casual=1")

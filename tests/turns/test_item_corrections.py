@@ -62,7 +62,7 @@ async def test_a_correction_holds_in_the_conversation_it_came_from(tmp_path, clo
             name = f"item:c1:{(await item_of(book, 'nuts')).id}"
         await book.memories.correct(name, RIGHT, user="ann")
         after = await summary_of(book)
-        assert (after.upto_seq, after.path_digest, after.made_by) == (before.upto_seq, before.path_digest, "rules")
+        assert (after.upto_seq, after.path_digest, after.made_by) == (before.upto_seq, before.path_digest, "quotes")
         assert after.version == before.version + 1
         assert RIGHT.rstrip(".") in after.markdown
         assert WRONG.rstrip(".") not in f"{after.markdown}{after.memory_json}{after.tainted}"

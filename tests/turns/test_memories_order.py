@@ -5,12 +5,13 @@ import itertools
 import pytest
 from stage import book_on, user
 
+from cuebook.app.memories.shapes import memory
 from cuebook.engine.deliver import deliver
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
 
 DAY = 86_400.0
-HOMES = ("I live in Oslo.", "I moved to Berlin.", "I moved to Munich.")
+EXAMS = ("My exam is on 4 March.", "My exam moved to 9 March.", "My exam is on 12 March.")
 
 
 @pytest.fixture
@@ -35,31 +36,15 @@ async def held(book):
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-async def test_a_home_after_a_home_after_a_home(tmp_path, clock, order):
+async def test_a_date_after_a_date_after_a_date(tmp_path, clock, order):
     async with book_on(tmp_path, clock=clock, memory__user=True) as book:
-        times = await said(book, clock, HOMES, order)
-        oslo, berlin, munich = found = await held(book)
-        assert [each.text for each in found] == list(HOMES)
+        times = await said(book, clock, EXAMS, order)
+        first, second, third = found = await held(book)
+        assert [each.text for each in found] == list(EXAMS)
         assert [each.valid_from for each in found] == times
-        assert [each.valid_to for each in found] == [times[1], times[2], None]
-        assert (berlin.supersedes, munich.supersedes) == (oslo.id, berlin.id)
-        assert (oslo.ended_by, berlin.ended_by) == (berlin.id, munich.id)
-        for when, name in zip(times, ("Oslo", "Berlin", "Munich"), strict=True):
-            hits = await book.memory.search(name, user="ann", scopes=["user"], as_of=when + 60)
-            assert [hit.text for hit in hits if hit.kind == "item"] == [each for each in HOMES if name in each]
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-async def test_a_home_one_comes_back_to(tmp_path, clock, order):
-    texts = ("I live in Berlin.", "I moved to Munich.", "I live in Berlin.")
-    async with book_on(tmp_path, clock=clock, memory__user=True) as book:
-        times = await said(book, clock, texts, order)
-        *past, now = sorted(await held(book), key=lambda each: each.valid_to or clock.now())
-        assert (now.text, now.valid_to) == (texts[2], None)
-        [munich] = [each for each in past if each.text == texts[1]]
-        assert (munich.valid_from, munich.valid_to) == (times[1], times[2])
-        told = [len(each.sources) for each in await held(book) if each.text == texts[0]]
-        assert sum(told) == 2, "what was known as a repeat before Munich came stays one memory"
+        assert [each.valid_to for each in found] == [None] * 3
+        assert (second.supersedes, third.supersedes) == (first.id, second.id)
+        assert (first.ended_by, second.ended_by, third.ended_by) == (second.id, third.id, None)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -75,21 +60,21 @@ async def test_a_repeat_is_one_memory_since_it_was_said_first(tmp_path, clock, o
 
 async def test_a_clock_set_back_changes_no_order_within_a_conversation(tmp_path, clock):
     async with book_on(tmp_path, clock=clock, memory__user=True) as book:
-        await book.append("c", [user(HOMES[0], timestamp=clock.now())], user="ann")
+        await book.append("c", [user(EXAMS[0], timestamp=clock.now())], user="ann")
         await book.settle()
         clock.advance(-3600)
-        await book.append("c", [user(HOMES[1], timestamp=clock.now())], user="ann")
+        await book.append("c", [user(EXAMS[1], timestamp=clock.now())], user="ann")
         await book.settle()
         found = {each.text: each for each in await held(book)}
-        assert found[HOMES[0]].ended_by == found[HOMES[1]].id
-        assert found[HOMES[0]].valid_to >= found[HOMES[0]].valid_from
+        assert found[EXAMS[0]].ended_by == found[EXAMS[1]].id
+        assert found[EXAMS[0]].valid_to is None
         clock.advance(30 * DAY)
         assert (await book.memories.decay()).gone == 0
 
 
 async def test_what_is_delivered_anew_stays_as_it_was(tmp_path, clock):
     async with book_on(tmp_path, clock=clock, memory__user=True) as book:
-        await said(book, clock, (*HOMES, "I am allergic to nuts."), range(4))
+        await said(book, clock, (*EXAMS, "I am allergic to nuts."), range(4))
         before = await held(book)
         for n in (2, 0, 3, 1):
             await book.desk.store._write(  # noqa: SLF001  # as a forget of what they say too leaves them
@@ -101,3 +86,18 @@ async def test_what_is_delivered_anew_stays_as_it_was(tmp_path, clock):
             )
             await deliver(book.desk, Scope(), f"c{n}")
         assert await held(book) == before
+
+
+async def test_an_earlier_quote_is_found_behind_the_newer_one_and_never_alone(tmp_path, clock):
+    async with book_on(tmp_path, clock=clock, memory__user=True) as book:
+        await said(book, clock, EXAMS, range(3))
+        hits = await book.memory.search("When is my exam in March?", user="ann", scopes=["user"])
+        assert next(hit.text for hit in hits if hit.kind == "item") == EXAMS[2]
+        found = [hit.text for hit in await book.memory.search("4 March", user="ann", scopes=["user"])]
+        assert found.index(EXAMS[2]) < found.index(EXAMS[0])
+        shown = {each["text"]: each["supersededBy"] for each in await current(book)}
+        assert (shown[EXAMS[0]] is not None, shown[EXAMS[2]]) == (True, None)
+
+
+async def current(book):
+    return [memory(each) for each in (await book.memories.page(user="ann")).items]

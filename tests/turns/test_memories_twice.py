@@ -187,26 +187,6 @@ async def test_a_decay_touches_one_tenants_knowledge(tmp_path, clock):
         assert [hit.text for hit in await book.memory.search("lamp", user="ann", scopes=["user"])]
 
 
-async def test_what_holds_again_was_known_before_too(tmp_path, clock):
-    async with on(tmp_path, clock) as book:
-        await told(book, clock, "I live in Berlin.", "c1")
-        before = clock.now()
-        clock.advance(DAY)
-        await told(book, clock, "I moved to Munich.", "c2")
-        between = clock.now()
-        clock.advance(DAY)
-        await told(book, clock, "I live in Berlin.", "c3")
-        known = {each.id: each for each in (await book.memories.page(user="ann", ended=True)).items}
-        [now] = [each for each in known.values() if each.valid_to is None]
-        munich = known[now.supersedes]
-        first = known[munich.supersedes]
-        assert [each.text for each in (now, munich, first)] == ["I live in Berlin.", "I moved to Munich.", now.text]
-        assert [each.conversation for each in (*first.sources, *now.sources)] == ["c1", "c3"]
-        for when, text in ((before, first.text), (between, munich.text), (clock.now(), now.text)):
-            hits = await book.memory.search(text, user="ann", as_of=when)
-            assert [hit.text for hit in hits if hit.kind == "item"] == [text]
-
-
 async def test_what_was_said_before_a_persona_is_forgotten_goes_however_much_is_due(tmp_path, clock):
     async with on(tmp_path, clock, memory__user=False, memory__persona=True) as book:
         for n in range(203):

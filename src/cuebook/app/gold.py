@@ -101,7 +101,7 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Surv
 
     A superseded fact counts as shown when a current item tells it and not, in the same words, what came after it.
     """
-    texts = [item.text for item in items if item.valid_to is None]
+    texts = [item.text for item in items if item.valid_to is None and item.superseded_by is None]
     after: dict[str, list[Fact]] = {}
     for fact in facts:
         if fact.supersedes:

@@ -26,6 +26,7 @@ from cuebook.engine.sense import sense
 from cuebook.engine.zones import zone_of
 from cuebook.errors import NotFound
 from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.quotes import LISTED
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.shown import excerpt, pack
 from cuebook.ports.store import SearchLook
@@ -137,6 +138,7 @@ class Memory(Analysis):
         What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
         """
         found = await items_at_head(self._desk, Scope(user=user), conversation)
+        found = [each for each in found if each.weight >= LISTED]  # the others only fill the summary
         if as_of is not None:
             return [each for each in found if each.valid_from <= as_of < (each.valid_to or math.inf)]
         return [item for item in found if ended or item.valid_to is None]

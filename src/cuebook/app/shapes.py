@@ -173,6 +173,7 @@ def item(value: Item, conversation: str = "") -> Wire:
         "validFrom": iso(value.valid_from),
         "validTo": iso(value.valid_to),
         "supersedes": value.supersedes,
+        "supersededBy": value.superseded_by,
     }
 
 

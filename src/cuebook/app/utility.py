@@ -16,7 +16,8 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.receipts import receipt
 from cuebook.engine.utility import ANSWER, LEAST_CALLS, MODEL, WORDS, Use, said_in, uses_by_asking, uses_by_words
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.memory.personal import PERSONAL, matter_of
+from cuebook.memory import personal
+from cuebook.memory.personal import matter_of
 from cuebook.memory.words import words
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import lowered
@@ -326,7 +327,7 @@ def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
     if memory.written:
         return "written"
     lower = lowered(memory.text)
-    if matter_of(memory.text) in BOUND or any(sign.pattern.search(lower) for sign in PERSONAL):
+    if matter_of(memory.text) in BOUND or personal.BOUND.search(lower):
         return "bound"
     if by_words and memory.category in SILENT:
         return "silent"

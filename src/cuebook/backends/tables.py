@@ -172,7 +172,7 @@ TABLES: Final = (
         "item",
         "tenant text, conversation integer, id text, made_in integer, ended_in integer?, category text, text text, "
         "subject text, name text, status text, sources text, trust text, confidence real, weight real, "
-        "valid_from real, valid_to real?, supersedes text?, seq integer",
+        "valid_from real, valid_to real?, supersedes text?, superseded_by text?, seq integer",
         key="tenant, conversation, id, made_in",
     ),
     _table(

@@ -1,4 +1,4 @@
-"""One compaction pass (R1-R5): it reads, derives by rules or by a model held to the schema, and stores what holds."""
+"""One compaction pass (R1-R5): it reads, derives quotes, or asks a model held to the schema, and stores what holds."""
 
 import asyncio
 import json
@@ -21,9 +21,9 @@ from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
 from cuebook.memory.corrected import corrected, untold
 from cuebook.memory.digest import write
-from cuebook.memory.extract import extract
-from cuebook.memory.merge import Merged, merge
+from cuebook.memory.links import Merged, merge
 from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
+from cuebook.memory.quotes import quotes_of
 from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
 from cuebook.memory.steps import Calls, held_together
@@ -49,9 +49,9 @@ VALUES: Mapping[str, Any] = {
     "profile_id": "standard",
     "date": "2026-01-31",
 }
-#: A model that failed so often in a row is passed over: the rules do the pass, so that memory keeps up.
+#: A model that failed so often in a row is passed over: quotes do the pass, so that memory keeps up.
 FAILURES = 3
-#: Of what it covers, a summary may take at most this much, else the pass is refused (a summary must shrink).
+#: A summary takes at most this part of what it covers: it must shrink.
 SHRINK = 0.9
 #: What a pass came to: a new summary; a failure that is tried again later; one that would not be smaller than what it
 #: covers; or nothing to do any more.
@@ -98,8 +98,6 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
         log.warning("compaction of %s failed and is tried again later: %s", conversation, reason)
         return await _postpone(desk, read, profile, "failed", told_it)
     summary = _summary(desk, read, posts, derived, profile)
-    if summary.tokens > size * SHRINK:
-        return await _postpone(desk, read, profile, "refused", told_it)
     desk.failpoint("compact.made")
     held = {item.id: item for item in read.items}
     news = [*derived.merged.kept, *derived.merged.added]
@@ -125,7 +123,7 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
 async def _telling(
     desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
 ) -> Told | None:
-    """Give what the model is told, None where the rules do the pass.
+    """Give what the model is told, None where quotes do the pass.
 
     What was said in the conversation is no value of it: that goes in as data, and never into a system text.
     """
@@ -202,19 +200,18 @@ def _id(part: Part) -> str:
 async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, told_it: Told | None) -> Derived:
     if told_it is not None:
         return await _by_model(desk, read, lines, most, told_it.instruction)
-    return await asyncio.to_thread(_by_rules, desk, read, lines, most)  # large posts take their time
+    return await asyncio.to_thread(_by_quotes, desk, read, lines, most)  # large posts take their time
 
 
-def _by_rules(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
-    found = extract(lines, before=[line_of(read.before)] if read.before else ())
-    found, lines = corrected(found, read.corrections, news=True), untold(lines, read.corrections)
-    merged = merge(read.items, found, zone=_zone(desk, read))
+def _by_quotes(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
+    found = quotes_of(lines, before=[line_of(read.before)] if read.before else ())
+    merged = merge(read.items, corrected(found, read.corrections, news=True))
     previous = read.previous.markdown if read.previous else ""
-    items = [*merged.kept, *merged.added, *merged.ended]
-    digest = write(items, previous=previous, lines=lines, max_tokens=most, count=desk.count, zone=_zone(desk, read))
-    markdown = digest.markdown or _in_brief(lines, most - desk.count(compact(digest.memory_json)), desk.count)
+    items = [*merged.kept, *merged.added]
+    digest = write(items, previous=previous, max_tokens=most, count=desk.count, zone=_zone(desk, read))
+    markdown = digest.markdown or _in_brief(untold(lines, read.corrections), most, desk.count)
     return Derived(
-        markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="rules"
+        markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="quotes"
     )
 
 
@@ -262,19 +259,17 @@ def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answe
     """Merge a model's items as found ones: what it dropped stays remembered, what it changed supersedes.
 
     Where a tool has spoken, a page may have spoken through the model: then its own words are for the fenced block, and
-    the system prompt gets what the user said, by rules.
+    the system prompt gets what the user said, as quotes.
     """
     found = items_of(answer, when=lines[-1].when, lines=lines, held=read.items)
     found = corrected(found, read.corrections, news=True)
-    merged = merge(read.items, found, zone=_zone(desk, read))
+    merged = merge(read.items, found)
     items = [*merged.kept, *merged.added]
     markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
     if _tools_spoke(read, lines):
         room = desk.count(markdown) + 200
         tainted = markdown
-        markdown = write(
-            items, previous="", lines=lines, max_tokens=room, count=desk.count, zone=_zone(desk, read)
-        ).markdown
+        markdown = write(items, previous="", max_tokens=room, count=desk.count, zone=_zone(desk, read)).markdown
     return Derived(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
 
 

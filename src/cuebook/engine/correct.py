@@ -82,8 +82,7 @@ def _written(desk: Desk, read: Correcting, items: Sequence[Item], summary: Summa
     previous = unquoted(summary.markdown, read.corrections)
     digest = write(
         items,
-        previous=previous,
-        lines=(),
+        previous="",
         max_tokens=choose(desk.compaction, summary.profile).max_summary_tokens,
         count=desk.count,
         zone=zone_of(None, read.conversation, desk.zone),
@@ -91,4 +90,4 @@ def _written(desk: Desk, read: Correcting, items: Sequence[Item], summary: Summa
     markdown = digest.markdown or previous
     tokens = desk.count(markdown) + desk.count(compact(digest.memory_json))
     made = replace(summary, markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, tokens=tokens)
-    return replace(made, made_by="rules", prompt="")
+    return replace(made, made_by="quotes", prompt="")

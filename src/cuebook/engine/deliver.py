@@ -13,14 +13,12 @@ from msgspec.structs import replace
 
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
-from cuebook.engine.zones import zone_of
 from cuebook.errors import CuebookError
 from cuebook.memory.corrected import corrected
-from cuebook.memory.extract import extract
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
-from cuebook.memory.merge import sought
 from cuebook.memory.personal import matter_of
 from cuebook.memory.placed import memory_id, placed
+from cuebook.memory.quotes import LISTED, quotes_of
 from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
 from cuebook.memory.subject import normal
 from cuebook.ports.memories import Cited, Delivered, Delivering, PlaceChange
@@ -111,11 +109,11 @@ def _found(read: Delivering) -> list[Item]:
     before, posts = list(map(line_of, read.before)), list(map(line_of, read.posts))
     if before and before[-1].role == ASSISTANT:
         posts.insert(0, before.pop())
-    said = extract(posts, before=before)
+    said = quotes_of(posts, before=before)
     passed = {item.id for item in read.items}
     found = [*(item for item in said if item.id not in passed), *read.items]
     found = corrected(found, read.corrections, news=True)
-    return [each for each in found if each.trust == "user" and own.issuperset(each.sources)]
+    return [each for each in found if each.trust == "user" and each.weight >= LISTED and own.issuperset(each.sources)]
 
 
 def _is_own(post: Cited, conversation: Conversation) -> bool:
@@ -162,7 +160,7 @@ async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item]
     if place.kind != "organization":
         speakers = sorted({f"@{normal(post.sender)} " for post in read.cited.values()}, key=len, reverse=True)
         wanted = [_unnamed(item, speakers) for item in wanted]
-    near, ids = [sought(item) for item in wanted], [memory_id(place, item.category, item.text) for item in wanted]
+    near, ids = [item.text for item in wanted], [memory_id(place, item.category, item.text) for item in wanted]
     generation, held = await desk.store.memories.place(scope, place, near=near, ids=ids)
     memories = await asyncio.to_thread(
         placed,
@@ -172,7 +170,6 @@ async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item]
         conversation=read.conversation.id,
         now=desk.clock.now(),
         news=() if read.again else [post.id for post in read.posts],
-        zone=zone_of(None, read.conversation, desk.zone),
     )
     return PlaceChange(place=place, generation=generation, memories=tuple(memories))
 

@@ -2,10 +2,9 @@
 
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
-from cuebook.engine.zones import zone_of
 from cuebook.memory.corrected import corrected
-from cuebook.memory.extract import extract
-from cuebook.memory.merge import merge
+from cuebook.memory.links import merge
+from cuebook.memory.quotes import quotes_of
 from cuebook.memory.subject import normal
 from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Source
 
@@ -19,7 +18,6 @@ async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Ite
     """Give a conversation's items as they stand at its head, ended ones too, with what was said since the last pass
     (the newest UNREAD posts of it), so that nothing waits for a pass. Raises NotFound.
     """
-    known = await desk.store.conversation(scope, conversation)
     written = await desk.store.memories.corrections.of(scope, conversation)
     summary = await desk.store.summary(scope, conversation)
     held = await desk.store.items(scope, conversation, ended=True)
@@ -27,10 +25,11 @@ async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Ite
     reach = summary.upto_seq if summary else 0
     posts = await desk.store.posts(scope, conversation, last=UNREAD + 1)
     before = [line_of(post) for post in posts if post.seq <= reach][-1:]
-    found = extract([line_of(post) for post in posts if post.seq > reach], before=before)
-    merged = merge(held, corrected(found, written, news=True), zone=zone_of(None, known, desk.zone))
+    found = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
+    current = [item for item in held if item.valid_to is None]
+    merged = merge(current, corrected(found, written, news=True))
     past = [item for item in held if item.valid_to is not None]
-    return sorted([*merged.kept, *merged.added, *past, *merged.ended], key=lambda item: (item.seq, item.id))
+    return sorted([*merged.kept, *merged.added, *past], key=lambda item: (item.seq, item.id))
 
 
 def parted(name: str) -> tuple[str, str] | None:
@@ -82,6 +81,7 @@ def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = (
         valid_from=item.valid_from,
         valid_to=item.valid_to,
         supersedes=f"{ITEM}{conversation}:{item.supersedes}" if item.supersedes else None,
+        ended_by=f"{ITEM}{conversation}:{item.superseded_by}" if item.superseded_by else None,
         written=normal(item.text) in {normal(each.text) for each in written},
         sources=tuple(Source(conversation, post) for post in item.sources),
     )

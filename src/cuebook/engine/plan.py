@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.assembly.budget import Allotment, Limits, allot
-from cuebook.assembly.forms import LEAST_TEXT, cut_down
+from cuebook.assembly.forms import JOIN_TOKENS, LEAST_TEXT, cut_down
 from cuebook.assembly.manifest import Remembered, anchored, dropped_ranges, remember
 from cuebook.assembly.marked import NO_MARKS, Marks, lighten, limited, told
 from cuebook.assembly.partition import Partition, least, partition
@@ -28,6 +28,7 @@ from cuebook.engine.found import rank_found, shown_of
 from cuebook.engine.mind import fit_mind
 from cuebook.engine.retrieve import Retrieved, line_of
 from cuebook.errors import InvalidInput
+from cuebook.memory.digest import fit
 from cuebook.memory.recall import Query
 from cuebook.memory.words import day_of
 from cuebook.ports.store import Scene
@@ -225,16 +226,27 @@ def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]
 # ---- the front ------------------------------------------------------------------------------------------------------
 
 
+#: Part of what the front and the query leave of a window that a summary may take; recent posts have the rest.
+SUMMARY_SHARE: Final = 2 / 3
+_HEADING: Final = "# The conversation so far, summarized up to {day}\n\n"
+
+
 def _summary_text(summary: Summary | None, zone: tzinfo) -> Text | None:
     if summary is None or not summary.markdown:
         return None
     day = day_of(summary.upto_at, zone)
-    text = f"# The conversation so far, summarised up to {day}\n\n{summary.markdown}"
-    return Text(kind="summary", source=f"summary:{summary.version}", text=text)
+    return Text(kind="summary", source=f"summary:{summary.version}", text=_HEADING.format(day=day) + summary.markdown)
+
+
+def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
+    """Return a summary cut to so many tokens, by the importance of its lines; None where none of it fits."""
+    heading, _, markdown = summary.text.partition("\n\n")
+    text = fit(markdown, most - count(heading) - JOIN_TOKENS - MESSAGE_OVERHEAD, count=count)
+    return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
 def _fit_front(room: _Room, least: int) -> _Fitted:
-    """Divide the budget. A summary that would take more than half of it is left out, and still covers its posts."""
+    """Divide the budget. A summary that is too large is cut to its most important lines."""
     wish, count = room.wish, room.count
     front, client = weigh_front(wish.front, wish.client, count)
     if wish.live_client:  # what goes to the model now counts where it is the larger
@@ -251,16 +263,21 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
     summary = _summary_text(room.scene.summary, wish.zone)
     if summary is None:
         return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
-    summary = weigh_text(summary, count, frame=0 if own else MESSAGE_OVERHEAD)
-    try:
-        allotment = allotted(own + summary.tokens)
-        if summary.tokens <= allotment.budget // 2:
-            return _Fitted(front=front, client=client, summary=summary, tools=tools, allotment=allotment)
-    except InvalidInput:
-        pass
+    frame = 0 if own else MESSAGE_OVERHEAD
+    summary = weigh_text(summary, count, frame=frame)
+    alone = allotted(own)
+    shown = _shortened(summary, int((alone.budget - own - tools - least) * SUMMARY_SHARE), count)
+    if shown is not None:
+        shown = weigh_text(shown, count, frame=frame)
+        try:
+            allotment = allotted(own + shown.tokens)
+        except InvalidInput:
+            pass
+        else:
+            return _Fitted(front=front, client=client, summary=shown, tools=tools, allotment=allotment)
     reason = "the budget does not hold it"
     dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
-    return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own), dropped=dropped)
+    return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
 
 
 # ---- the volatile block ---------------------------------------------------------------------------------------------

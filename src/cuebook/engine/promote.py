@@ -39,4 +39,5 @@ def _item(desk: Desk, post: Post) -> Item:
         trust="tool" if post.role == TOOL or post.result_of else "assistant",
         valid_from=post.created_at,
         seq=post.seq,
+        weight=0.5,
     )

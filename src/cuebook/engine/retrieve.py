@@ -50,7 +50,9 @@ def retrieve(
     if kept is None or not memories.keys() >= set(kept[0]):  # one was corrected, ended or forgotten
         kept = None
         found = [hit.memory_id.removeprefix("memory:") for hit in by_query]
-        best = sorted(memories.values(), key=lambda each: (-standing(each), -each.no))
+        by_id = {(each.place, each.id): each for each in memories.values()}
+        current = [each for each in memories.values() if _newest(each, by_id) is each]
+        best = sorted(current, key=lambda each: (-standing(each), -each.no))
         chosen = list(dict.fromkeys([*found, *(each.id for each in best)]))[:DURABLE]
         reason, reviewed = ("first" if not told else "review"), turn
     else:
@@ -135,7 +137,26 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
     ]
     corpus = Corpus(matched.held, matched.frequencies, matched.mean_cosine, matched.akin)
     ranked = rank(query, candidates, corpus, limit=limit)
-    return [_hit(known[each.seq], score=round(each.score, 6), why=_why(each.why), count=count) for each in ranked]
+    by_id = {(each.place, each.id): each for each in memories}
+    hits: dict[str, Hit] = {}
+    for each in ranked:
+        memory = known[each.seq]
+        newest = _newest(memory, by_id)
+        for found in (newest, memory):  # the newer one first: an earlier quote never stands alone
+            hits.setdefault(found.id, _hit(found, score=round(each.score, 6), why=_why(each.why), count=count))
+    return list(hits.values())[:limit]
+
+
+def _newest(memory: Memory, by_id: Mapping[tuple[Place, str], Memory]) -> Memory:
+    """Return the newest quote that took a memory's place by the time that is asked about, itself without one."""
+    seen = {memory.id}
+    while memory.ended_by is not None:
+        after = by_id.get((memory.place, memory.ended_by))
+        if after is None or after.id in seen:
+            break
+        seen.add(after.id)
+        memory = after
+    return memory
 
 
 def _why(why: str) -> str:

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 
 from cuebook.engine.closing import closing
 from cuebook.engine.desk import Desk
-from cuebook.engine.holding import as_it_holds
 from cuebook.engine.opening import Opened
 from cuebook.engine.step import BrokenOffError, Step
 from cuebook.ports.model import ModelRequest
@@ -17,7 +16,7 @@ async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, N
     request = ModelRequest(
         messages=plain_chat(opened.planned.messages),
         conversation=lease.conversation,
-        recalled=await as_it_holds(desk, lease.scope, lease.conversation, quotes) if quotes else (),
+        recalled=tuple(quotes),
         zone=opened.zone,
     )
     usage, finish = None, ""

@@ -1,13 +1,9 @@
-"""How a memory is said, and the words it is found by: its own, and those that ask for what it tells."""
+"""How a memory is printed, and the key it is indexed by."""
 
 from datetime import UTC, tzinfo
-from typing import Final
 
-from cuebook.memory.words import key_text, words
+from cuebook.memory.words import key_text
 from cuebook.records.memory import Memory
-
-#: What has one value at a time is asked for in words that need not be its own: "Where do I live?", "I moved to Ghent".
-ASKED: Final = {"home": "live home", "job": "work job"}
 
 
 def said_of(memory: Memory) -> str:
@@ -16,8 +12,5 @@ def said_of(memory: Memory) -> str:
 
 
 def memory_key(memory: Memory, *, zone: tzinfo = UTC) -> str:
-    """Write what the store indexes for a memory: `key_text` of what it says, with the words that ask for it."""
-    said = said_of(memory)
-    own = set(words(said))
-    asked = [word for word in words(ASKED.get(memory.subject, "")) if word not in own]
-    return key_text(" ".join(asked), memory.valid_from, said, zone=zone)
+    """Return what the store indexes for a memory: the `key_text` of what it says."""
+    return key_text("", memory.valid_from, said_of(memory), zone=zone)

@@ -1,6 +1,6 @@
 """What somebody corrected or forgot by hand in a conversation: its posts say what it was, memory what holds instead.
 
-The old words are kept as hashes only, by which the same is known when the posts are read again, by rules or by a model.
+The old words are kept as hashes only, by which the same is known when the posts are read again, by quotes or by a model.
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cuebook.memory.slots import topic
+from cuebook.languages import detect, language
 from cuebook.memory.subject import item_id, normal, subject_of
 from cuebook.records.memory import Correction, Item, Line, Memory
 
@@ -93,7 +93,7 @@ def _said(item: Item, corrections: Sequence[Correction], *, news: bool) -> Item 
             item,
             id=item_id(item.category, each.text),
             text=each.text,
-            subject=subject_of(each.text, _speaker(item)),
+            subject=subject_of(each.text),
             trust="user",
             confidence=1.0,
             weight=1.0,
@@ -101,12 +101,8 @@ def _said(item: Item, corrections: Sequence[Correction], *, news: bool) -> Item 
     return item
 
 
-def _speaker(item: Item) -> str:
-    return item.subject[1:].partition(" ")[0] if item.subject.startswith("@") else ""
-
-
 def _marks(text: str, conversation: str) -> frozenset[str]:
     """Return a text's words as hashes, others in each conversation."""
-    said = {word[:_LETTERS] for word in topic(text)} or {normal(text)}
+    said = {word[:_LETTERS] for word in language(detect(text)).content(text)} or {normal(text)}
     keyed = (f"{conversation}\x00{word}".encode("utf-8", "surrogatepass") for word in said if word)
     return frozenset(hashlib.sha256(each).hexdigest()[:12] for each in keyed)

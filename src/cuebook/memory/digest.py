@@ -1,343 +1,262 @@
-"""How current items become the rolling summary: markdown for the system prompt, `memory_json` for programs, the rest
-apart.
+"""The rolling summary as dated quotes: markdown for the system prompt, `memory_json` for programs, the rest fenced.
+
+All of a user's statements stand in it while they fit. When room is short, a selection stays: health and rules first,
+then preferences and decisions, then the rest by score per token. Lines stand in order of date. New quotes are appended,
+so that a provider's prompt cache keeps what came before, and the selection is made anew only when they no longer fit.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cuebook.memory.brief import anchors, brief
-from cuebook.memory.extract import dependent, score
+from cuebook.memory.links import companions
+from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, category_of, signs_of, weigh
 from cuebook.memory.schema import compact
-from cuebook.memory.sentences import clean, quoted_share, sentences, trim
-from cuebook.memory.slots import names, topic
 from cuebook.memory.words import on_the_wall
-from cuebook.records.memory import CATEGORIES, Category, Item, Line
+from cuebook.records.memory import CATEGORIES, Item
 
-#: A's prompt rule: "at most ~20 bullets" (notes/seed-origins.md 1.2), read per heading.
-BULLETS: Final = 20
-#: So many times that many items of a category are read for their line; the rest has too small a claim.
-READ: Final = 2
-#: A's capture order: preferences, goals and projects, decisions and constraints, open loops and todo, then who and
-#: what.
-HEADINGS: Final[tuple[tuple[Category, str], ...]] = (
-    ("preferences", "Preferences"),
-    ("projects", "Projects and goals"),
-    ("decisions", "Decisions and constraints"),
-    ("open_loops", "Open loops"),
-    ("todo", "To do"),
-    ("people", "People"),
-    ("facts", "Facts"),
-)
-_ORDER: Final = tuple(category for category, _ in HEADINGS)
-#: How many of a category are taken in a turn: most of what A's order names first.
-SHARES: Final[dict[Category, int]] = {
-    "preferences": 4,
-    "projects": 3,
-    "decisions": 3,
-    "open_loops": 2,
-    "todo": 2,
-    "people": 3,
-    "facts": 6,
-}
-#: So many turns earlier comes what deserves a whole point more: worth counts, but no category is left out.
-WORTH: Final = 3.0
-#: A bullet of so many characters must deserve its place by one whole point of weight more than an empty one.
-LENGTH_COST: Final = 150
-#: What a text gains by each kind of value it gives (a date, a name, an amount), up to three, and loses without any.
-ANCHOR: Final = 0.2
-BARE: Final = 0.4
-#: What a line loses that points at something it does not name: "they'd like it by Friday".
-POINTS: Final = 0.3
-#: The same for its age in days, up to OLD: plans and tasks of half a year ago are mostly over, tastes are not.
-DAYS_COST: Final = 300
-OLD: Final = 0.3
-_LASTING: Final = frozenset({"preferences", "people"})
-#: The "short recent context" of A's order: so many lines of so many characters, for so much of the budget.
-RECENT: Final = 3
-RECENT_DAYS: Final = 30
-RECENT_WIDTH: Final = 140
-RECENT_SHARE: Final = 0.1
-#: Items that say the same but for numbers ("Bed 7 is done") take so many places before everything else has its own.
-ALIKE: Final = 5
-_NUMBER: Final = re.compile(r"\d+")
-#: Least weight of a line that no item tells but that is worth telling for a while.
-RECENT_WEIGHT: Final = 0.4
-#: Of the budget, the part `memory_json` may use: the markdown is what stands in the prompt, the JSON what programs read
-#: along; its best items are enough.
-JSON_SHARE: Final = 0.3
-#: What stands in the fenced block may take another quarter of the summary's budget.
+HEADING: Final = "Quotes by day, oldest first, not complete. Where two disagree, the later one holds."
+#: Of its room, a new selection fills this part, so that later quotes can be appended.
+FILLED: Final = 0.75
+#: Questions and requests are appended while the summary takes less than this part of its room.
+ASKED_SHARE: Final = 0.4
+#: Of the room, health and rules may take this part, and with them preferences and decisions that.
+FIRST_SHARE: Final = 0.8
+SECOND_SHARE: Final = 0.9
+#: What lasts counts so much more, and the newest quote so many points.
+STANDING: Final = 0.7
+NEWEST: Final = 0.08
+#: Tokens that a date costs each quote, since some share one.
+DATE_COST: Final = 2
+#: Tokens that each quote costs beside its own, when its value per token is compared.
+OVERHEAD: Final = 4
+#: Assistant's lines take at most this part of the room, in the fenced block.
 TAINTED_SHARE: Final = 0.25
 MAX_TAGS: Final = 8
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
-_RECENT_HEADING: Final = "## Recent"
+_YEAR: Final = re.compile(r"^## (\d{4})$")
+_QUOTE: Final = re.compile(rf"^- (?:(\d\d?) ({'|'.join(_MONTHS)}): )?(.*)$")
+_LASTING: Final = ("health", "rule", "remember")
+_STANDING: Final = ("preference", "decision", "identity", "people")
+
+Count = Callable[[str], int]
 
 
 class Digest(Struct, frozen=True):
-    """A summary's three texts. `tainted` is for the fenced block only: lines of tools, and lines of the assistant,
-    marked.
-    """
+    """A summary's three texts. `tainted` is for the fenced block only: the assistant's own lines, marked."""
 
     markdown: str
     memory_json: dict[str, Any]
     tainted: str
 
 
-def write(
-    items: Sequence[Item],
-    *,
-    previous: str,
-    lines: Sequence[Line],
-    max_tokens: int,
-    count: Callable[[str], int],
-    zone: tzinfo = UTC,
-) -> Digest:
-    """Return the digest of the current `items` after a pass over `lines`, within `max_tokens` for markdown and compact
-    JSON.
+def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count, zone: tzinfo = UTC) -> Digest:
+    """Return the summary of `items` within `max_tokens`, and their `memory_json` within as many again.
 
-    Only items of user trust enter it (MISSION R4); an assistant's own statements go, marked as such, to `tainted`,
-    because an assistant that read a poisoned page repeats it. What was superseded is nowhere. Most weight and newest
-    first; days are those of `zone`.
+    `previous` is the summary that stands: where the new quotes fit behind it, its bytes stay. Only items of user trust
+    are in the markdown (MISSION R4). An assistant's own go to `tainted`: one that read a poisoned page repeats it.
     """
-    if zone is not UTC:
-        items = [msgspec.structs.replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items]
-        lines = [msgspec.structs.replace(each, when=on_the_wall(each.when, zone)) for each in lines]
-    newest = max((item.valid_from for item in items), default=0.0)
-    current = sorted(
-        (item for item in items if item.valid_to is None), key=lambda item: _claims(item, newest), reverse=True
-    )
-    own = _ordered(_shortlist(current), newest)
-    recent = _recent(items, lines, previous)
-    chosen, exported, told = _fit(own, recent, max_tokens=max_tokens, count=count)
+    current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
+    own = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
+    markdown = _appended(own, previous, max_tokens, count) or _selected(own, max_tokens, count)
+    others = [each for each in current if each.trust != "user"]
     return Digest(
-        _markdown(chosen, told),
-        _memory_json(exported),
-        _tainted(
-            [item for item in current if item.trust != "user"], budget=int(max_tokens * TAINTED_SHARE), count=count
-        ),
+        markdown, _memory_json(own, max_tokens, count), _tainted(others, int(max_tokens * TAINTED_SHARE), count)
     )
 
 
-def _claims(item: Item, newest: float) -> tuple[float, int, str]:
-    """Return an item's first claim to a place, before its line is read: weight, confidence, and less what its age
-    costs.
+def fit(markdown: str, max_tokens: int, *, count: Count) -> str:
+    """Return a written summary cut to fewer tokens, by the same order of importance; "" where none of it fits.
+
+    A summary of a model or a person has other lines: its beginning is not what matters most, so it is left out.
     """
-    aged = 0.0 if item.category in _LASTING else min(OLD, (newest - item.valid_from) / 86_400 / DAYS_COST)
-    return (round(item.weight + 0.5 * (item.confidence - 0.5) - aged, 2), item.seq, item.id)
+    if count(markdown) <= max_tokens:
+        return markdown
+    quotes = _read(markdown)
+    return _markdown(_choose(quotes, max_tokens, count)) if quotes else ""
 
 
-def _shortlist(items: Sequence[Item]) -> list[Item]:
-    """Return the user's items that may come in question, so many of a category, each with its one line for text."""
-    places = dict.fromkeys(CATEGORIES, 0)
-    found: list[Item] = []
-    for item, _ in _repeats_last(items):
-        places[item.category] += item.trust == "user"
-        if item.trust == "user" and places[item.category] <= READ * BULLETS:
-            found.append(msgspec.structs.replace(item, text=brief(item.text)))
+def _appended(items: Sequence[Item], previous: str, max_tokens: int, count: Count) -> str:
+    """Return the previous summary with what is new behind it, "" where that does not fit or the old lines changed."""
+    known = {(each.valid_from, each.text) for each in _read(previous)}
+    texts = {text for _, text in known}
+    if previous and not (known and texts <= {_flat(each) for each in items}):
+        return ""
+    last = max((when for when, _ in known), default=0.0)
+    fresh = [each for each in items if _flat(each) not in texts and _midnight(each.valid_from) >= last]
+    stated = [each for each in fresh if each.weight > ASKED_WEIGHT]
+    whole = _markdown([*_read(previous), *map(_line, stated)])
+    with_asked = _markdown([*_read(previous), *map(_line, fresh)])
+    if count(with_asked) <= ASKED_SHARE * max_tokens:
+        return with_asked
+    return whole if count(whole) <= max_tokens else ""
+
+
+class _Line(Struct, frozen=True):
+    """A quote as a summary prints it: the day at midnight, and its text on one line."""
+
+    valid_from: float
+    text: str
+    item: Item
+
+
+def _line(item: Item) -> _Line:
+    return _Line(_midnight(item.valid_from), _flat(item), item)
+
+
+def _selected(items: Sequence[Item], max_tokens: int, count: Count) -> str:
+    return _markdown(_choose([_line(each) for each in items], int(max_tokens * FILLED), count))
+
+
+def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line]:
+    """Return the lines that fit, in their order: the most important first, and no earlier one without its newest."""
+    by_id = {each.item.id: each for each in lines}
+    needs = companions([each.item for each in lines])
+    costs = {each.item.id: count(f"- {each.text}\n") + DATE_COST for each in lines}
+    taken: dict[str, _Line] = {}
+    left = max_tokens - count(HEADING) - 2
+    limits = (FIRST_SHARE, SECOND_SHARE, 1.0)
+    classes = [[each for each in lines if _class(each.item) == number] for number in range(3)]
+    for share, members in zip(limits, classes, strict=True):
+        floor = max_tokens * (1 - share)
+        for line in sorted(members, key=lambda each: _value(each, lines, costs), reverse=True):
+            group = _with_newer(line, by_id, needs, taken)
+            price = sum(costs[each.item.id] for each in group)
+            if left - price >= floor:
+                left -= price
+                taken |= {each.item.id: each for each in group}
+    while taken and count(_markdown(ordered := [each for each in lines if each.item.id in taken])) > max_tokens:
+        worst = min(ordered, key=lambda each: (-_class(each.item), _value(each, lines, costs)))
+        del taken[worst.item.id]
+    return [each for each in lines if each.item.id in taken]
+
+
+def _with_newer(
+    line: _Line, by_id: dict[str, _Line], needs: dict[str, list[str]], taken: dict[str, _Line]
+) -> list[_Line]:
+    """Return a line with the newest of those it must not stand without, as far as they are not taken yet."""
+    group, todo, seen = {line.item.id: line}, [line.item.id], {line.item.id}
+    while todo:
+        for id_ in needs.get(todo.pop(), ())[-1:]:
+            if id_ in by_id and id_ not in seen:
+                seen.add(id_)
+                todo.append(id_)
+                if id_ not in taken:
+                    group[id_] = by_id[id_]
+    return list(group.values())
+
+
+def _class(item: Item) -> int:
+    """Return 0 for health and rules, 1 for preferences and decisions, 2 for the rest, questions, and earlier quotes."""
+    if item.superseded_by or item.weight <= ASKED_WEIGHT:
+        return 2
+    signs = signs_of(item.text)
+    if any(signs[name] for name in _LASTING) and item.weight >= LISTED / 2:
+        return 0
+    return 1 if item.category in {"preferences", "decisions"} and item.weight >= LISTED / 2 else 2
+
+
+def _value(line: _Line, lines: Sequence[_Line], costs: dict[str, int]) -> float:
+    """Return what a line is worth per token; an earlier one is worth the least."""
+    item = line.item
+    if item.superseded_by:
+        return item.weight / 1000
+    newest = lines[-1].valid_from
+    age = (newest - line.valid_from) / (newest - lines[0].valid_from + 1.0)
+    lasting = item.category in {"preferences", "people", "decisions"}
+    return (item.weight * (1 + STANDING * lasting) + NEWEST * (1 - age)) / (OVERHEAD + costs[item.id])
+
+
+def _markdown(lines: Iterable[_Line]) -> str:
+    parts: list[str] = []
+    year, day = 0, -1.0
+    for line in lines:
+        when = datetime.fromtimestamp(line.valid_from, UTC)
+        if when.year != year:
+            year = when.year
+            parts.append(f"## {year}")
+        same = line.valid_from == day  # the first quote of a day carries its date
+        day = line.valid_from
+        parts.append(f"- {line.text}" if same else f"- {when.day} {_MONTHS[when.month - 1]}: {line.text}")
+    return "\n".join((HEADING, *parts)) if parts else ""
+
+
+def _read(markdown: str) -> list[_Line]:
+    """Return the lines of a summary that quotes wrote; none of another's."""
+    if not markdown.startswith(HEADING):
+        return []
+    found: list[_Line] = []
+    year, when = 1970, 0.0
+    for number, line in enumerate(markdown.split("\n")[1:]):
+        if match := _YEAR.match(line):
+            year = int(match[1])
+        elif match := _QUOTE.match(line):
+            if match[2]:
+                when = datetime(year, _MONTHS.index(match[2]) + 1, int(match[1]), tzinfo=UTC).timestamp()
+            found.append(_Line(when, match[3], _item_of(match[3], when, number)))
     return found
 
 
-def _ordered(items: Iterable[Item], newest: float) -> list[Item]:
-    """Return items dealt out in turns by SHARES, so that no category crowds out the others; what deserves more comes
-    turns earlier, by WORTH. Of those that differ by numbers alone the first few take their turns, the rest come last.
-    """
-    ranked = sorted(items, key=lambda item: _rank(item, newest), reverse=True)
-    dealt: list[tuple[bool, float, int, Item]] = []
-    places = dict.fromkeys(CATEGORIES, 0)
-    for item, repeats in _repeats_last(ranked):
-        places[item.category] += 1
-        if places[item.category] <= BULLETS:
-            turn = places[item.category] / SHARES[item.category] - WORTH * _rank(item, newest)[0]
-            dealt.append((repeats, turn, _ORDER.index(item.category), item))
-    return [item for *_, item in sorted(dealt, key=lambda turn: turn[:3])]
-
-
-def _repeats_last(items: Sequence[Item]) -> list[tuple[Item, bool]]:
-    """Return items in their order, but behind all others those whose words ALIKE before them had, numbers aside."""
-    forms = Counter[str]()
-    found: list[tuple[Item, bool]] = []
-    for item in items:
-        form = _NUMBER.sub("#", item.text)
-        found.append((item, forms[form] >= ALIKE))
-        forms[form] += 1
-    return sorted(found, key=lambda pair: pair[1])
-
-
-def _rank(item: Item, newest: float) -> tuple[float, int, str]:
-    """Return an item's place in its category: its claim, with what its line tells, less what its length costs."""
-    told = anchors(item.text)
-    value = ANCHOR * min(3, told) if told else -BARE * (0.5 if item.category in _LASTING else 1.0)
-    value -= POINTS * dependent(item.text) + len(item.text) / LENGTH_COST
-    return (round(_claims(item, newest)[0] + value, 2), item.seq, item.id)
-
-
-def _fit(
-    items: list[Item], recent: list[str], *, max_tokens: int, count: Callable[[str], int]
-) -> tuple[list[Item], list[Item], list[str]]:
-    """Return the items of the markdown, those of the JSON, and the recent lines that together fit the budget."""
-    year = _day(max((item.valid_from for item in items), default=0.0))[:4]
-    empty = count(compact(_memory_json([])))
-    shown = _take(items, int(max_tokens * (1 - JSON_SHARE)), lambda item: count(_bullet(item, year)) + 1)
-    exported = _take(items, int(max_tokens * JSON_SHARE) - empty, lambda item: count(compact(_entry(item))) + 1)
-    told = list(recent)
-    while count(_markdown(shown, told)) + count(compact(_memory_json(exported))) > max_tokens:
-        if told and count("\n".join(told)) > RECENT_SHARE * max_tokens:
-            told.pop(0)
-        elif exported and len(exported) >= len(shown):
-            exported.pop()
-        elif shown:
-            shown.pop()
-        elif told:
-            told.pop(0)
-        else:
-            break
-    return shown, exported, told
-
-
-def _take(items: list[Item], budget: int, cost: Callable[[Item], int]) -> list[Item]:
-    taken: list[Item] = []
-    for item in items:
-        price = cost(item)
-        if price <= budget:
-            budget -= price
-            taken.append(item)
-    return taken
-
-
-def _markdown(items: Sequence[Item], recent: Sequence[str]) -> str:
-    parts: list[str] = []
-    year = _day(max((item.valid_from for item in items), default=0.0))[:4]
-    for category, heading in HEADINGS:
-        bullets = [_bullet(item, year) for item in _grouped([item for item in items if item.category == category])]
-        if bullets:
-            parts.append("\n".join((f"## {heading}", *bullets)))
-    if recent:
-        parts.append("\n".join((_RECENT_HEADING, *recent)))
-    return "\n\n".join(parts)
-
-
-def _grouped(items: Sequence[Item]) -> list[Item]:
-    """Return one category's items with those of one name together, oldest first in each group and among groups."""
-    named = {item.id: [name.lower() for name in names(item.text)] for item in items}
-    uses = Counter(name for found in named.values() for name in set(found))
-    group = {key: max(found, key=lambda name: (uses[name], name), default="") for key, found in named.items()}
-    first: dict[str, int] = {}
-    for item in sorted(items, key=lambda item: (item.seq, item.id)):
-        first.setdefault(group[item.id] or item.id, item.seq)
-    return sorted(items, key=lambda item: (first[group[item.id] or item.id], group[item.id], item.seq, item.id))
-
-
-def _bullet(item: Item, year: str) -> str:
-    """Return an item's line; what lasts needs no day, and a day of the newest item's `year` no year."""
-    day = "" if item.category in _LASTING else f" ({_said(item.valid_from, year)})"
-    return f"- {_flat(item.text)}{day}"
-
-
-def _memory_json(items: Sequence[Item]) -> dict[str, Any]:
-    memory: dict[str, Any] = {
-        category: [_entry(item) for item in items if item.category == category] for category in CATEGORIES
-    }
-    memory["tags"] = _tags(items)
-    return memory
-
-
-def _entry(item: Item) -> dict[str, Any]:
-    """Return an item as `memory_json` holds it, with its newest source and its first."""
-    sources, text = list(dict.fromkeys((item.sources[0], item.sources[-1]))), item.text
-    if item.category in {"people", "projects"}:
-        entry = {
-            "name": item.name or item.subject.removeprefix("@") or text[:40],
-            "notes": text,
-            "sources": sources,
-        }
-        return entry | ({"status": item.status} if item.category == "projects" and item.status else {})
-    if item.category == "facts":
-        return {"text": text, "confidence": round(item.confidence, 2), "sources": sources}
-    return {"text": text, "sources": sources}
-
-
-def _tags(items: Sequence[Item]) -> list[str]:
-    subjects = (item.subject for item in items if item.subject and not item.subject.startswith("@"))
-    return [subject[:100] for subject in list(dict.fromkeys(subjects))[:MAX_TAGS]]
-
-
-def _recent(items: Sequence[Item], lines: Sequence[Line], previous: str) -> list[str]:
-    """Return dated lines of the newest user posts that no item tells, oldest first, after the last summary's."""
-    told = {source for item in items for source in item.sources}
-    found: list[str] = []
-    for line in lines:
-        if line.role != "user" or line.id in told:
-            continue
-        parts = [part for part in sentences(clean(line.text)) if _tells(part)]
-        if parts:
-            found.append(f"- {_day(line.when)}: {_cut(trim(max(parts, key=lambda part: len(topic(part)))))}")
-    _, _, old = previous.partition(_RECENT_HEADING + "\n")
-    ended = [topic(item.text) for item in items if item.valid_to is not None]
-    posts = {line.id for line in lines}
-    oldest = f"- {_day(max((line.when for line in lines), default=0.0) - RECENT_DAYS * 86_400)}"
-    newer = [topic(item.text) for item in items if posts & set(item.sources)]
-    kept = [
-        line
-        for line in old.split("\n")
-        if line.startswith("- ")
-        and line >= oldest
-        and not any(_about(line, past) for past in ended)
-        and not _retold(line, newer)
-    ]
-    fresh = [line for line in found if not any(_about(line, past) for past in ended)]
-    return list(dict.fromkeys((*kept, *fresh)))[-RECENT:]
-
-
-def _tells(sentence: str) -> bool:
-    """Tell whether a sentence states something that happened, as opposed to asking or chatting."""
-    return (
-        len(topic(sentence)) >= 2
-        and quoted_share(sentence) < 0.4
-        and "[[secret:" not in sentence
-        and score(sentence).weight >= RECENT_WEIGHT
+def _item_of(text: str, when: float, number: int) -> Item:
+    """Return a printed quote as an item again, its weight read from its words."""
+    category = category_of(signs_of(text))
+    return Item(
+        id=str(number), category=category, text=text, sources=(), valid_from=when, seq=number, weight=weigh(text)
     )
 
 
-def _about(line: str, past: frozenset[str]) -> bool:
-    """Tell whether a recent line is about something superseded: it shares a third of its topic."""
-    return bool(past) and len(topic(line) & past) >= max(1, len(past) // 3)
+def _memory_json(items: Sequence[Item], max_tokens: int, count: Count) -> dict[str, Any]:
+    listed = [each for each in items if each.weight >= LISTED]
+    left, chosen = max_tokens - count(compact(_entries([]))), set()
+    costs = {each.id: count(compact(_entry(each))) + 1 for each in listed}
+    for item in sorted(listed, key=lambda each: (_class(each), -each.weight / (OVERHEAD + costs[each.id]))):
+        if costs[item.id] <= left:
+            left -= costs[item.id]
+            chosen.add(item.id)
+    shown = [each for each in listed if each.id in chosen]
+    while shown and count(compact(_entries(shown))) > max_tokens:  # commas and tags
+        shown.pop(0)
+    return _entries(shown)
 
 
-def _retold(line: str, newer: Sequence[frozenset[str]]) -> bool:
-    """Tell whether an item of this pass says more of what a recent line is about: half of its topic."""
-    about = topic(line)
-    return any(2 * len(about & told) >= len(about) > 0 for told in newer)
+def _entries(items: Sequence[Item]) -> dict[str, Any]:
+    memory: dict[str, Any] = {name: [_entry(each) for each in items if each.category == name] for name in CATEGORIES}
+    tags = dict.fromkeys(each.subject[:100] for each in items if each.subject)
+    return memory | {"tags": list(tags)[:MAX_TAGS] if items else []}
 
 
-def _tainted(items: Sequence[Item], *, budget: int, count: Callable[[str], int]) -> str:
-    marked = [f"- {item.trust}: {_flat(item.text)} ({_day(item.valid_from)})" for item in items]
+def _entry(item: Item) -> dict[str, Any]:
+    sources = list(dict.fromkeys((item.sources[0], item.sources[-1])))
+    if item.category in {"people", "projects"}:
+        entry = {"name": item.name or item.subject[:40] or item.text[:40], "notes": item.text, "sources": sources}
+        return entry | ({"status": item.status} if item.category == "projects" and item.status else {})
+    if item.category == "facts":
+        return {"text": item.text, "confidence": round(item.confidence, 2), "sources": sources}
+    return {"text": item.text, "sources": sources}
+
+
+def _tainted(items: Sequence[Item], budget: int, count: Count) -> str:
     kept: list[str] = []
-    for line in marked[: 2 * BULLETS]:
+    for item in sorted(items, key=lambda each: each.weight, reverse=True):
+        line = f"- {item.trust}: {_flat(item)} ({_said(item.valid_from)})"
         if count("\n".join((*kept, line))) > budget:
             break
         kept.append(line)
     return "\n".join(kept)
 
 
-def _flat(text: str) -> str:
-    return " ".join(text.split())
+def _flat(item: Item) -> str:
+    return " ".join(item.text.split())
 
 
-def _cut(text: str) -> str:
-    text = _flat(text)
-    return text if len(text) <= RECENT_WIDTH else text[: RECENT_WIDTH - 1].rsplit(" ", 1)[0] + "…"
+def _midnight(when: float) -> float:
+    return when - when % 86_400
 
 
-def _said(when: float, year: str) -> str:
-    day, month, its_year = datetime.fromtimestamp(when, UTC).strftime("%d %m %Y").split()
-    return f"{int(day)} {_MONTHS[int(month) - 1]}{'' if its_year == year else ' ' + its_year}"
-
-
-def _day(when: float) -> str:
-    """Return the day of a time; days only, so that the summary's bytes stay stable for a prompt cache."""
-    return datetime.fromtimestamp(when, UTC).date().isoformat()
+def _said(when: float) -> str:
+    day, month, year = datetime.fromtimestamp(when, UTC).strftime("%d %m %Y").split()
+    return f"{int(day)} {_MONTHS[int(month) - 1]} {year}"

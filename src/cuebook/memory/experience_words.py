@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Final
 
-from cuebook.memory.vocabulary import STOP
+from cuebook.languages import language
 from cuebook.memory.words import little_words, words
 
 #: Share of the weight that stays to a word every piece of advice begins with. A list of the commonest English words
@@ -34,5 +34,7 @@ def share_of(word: str) -> float:
 
 @cache
 def _framing() -> frozenset[str]:
-    little = (" ".join(little_words(language)) for language in ("de", "fr", "es"))
-    return frozenset(stem for text in (_FRAMING, " ".join(STOP), _FOREIGN, *little) for stem in words(text))
+    little = (" ".join(little_words(code)) for code in ("de", "fr", "es"))
+    return frozenset(
+        stem for text in (_FRAMING, " ".join(language("en").function), _FOREIGN, *little) for stem in words(text)
+    )

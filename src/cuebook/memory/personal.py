@@ -5,60 +5,73 @@ or project, and nothing for an organization.
 import re
 from typing import Final, Literal
 
-from cuebook.memory.signs import RELATION, Sign, any_of
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.memory import Category
 
 Matter = Literal["health", "diet", "identity", "money", "contact", "family", "feeling"]
 
-#: What somebody may not or cannot, is or has: signs of a fact beside those of `signs`.
-PERSONAL: Final[tuple[Sign, ...]] = (
-    Sign(
-        "bound",
-        0.4,
-        any_of(
-            r"\ballerg\w+ (?:to|against)\b",
-            r"\b(?:no|never) (?:meat|fish|nuts|dairy|gluten|alcohol|sugar|penicillin|pork|eggs|milk|wheat)\b",
-            r"\b(?:leave (?:it|them|that) out|can't stand|refuse to)\b",
-            r"\bintoleran\w+\b",
-            r"\bc(?:o)?eliac\b",
-            r"\bdiabet\w+\b",
-            r"\basthma\w*\b",
-            r"\bepilep\w+\b",
-            r"\bvegan\b",
-            r"\bvegetarian\b",
-            r"\bgluten[- ]free\b",
-            r"\bhalal\b",
-            r"\bkosher\b",
-            (
-                r"\b(?:i|he|she|(?:my|our) (?:[\w-]+ ){1,3}?)(?:'m|’m| am|'s|’s| is)? ?(?:can(?:'t|’t|not)|"
-                r"mustn't|must not|not allowed to|isn't allowed to) (?:eat|have|drink|use|do|work|go|stand|be|take|"
-                r"carry|lift|afford|make)\b"
-            ),
-            r"\bonly (?:eat|drink|work|free|available)\b",
-            r"\bnever (?:eat|drink|work|fly|drive)\b",
-        ),
+
+def _any_of(*patterns: str) -> Expression:
+    """Return what finds any of `patterns` in lower-case text. What begins with a word's edge (and has no other
+    beginning) is tried only at one.
+    """
+    edged = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
+    others = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
+    return Expression("|".join([rf"\b(?:{'|'.join(edged)})", *others] if edged else others))
+
+
+#: What somebody may not or cannot, is or has.
+BOUND: Final = _any_of(
+    r"\ballerg\w+ (?:to|against)\b",
+    r"\b(?:no|never) (?:meat|fish|nuts|dairy|gluten|alcohol|sugar|penicillin|pork|eggs|milk|wheat)\b",
+    r"\b(?:leave (?:it|them|that) out|can't stand|refuse to)\b",
+    r"\bintoleran\w+\b",
+    r"\bc(?:o)?eliac\b",
+    r"\bdiabet\w+\b",
+    r"\basthma\w*\b",
+    r"\bepilep\w+\b",
+    r"\bvegan\b",
+    r"\bvegetarian\b",
+    r"\bgluten[- ]free\b",
+    r"\bhalal\b",
+    r"\bkosher\b",
+    (
+        r"\b(?:i|he|she|(?:my|our) (?:[\w-]+ ){1,3}?)(?:'m|’m| am|'s|’s| is)? ?(?:can(?:'t|’t|not)|"
+        r"mustn't|must not|not allowed to|isn't allowed to) (?:eat|have|drink|use|do|work|go|stand|be|take|"
+        r"carry|lift|afford|make)\b"
     ),
-    Sign(
-        "own",
-        0.4,
-        any_of(
-            (
-                r"\b(?:i'm|i’m|i am) (?:(?:a|an|the|practi[sc]ing|devout|openly|lapsed) )*(?:gay|lesbian|bisexual|"
-                r"transgender|trans|non-?binary|queer|muslim|christian|catholic|protestant|jewish|hindu|buddhist|sikh|"
-                r"atheist|agnostic|deaf|blind|autistic|dyslexic|disabled|pregnant|sober)\b"
-            ),
-            (
-                r"\b(?:i|he|she) (?:have|has|had|suffers? from|got|live with|lives with) (?:\w+ )?(?:adhd|ptsd|ocd|hiv|"
-                r"cancer|dyslexia|autism|depression|anxiety|migraines?|arthritis|eczema|insomnia|dementia|lupus|"
-                r"hay fever|high blood pressure|a pacemaker|a heart condition)\b"
-            ),
-            r"\bmy pronouns\b",
-            r"\bi can(?:'t|’t|not) (?:sleep|walk|see|hear|breathe|swallow|lift|bend|cope)\b(?! (?:why|how|that|it|"
-            r"what)\b)",
-            r"\b(?:we're|we’re|we are) (?:trying for|expecting) (?:an? |our )?(?:\w+ )?(?:baby|child|twins|boy|girl)\b",
-        ),
+    r"\bonly (?:eat|drink|work|free|available)\b",
+    r"\bnever (?:eat|drink|work|fly|drive)\b",
+    (
+        r"\b(?:i'm|i’m|i am) (?:(?:a|an|the|practi[sc]ing|devout|openly|lapsed) )*(?:gay|lesbian|bisexual|"
+        r"transgender|trans|non-?binary|queer|muslim|christian|catholic|protestant|jewish|hindu|buddhist|sikh|"
+        r"atheist|agnostic|deaf|blind|autistic|dyslexic|disabled|pregnant|sober)\b"
     ),
+    (
+        r"\b(?:i|he|she) (?:have|has|had|suffers? from|got|live with|lives with) (?:\w+ )?(?:adhd|ptsd|ocd|hiv|"
+        r"cancer|dyslexia|autism|depression|anxiety|migraines?|arthritis|eczema|insomnia|dementia|lupus|"
+        r"hay fever|high blood pressure|a pacemaker|a heart condition)\b"
+    ),
+    r"\bmy pronouns\b",
+    r"\bi can(?:'t|’t|not) (?:sleep|walk|see|hear|breathe|swallow|lift|bend|cope)\b(?! (?:why|how|that|it|"
+    r"what)\b)",
+    r"\b(?:we're|we’re|we are) (?:trying for|expecting) (?:an? |our )?(?:\w+ )?(?:baby|child|twins|boy|girl)\b",
+)
+#: Whom somebody has to do with.
+_RELATION: Final = (
+    r"(?:mother|mom|mum|mama|father|dad|papa|parents?|sister|brother|siblings?|wife|husband|partner|"
+    r"spouse|fianc[eé]e?|girlfriend|boyfriend|"
+    r"son|daughter|child|kids?|baby|twins?|grand(?:mother|father|ma|pa|parents?|son|daughter)|gran|granny|"
+    r"nana|nan|aunt|auntie|uncle|cousin|niece|nephew|"
+    r"(?:step|half-?)(?:mother|father|mom|dad|brother|sister|son|daughter)|(?:mother|father|sister|"
+    r"brother|son|daughter)-in-law|in-laws|"
+    r"friend|best friend|roommate|flatmate|housemate|neighbou?r|colleague|coworker|co-worker|boss|manager|"
+    r"supervisor|mentor|coach|trainer|tutor|teacher|"
+    r"professor|advisor|adviser|doctor|gp|dentist|vet|therapist|physio(?:therapist)?|midwife|lawyer|"
+    r"solicitor|accountant|landlord|landlady|tenant|"
+    r"plumber|electrician|builder|contractor|architect|nanny|babysitter|cleaner|gardener|client|customer|"
+    r"assistant|dog|cat|puppy|kitten|horse|pony|"
+    r"rabbit|hamster|parrot|best man|bridesmaid|godmother|godfather|godson|goddaughter|ex)"
 )
 #: Who is one's own: family and animals, not a boss or a client.
 KIN: Final = (
@@ -68,7 +81,7 @@ KIN: Final = (
     r"kitten|horse|pony|rabbit|hamster|parrot)"
 )
 #: Somebody the statement says it of: the speaker, kin, somebody named or meant.
-_SOMEBODY: Final = any_of(
+_SOMEBODY: Final = _any_of(
     r"\b(?:i|i'm|i’m|i've|i’ve|i'd|i’d|i'll|i’ll|me|my|myself|mine|he|she|he's|she's|he’s|she’s|his|her|him)\b",
     rf"\bour (?:[\w-]+ ){{0,2}}{KIN}\b",
     r"\bwe(?:'re|’re| are| both| all| never| only| don't| don’t| can't| can’t| do not| cannot| keep| eat| follow)\b",
@@ -78,7 +91,7 @@ _NAMED: Final = Expression(
     r"(?!(?:I|We|My|Our|The|It|This|That|You|There|What|Who|And|But|If|When|Since|Because)\b)[A-ZÀ-Þ][\w'’-]+(?:'s|’s)?"
     r"(?: (?:is|was|has|had|can't|cannot|won't|doesn't|needs|takes|got|eats|never|only|must)\b| (?:an? )?allerg)"
 )
-_HEALTH: Final = any_of(
+_HEALTH: Final = _any_of(
     r"\ballerg\w+\b",
     r"\b\w*(?:intoleran|diabet|asthma|epilep|arthrit|dyslexi|autis|depress|anaemi|anemi|leuk|migraine|eczema|insomni|"
     r"psoria|bulimi|anorexi|dementia|alzheimer|parkinson|schizo|bipolar|menopaus|miscarr|pregnan|chemo|dialys|"
@@ -100,7 +113,7 @@ _HEALTH: Final = any_of(
     r"\b(?:quit|stop|give up|quitting|stopping|giving up|stopped|gave up) (?:smoking|drinking)\b",
     r"\bdrink(?:s|ing)? too much\b",
 )
-_DIET: Final = any_of(
+_DIET: Final = _any_of(
     r"\b(?:vegan|vegetarian|pescatarian|pescetarian|flexitarian|halal|kosher|keto|paleo|low[- ]carb|"
     r"teetotal(?:ler)?)\b",
     r"\b(?:gluten|dairy|sugar|meat|egg|nut|milk|wheat)[- ]free\b",
@@ -109,7 +122,7 @@ _DIET: Final = any_of(
     r"bread|pork|eggs|milk|wheat)\b",
     r"\b(?:on|my|strict|special) (?:an? )?diet\b|\b(?:for|during|fast(?:ing)?) (?:ramadan|lent)\b",
 )
-_IDENTITY: Final = any_of(
+_IDENTITY: Final = _any_of(
     r"\b(?:gay|lesbian|bisexual|transgender|trans (?:man|woman)|non-?binary|queer|asexual|intersex)\b",
     r"(?:\b(?:an?|am|is|are|raised|practi[sc]ing|devout|became|become|becoming|born|not)|['’](?:m|s|re)) (?:an? )?"
     r"(?:practi[sc]ing |devout |lapsed )?(?:muslim|christian|catholic|protestant|jewish|jew|hindu|buddhist|sikh|"
@@ -120,19 +133,19 @@ _IDENTITY: Final = any_of(
     r"\b(?:i|he|she) (?:always |usually )?vote[sd]?\b",
     r"\b(?:i'm|i’m|i am) (?:turning )?\d{1,2}(?: years old)?(?=[,.;!]|$| and\b)",
 )
-_MONEY: Final = any_of(
+_MONEY: Final = _any_of(
     r"\b(?:i|he|she) (?:now )?earns?\b|\b(?:my|his|her) (?:salary|wages?|pay|income|debts?|mortgage|rent|pension|"
     r"savings|overdraft|inheritance|alimony)\b",
     r"\b(?:behind with|can(?:'t|’t|not) (?:pay|afford)) (?:my|our|his|her|the) (?:mortgage|rent|bills?|loan)\b",
     r"\b(?:i|i'm|i’m|we|we're|we’re|he|she)(?: am| are| is)? (?:in debt|bankrupt|broke)\b",
     r"\b(?:my|his|her|our) (?:pin|iban|bank account|account number|credit card|tax number|social security)\b",
 )
-_CONTACT: Final = any_of(
+_CONTACT: Final = _any_of(
     r"\b(?:my|his|her|our) (?:private |home |new |mobile |cell )?(?:phone|number|mobile|address|postcode|zip code)"
     r"(?: number)? (?:is|has changed)\b",
     r"\b(?:i|he|she) lives? at \w+",
 )
-_FEELING: Final = any_of(
+_FEELING: Final = _any_of(
     r"\b(?:afraid|scared|terrified|anxious|lonely|sad|ashamed|jealous|grieving|grief|stressed|overwhelmed|heartbroken|"
     r"homesick|nervous|furious|miserable|burn(?:t|ed)[- ]out|in love(?! with (?:the|an?|this)\b)|fall(?:en|"
     r"ing)? for (?:him|her))\b",
@@ -144,7 +157,7 @@ _FEELING: Final = any_of(
     r"\bto be (?:happier|calmer|kinder|braver|(?:less|more) (?:anxious|patient|confident|calm|shy|angry|jealous|afraid|"
     r"open|kind|brave|sad|lonely|nervous))\b",
 )
-_FAMILY: Final = any_of(
+_FAMILY: Final = _any_of(
     r"\b(?:my|our) marriage\b|\b(?:divorc(?:e|ed|ing)|custody|adopt(?:ing|ion)? (?:an? )?(?:child|baby|boy|girl|son|"
     r"daughter)|trying for (?:an? )?(?:baby|child|second|third)|expecting (?:an? )?(?:baby|child|twins|boy|girl|our)|"
     r"have (?:an? |another |more |any )?(?:kids|children|baby)|get(?:ting)? married|(?:get(?:ting)?|got) engaged|"
@@ -177,7 +190,7 @@ _THING: Final = Expression(
 )
 #: It begins with somebody else.
 _OTHER: Final = Expression(
-    rf"^(?:(?:my|our|his|her|their) (?:[\w-]+ ){{0,3}}(?:{KIN}|{RELATION})\b(?! says?\b)|"
+    rf"^(?:(?:my|our|his|her|their) (?:[\w-]+ ){{0,3}}(?:{KIN}|{_RELATION})\b(?! says?\b)|"
     r"(?:he|she|he's|she's|he’s|she’s)\b)",
     re.IGNORECASE,
 )

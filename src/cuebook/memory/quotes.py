@@ -1,46 +1,294 @@
-"""Whether a text repeats words of others: a run of RUN words of theirs, or all of a shorter text."""
+"""Dated verbatim quotes: which sentences of a user's posts memory keeps without a model, and their weight.
 
-from collections.abc import Iterable
-from itertools import islice
+No sentence is interpreted. Features that need no grammar decide its weight: dates, numbers, names, the count of content
+words, and the word lists of its language. A quote that cannot stand alone carries the sentence before it, or the
+question it answers. The weights were fitted once; docs/memory.md says how they were measured.
+"""
 
-from cuebook.memory.subject import normal
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final
 
-#: Words in a row that are somebody's: chance repeats of so many are rare, and a quotation is longer.
-RUN = 5
-#: A text of fewer words counts as a whole where it has two words and so many characters.
-LEAST = 12
+from msgspec import Struct
+
+from cuebook.languages import Language, detect, language
+from cuebook.memory.subject import item_id, subject_of
+from cuebook.records.memory import Category, Item, Line
+
+#: A quote of this score or more is listed as an item; one below it only fills the summary.
+LISTED_SCORE: Final = 2.6
+#: A score of so many points is a weight of 1.
+FULL_SCORE: Final = 10.0
+#: Weight from which a quote is listed as an item.
+LISTED: Final = LISTED_SCORE / FULL_SCORE
+#: Weights of what is only asked or requested: the first to be dropped from a summary.
+ASKED_WEIGHT: Final = 0.01
+#: Points of each feature. The count of a sign is damped by DAMPED.
+POINTS: Final = {
+    "date": 2.2, "health": 1.8, "number": 1.3, "name": 1.0, "update": 1.0, "rule": 0.9, "remember": 0.9, "people": 0.8,
+    "identity": 0.8, "answer": 0.8, "limit": 0.7, "decision": 0.6, "preference": 0.5, "self": 0.4, "todo": 0.4,
+    "brief": -0.3, "exclaimed": -0.4, "praise": -0.85, "told": -1.0, "smalltalk": -1.0, "passing": -1.1,
+    "reported": -0.6,
+}  # fmt: skip
+DAMPED: Final = 0.6
+#: Points of content words, for up to MOST_WORDS of them.
+WORD_POINTS: Final = 0.95
+WORD_POWER: Final = 0.7
+MOST_WORDS: Final = 4
+#: Points added in languages without spaces, where fewer features are found.
+UNSPACED_POINTS: Final = 2.1
+#: With fewer content words a quote needs the sentence before it.
+ALONE: Final = 3
+#: A reply of so many words or fewer keeps the question it answers, and so many characters of that at most.
+SHORT_REPLY: Final = 6
+QUESTION_LENGTH: Final = 80
+#: So many signs of a condition make a hypothetical: "if" and "would".
+HYPOTHETICAL: Final = 2
+#: A request or a question shows in so many words of a sentence.
+OPENING: Final = 3
+#: Characters of a post that are read, and of a sentence that is kept in one piece.
+READ: Final = 20_000
+LONGEST: Final = 400
+#: Characters before a full stop that may be an abbreviation.
+ABBREVIATION: Final = 13
+#: Characters of Chinese or Japanese that count as one word.
+_CHARACTERS_A_WORD: Final = 2
+
+_SKIPPED: Final = re.compile(
+    r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*>.*$|^[ \t]*(?:[{}\[\]|<]|at |\d{4}-\d\d-\d\d[T ]\d\d:|\w+Error\b).*$"
+    r"|\[image:[^\]\n]*\]",
+    re.DOTALL | re.MULTILINE,
+)
+_FENCE: Final = re.compile(
+    r"</?\s*(?:recalled|recall|memory|memories|cuebook|retrieved)[\w:-]*[^>\n]{0,200}>|\[\[?/?(?:recalled|memory|cuebook)\b",
+    re.IGNORECASE,
+)
+#: The end of a sentence: its marks and a space, a mark of Chinese or Japanese, or the end of a line.
+_END: Final = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
+#: No end: a full stop after an initial or an ordinal number, an abbreviation of a list, or before a small letter.
+_NO_END: Final = re.compile(r"(?:^|[\s(])(?:\d{1,2}|[^\W\d_])\.$")
+_LAST_WORD: Final = re.compile(r"([^\W\d_]+)\.$")
+_BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})?\s*")
+#: More than three words in quotation marks are somebody else's.
+_QUOTATION: Final = re.compile(r"[“\"«„](?:[^\s”\"»“]+\s+){3,}[^\s”\"»“]+[”\"»“]|[「『“][^」』”\n]{8,}[」』”]")
+_VALUE: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)?|\d{1,2}\s?月(?:\s?\d{1,2}\s?[日号])?|\d{1,2}\s?[日号])"
+    r"|(?P<time>\d{1,2}[:h.]\d\d\b(?:\s?[ap]\.?m)?|\d{1,2}\s?[ap]\.?m\b|\d{1,2}\s?[点時时](?:半|\d{1,2}分)?|\d{1,2}\s?Uhr)"
+    r"|(?P<code>`[^`\n]+`|['‘\"][\w.*/+-]{1,30}['’\"]|[\w.*/+-]*(?:\w_|_\w|\w/\w|\*\*?[/.]|[a-z][A-Z]|\w\.\w{2,4}\b)[\w.*/+-]*)"
+    r"|(?P<number>[$€£¥]?\d[\d.,]*\d?%?)",
+)
+_NAME: Final = re.compile(r"(?<![.!?…:]\s)(?<!^)(?<![\w`'’])[^\W\d_a-zß-ÿ][^\W\d_]{1,}")
 
 
-class Quoted:
-    """The words of some texts, to be looked for in others."""
+class Sentence(Struct, frozen=True):
+    """A sentence of a post: its words as they stand there, and the signs it holds. `text` is what a line shows."""
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        self._runs: set[tuple[str, ...]] = set()
-        for text in texts:
-            words = _words(text)
-            runs = _runs(words, RUN)
-            if not runs and len(words) > 1 and sum(map(len, words)) >= LEAST:
-                runs = {tuple(words)}
-            self._runs |= runs
-        self._sizes = sorted({len(run) for run in self._runs})
-
-    def __bool__(self) -> bool:
-        """Whether there is anything to look for."""
-        return bool(self._runs)
-
-    def stand_in(self, text: str) -> bool:
-        """Whether a text repeats any of the words."""
-        if not self._runs or not text:
-            return False
-        words = _words(text)
-        return any(not self._runs.isdisjoint(_runs(words, size)) for size in self._sizes)
+    text: str
+    language: str
+    signs: Counter[str]
+    words: int
+    score: float
 
 
-def _words(text: str) -> list[str]:
-    return ["".join(filter(str.isalnum, word)) for word in normal(text).split()]
+def quotes_of(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Item]:
+    """Return the quotes of users' posts, in order. `before` are posts that were read earlier and may be answered."""
+    found: list[Item] = []
+    question = _question(before[-1]) if before else ""
+    for line in lines:
+        if line.role == "user":
+            found += _of_post(line, question)
+        question = _question(line) if line.role == "assistant" else ""
+    return found
 
 
-def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
-    return (
-        set(zip(*(islice(words, start, None) for start in range(size)), strict=False)) if len(words) >= size else set()
+def _of_post(line: Line, question: str) -> list[Item]:
+    text = _stated(line.text)
+    lists = language(detect(text))
+    found: list[Item] = []
+    previous = ""
+    for number, sentence in enumerate(sentences(text, lists)):
+        own = _QUOTATION.sub(" ", sentence)
+        signs, words = read_signs(own, lists), _count_words(own, lists)
+        opening = lists.signs(" ".join(own.split()[:OPENING]) if lists.spaced else own[: 2 * OPENING])
+        asks = sentence.endswith(("?", "？")) or (opening["question"] > 0 and not signs["self"] and not signs["date"])
+        kept = signs["remember"] or signs["rule"] or (signs["self"] and signs["health"])
+        signs["request"] = opening["request"]
+        if signs["fiction"] and (asks or signs["request"] or signs["self"]) and not signs["health"]:
+            break  # the rest of the post is told in it
+        if signs["conditional"] >= HYPOTHETICAL or (
+            signs["conditional"] and not kept and not _has_value(signs) and not asks
+        ):
+            previous = ""
+            continue
+        answer = bool(question) and number == 0 and not asks and len(sentence.split()) <= SHORT_REPLY
+        signs["answer"] = int(answer)
+        words += _count_words(question, lists) if answer else 0
+        weight = score(signs, words, lists, sentence) / FULL_SCORE
+        if (asks or signs["request"]) and not kept:
+            weight = ASKED_WEIGHT
+        elif asks:  # it may tell a fact or ask for one: the summary has it, the list of items does not
+            weight = min(weight, LISTED / 2)
+        shown = f"{sentence} (asked: {question})" if answer else sentence
+        topic = lists.topic(own) if lists.spaced else lists.content(own)
+        if len(topic) < ALONE and not answer and previous and not _stands_alone(signs):
+            if not _has_value(signs):
+                continue  # it says nothing alone, and adds nothing
+            shown = f"{previous} {sentence}"
+            if found and found[-1].text == previous:
+                weight = max(weight, found.pop().weight)
+        if words or signs["number"] or answer:
+            found.append(_item(line, shown, signs, lists, max(0.0, min(1.0, weight))))
+        previous = sentence
+    return found
+
+
+def _stands_alone(signs: Counter[str]) -> bool:
+    """Whether a brief sentence names what it is about: "I live in Oslo", not "two hours later"."""
+    return any(signs[name] for name in ("self", "name", "people", "health"))
+
+
+def _is_hypothetical(signs: Counter[str], *, stated: bool) -> bool:
+    return signs["conditional"] >= HYPOTHETICAL or bool(signs["conditional"] and not stated and not _has_value(signs))
+
+
+def _has_value(signs: Counter[str]) -> bool:
+    """Whether a sentence says something of its own, however short it is."""
+    return any(signs[name] for name in ("date", "number", "name", "health", "update", "rule"))
+
+
+def weigh(text: str) -> float:
+    """Return the weight of a quote by its own words, in [0, 1]."""
+    lists = language(detect(text))
+    own = _QUOTATION.sub(" ", text)
+    return max(0.0, min(1.0, score(read_signs(own, lists), _count_words(own, lists), lists, own) / FULL_SCORE))
+
+
+def signs_of(text: str) -> Counter[str]:
+    """Return the signs of a quote by its own words, what it quotes of others left out."""
+    return read_signs(_QUOTATION.sub(" ", text), language(detect(text)))
+
+
+def score(signs: Counter[str], words: int, lists: Language, text: str) -> float:
+    """Return the points of a sentence."""
+    points = WORD_POINTS * min(words, MOST_WORDS) ** WORD_POWER if words else 0.0
+    points += sum(POINTS[name] * count**DAMPED for name, count in signs.items() if name in POINTS)
+    points += POINTS["brief"] * (words < ALONE) + POINTS["exclaimed"] * text.rstrip().endswith(("!", "！"))
+    points += POINTS["told"] * bool(signs["you"] and not signs["self"])
+    return float(points) + (0.0 if lists.spaced else UNSPACED_POINTS)
+
+
+def read_signs(sentence: str, lists: Language) -> Counter[str]:
+    """Return the signs of a sentence: what its word lists, figures and capital letters say."""
+    signs = lists.signs(sentence)
+    for kind, _ in values_of(sentence):
+        signs["number" if kind in {"time", "number"} else "name" if kind == "code" else kind] += 1
+    signs["name"] += len(names_of(sentence, lists))
+    return signs
+
+
+def values_of(text: str) -> list[tuple[str, str]]:
+    """Return the values of a text with their types: date, time, code, number."""
+    return [(match.lastgroup or "", match[0].lower().strip("`'\"‘’ ,.")) for match in _VALUE.finditer(text)]
+
+
+def names_of(text: str, lists: Language) -> list[str]:
+    """Return the words with a capital letter within a sentence; in German, where every noun has one, only pairs."""
+    found = [match for match in _NAME.finditer(text) if not lists.kinds(match[0].lower())]
+    if lists.code != "de":
+        return [match[0] for match in found]
+    return [match[0] for one, match in pairwise(found) if match.start() - one.end() == 1]
+
+
+def sentences(text: str, lists: Language) -> list[str]:
+    """Return the sentences of a text, each as it stands there without the space and bullet before it."""
+    found, start = [], 0
+    # Who writes without capitals starts every sentence with a small letter.
+    goes_on = _goes_on if text.lstrip()[:1].isupper() else lambda *_: False
+    for match in _END.finditer(text):
+        end = match.end()
+        if match[0][0] == "." and (_is_abbreviation(text[: match.start() + 1], lists) or goes_on(text, end)):
+            continue
+        found.append(text[start:end])
+        start = end
+    found.append(text[start:])
+    plain = ((bullet := _BULLET.match(part)) and part[bullet.end() :].strip() for part in found)
+    return [piece for part in plain if part for piece in _pieces(part)]
+
+
+def _is_abbreviation(text: str, lists: Language) -> bool:
+    text = text[-ABBREVIATION:]
+    word = _LAST_WORD.search(text)
+    return _NO_END.search(text) is not None or (word is not None and "abbreviation" in lists.kinds(word[1].lower()))
+
+
+def _goes_on(text: str, end: int) -> bool:
+    return text[end:].lstrip(" ")[:1].islower()
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    """Yield a sentence, or pieces of one that never ends, cut at a comma or a space."""
+    while len(sentence) > LONGEST:
+        cut = max(sentence.rfind(mark, LONGEST // 2, LONGEST) for mark in (", ", "，", "、", " "))
+        cut = cut + 1 if cut > 0 else LONGEST
+        yield sentence[:cut].strip()
+        sentence = sentence[cut:].strip()
+    if sentence:
+        yield sentence
+
+
+def _stated(text: str) -> str:
+    """Return what a post states itself: no code, quoted lines, logs, JSON, or recalled memory."""
+    text = text[:READ]
+    return "" if _FENCE.search(text) else _SKIPPED.sub("\n", text)
+
+
+def _question(line: Line) -> str:
+    """Return the question a post ends with, shortened, "" without one."""
+    text = _stated(line.text)
+    last = (sentences(text, language(detect(text))) or [""])[-1]
+    if line.role != "assistant" or not last.endswith(("?", "？")):
+        return ""
+    return last if len(last) <= QUESTION_LENGTH else "…" + last[-QUESTION_LENGTH:].split(" ", 1)[-1]
+
+
+def _count_words(sentence: str, lists: Language) -> int:
+    words = lists.content(sentence)
+    return len(words) if lists.spaced else (len(words) + 1) // _CHARACTERS_A_WORD
+
+
+def _item(line: Line, text: str, signs: Counter[str], lists: Language, weight: float) -> Item:
+    category = category_of(signs)
+    people = names_of(text, lists) if category == "people" else []
+    return Item(
+        id=item_id(category, text),
+        category=category,
+        text=text,
+        sources=(line.id,),
+        subject=subject_of(text),
+        trust="user",
+        confidence=0.5,
+        valid_from=line.when,
+        name=people[0] if people else "",
+        seq=line.seq,
+        weight=round(weight, 4),
     )
+
+
+def category_of(signs: Counter[str]) -> Category:
+    """Return the one of A's categories that the signs of a quote speak for."""
+    if signs["health"]:
+        return "facts"
+    if signs["people"] and signs["name"] and not signs["rule"]:
+        return "people"
+    for sign, category in _CATEGORIES:
+        if signs[sign]:
+            return category
+    return "facts"
+
+
+_CATEGORIES: Final[tuple[tuple[str, Category], ...]] = (
+    ("preference", "preferences"), ("rule", "decisions"), ("decision", "decisions"), ("request", "open_loops"),
+    ("question", "open_loops"), ("todo", "todo"),
+)  # fmt: skip

@@ -59,6 +59,7 @@ class Item(Struct, frozen=True, kw_only=True):
     valid_from: float = 0.0
     valid_to: float | None = None
     supersedes: str | None = None
+    superseded_by: str | None = None  # the newer quote that says otherwise; it still holds what was said then
     name: str = ""  # people and projects
     status: str = ""  # projects
     seq: int = 0  # the newest source's seq
@@ -75,7 +76,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     markdown: str
     memory_json: dict[str, Any]
     profile: str
-    made_by: str  # "rules", "caller" or the model's name
+    made_by: str  # "quotes", "caller" or the model's name
     created_at: float
     tokens: int = 0
     tainted: str = ""  # lines that come from tools or pages: for the fenced block only, never the system prompt

@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from cuebook.languages import detect, language
 from cuebook.memory.facts import facts_in
-from cuebook.memory.slots import AMOUNT, WORD, names
-from cuebook.memory.vocabulary import STOP
+from cuebook.memory.quotes import names_of, values_of
 
 #: Where a text is cut into what may tell a fact.
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
@@ -36,18 +36,17 @@ class FactToken(Struct, frozen=True):
 @lru_cache(maxsize=1 << 14)
 def content(text: str) -> frozenset[str]:
     """Give a text's content words and numbers in lower case, as they are written."""
-    return frozenset(word for word in map(str.lower, WORD.findall(text)) if word.replace("’", "'") not in STOP)
+    return frozenset(language(detect(text)).content(text))
 
 
 def values_in(text: str) -> list[str]:
     """Give what a shorter form must keep word for word: memory's kinds of fact, amounts, numbers, and names."""
     found = facts_in(text)
     rest = _SECRET.sub(" ", text)
-    for match in AMOUNT.finditer(rest):
-        value = match[0].strip(" .,")
+    for _, value in values_of(rest):
         if len(value) > 1 and not any(value in known or known in value for known in found):
             found.append(value)
-    for name in names(rest):
+    for name in names_of(rest, language(detect(rest))):
         if not any(name in known for known in found):
             found.append(name)
     return list(dict.fromkeys(found))

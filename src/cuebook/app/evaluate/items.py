@@ -7,15 +7,14 @@ from msgspec import Struct
 
 from cuebook.app.evaluate.facts import content, values_in
 from cuebook.app.gold import Fact
-from cuebook.memory.slots import Value, clash, names, values
+from cuebook.languages import detect, language
+from cuebook.memory.quotes import names_of, values_of
 from cuebook.records.memory import Item
 
 #: C's redundancy threshold (MISSION T6).
 SAME = 0.9
 #: From so much of their content words in common, two items are of one subject, whatever key they were given.
 ONE_SUBJECT = 0.5
-#: Kinds of value that tell which thing is meant: two invoices have two numbers, and may have two dates.
-_WHICH = ("code", "name")
 
 
 class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -47,9 +46,9 @@ class _Read(Struct, frozen=True):
     text: str
     subject: str
     words: frozenset[str]
-    values: frozenset[Value]
+    values: frozenset[tuple[str, str]]
     codes: frozenset[str]
-    names: frozenset[str]  # but those of places: where somebody lives is a value
+    names: frozenset[str]
 
 
 def cleanness(items: Sequence[Item], *, texts: Iterable[str], facts: Sequence[Fact] = ()) -> Cleanness:
@@ -57,7 +56,7 @@ def cleanness(items: Sequence[Item], *, texts: Iterable[str], facts: Sequence[Fa
 
     Cost: quadratic in the items, 0.1 s for 300.
     """
-    known = {part.lower() for text in texts for name in names(text) for part in name.split()}
+    known = {part.lower() for text in texts for name in _names(text) for part in name.split()}
     read = [_read(item) for item in items]
     return Cleanness(
         items=len(items),
@@ -68,10 +67,13 @@ def cleanness(items: Sequence[Item], *, texts: Iterable[str], facts: Sequence[Fa
 
 
 def _read(item: Item) -> _Read:
-    given = values(item.text)
-    places = {value for kind, value in given if kind == "place"}
-    codes, called = ({value for kind, value in given if kind == which} for which in _WHICH)
-    return _Read(item.text, item.subject, content(item.text), given, frozenset(codes), frozenset(called - places))
+    given = frozenset(values_of(item.text))
+    codes = frozenset(value for kind, value in given if kind == "code")
+    return _Read(item.text, item.subject, content(item.text), given, codes, frozenset(_names(item.text)))
+
+
+def _names(text: str) -> list[str]:
+    return names_of(text, language(detect(text)))
 
 
 def _is_junk(item: _Read, known: set[str], facts: Sequence[Fact]) -> bool:
@@ -98,7 +100,12 @@ def _exclude(one: _Read, two: _Read) -> bool:
         return False
     if not (one.subject and one.subject == two.subject) and _alike(one, two) < ONE_SUBJECT:
         return False
-    return bool(clash(one.values, two.values) - {*_WHICH})
+    kinds = {kind for kind, _ in one.values} & {kind for kind, _ in two.values} - {"code"}
+    return any(_of(one, kind).isdisjoint(_of(two, kind)) for kind in kinds)
+
+
+def _of(item: _Read, kind: str) -> frozenset[str]:
+    return frozenset(value for own, value in item.values if own == kind)
 
 
 def _alike(one: _Read, two: _Read) -> float:

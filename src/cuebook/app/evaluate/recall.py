@@ -8,7 +8,7 @@ from msgspec import Struct
 from cuebook.app.evaluate.facts import FactToken, tokens_of
 from cuebook.app.gold import Fact
 from cuebook.app.transcripts.transcript import Question
-from cuebook.memory.slots import WORD
+from cuebook.languages import words_of
 from cuebook.records.memory import Hit
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
 
 def _half(token: FactToken) -> list[str]:
     """Give half of a sentence's words, LEAST_WORDS at least: more than somebody recalls makes every search easy."""
-    words = [word for word in dict.fromkeys(map(str.lower, WORD.findall(token.sentence))) if word in token.about]
+    words = [word for word in dict.fromkeys(words_of(token.sentence)) if word in token.about]
     return words[::2] if len(words) >= 2 * LEAST_WORDS else words[:LEAST_WORDS]
 
 

@@ -20,6 +20,7 @@ def memory(value: Memory) -> Wire:
         "validFrom": iso(value.valid_from),
         "validTo": iso(value.valid_to) if value.valid_to is not None else None,
         "supersedes": value.supersedes,
+        "supersededBy": value.ended_by if value.valid_to is None else None,
         "sources": [{"conversationId": each.conversation or None, "postId": each.post} for each in value.sources],
         "corrected": value.written and bool(value.sources),
     }

@@ -174,6 +174,7 @@ def save_items(connection: sqlite3.Connection, row: Row, items: Sequence[Item], 
             valid_from=item.valid_from,
             valid_to=item.valid_to,
             supersedes=item.supersedes,
+            superseded_by=item.superseded_by,
             seq=item.seq,
         )
 

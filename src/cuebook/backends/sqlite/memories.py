@@ -15,7 +15,7 @@ from cuebook.backends.sqlite.rows import Row
 from cuebook.backends.sqlite.search import Kept
 from cuebook.backends.sqlite.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 from cuebook.memory.asked import memory_key
-from cuebook.memory.merge import nearest
+from cuebook.memory.links import nearest
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
 from cuebook.ports.memories import Asked, Known, Matched, MemoryLook, PlaceChange
@@ -110,6 +110,7 @@ def find(connection: sqlite3.Connection, tenant: str, places: Sequence[Place], a
             known[each["no"]] = each
     if left := [no for no in found if no not in known]:
         known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
+    _add_newer(connection, tenant, known, asked.at)
     return Matched(
         memories=tuple(memories_of(connection, list(known.values()))),
         found=tuple(no for no in found if no in known),
@@ -120,6 +121,20 @@ def find(connection: sqlite3.Connection, tenant: str, places: Sequence[Place], a
         mean_cosine=usual(cosines, vectors),
         akin=akin_among(asked.dense.akin, vectors) if asked.dense else 1.0,
     )
+
+
+def _add_newer(connection: sqlite3.Connection, tenant: str, known: dict[int, Row], at: float | None) -> None:
+    """Add the quotes that took the place of those found, as far as they were said `at` a time."""
+    ids = {row["id"] for row in known.values()}
+    todo = [row["ended_by"] for row in known.values() if row["ended_by"] is not None]
+    while todo:
+        id_ = todo.pop()
+        if id_ not in ids:
+            ids.add(id_)
+            for row in rows(connection, "memory_by_id", tenant=tenant, id=id_):
+                if at is None or row["valid_from"] <= at:
+                    known[row["no"]] = row
+                    todo += [row["ended_by"]] if row["ended_by"] is not None else []
 
 
 def matching(

@@ -13,7 +13,7 @@ from cuebook.backends.sqlite.once import bound
 from cuebook.backends.sqlite.prompts import observed, revised
 from cuebook.backends.sqlite.rows import Row
 from cuebook.errors import Conflict, NotFound
-from cuebook.memory.quotes import Quoted
+from cuebook.memory.copies import Quoted
 from cuebook.ports.outcomes import DueOutcome, Lesson
 from cuebook.ports.prompts import Once
 from cuebook.records.memory import Scope

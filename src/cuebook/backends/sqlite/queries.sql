@@ -241,9 +241,9 @@ VALUES (:tenant, :no, :version, :previous, :upto_seq, :upto_at, :path_digest, :m
 -- name: item_insert
 -- Keep a remembered item as a pass made, repeated or ended it.
 INSERT INTO item (tenant, conversation, id, made_in, ended_in, category, text, subject, name, status, sources, trust, confidence, weight,
-    valid_from, valid_to, supersedes, seq)
+    valid_from, valid_to, supersedes, superseded_by, seq)
 VALUES (:tenant, :no, :id, :made_in, :ended_in, :category, :text, :subject, :name, :status, :sources, :trust, :confidence, :weight,
-    :valid_from, :valid_to, :supersedes, :seq) ON CONFLICT DO NOTHING;
+    :valid_from, :valid_to, :supersedes, :superseded_by, :seq) ON CONFLICT DO NOTHING;
 
 -- name: items_of
 -- All forms of a conversation's items, the oldest first.

@@ -23,7 +23,7 @@ from cuebook.backends.sqlite.tree import SHIFT, tip_at
 from cuebook.backends.sqlite.turns import end_expired
 from cuebook.backends.sqlite.unlearn import Taken, deliver_anew, unlearn
 from cuebook.backends.sqlite.writes import company_of, leave_waiting, set_head
-from cuebook.memory.quotes import Quoted
+from cuebook.memory.copies import Quoted
 from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in
 from cuebook.records.digest import digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY

@@ -124,6 +124,7 @@ def item(row: Row) -> Item:
         valid_from=row["valid_from"],
         valid_to=row["valid_to"],
         supersedes=row["supersedes"],
+        superseded_by=row["superseded_by"],
         name=row["name"],
         status=row["status"],
         seq=row["seq"],

@@ -1,0 +1,46 @@
+"""Whether a text repeats words of others: a run of RUN words of theirs, or all of a shorter text."""
+
+from collections.abc import Iterable
+from itertools import islice
+
+from cuebook.memory.subject import normal
+
+#: Words in a row that are somebody's: chance repeats of so many are rare, and a quotation is longer.
+RUN = 5
+#: A text of fewer words counts as a whole where it has two words and so many characters.
+LEAST = 12
+
+
+class Quoted:
+    """The words of some texts, to be looked for in others."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._runs: set[tuple[str, ...]] = set()
+        for text in texts:
+            words = _words(text)
+            runs = _runs(words, RUN)
+            if not runs and len(words) > 1 and sum(map(len, words)) >= LEAST:
+                runs = {tuple(words)}
+            self._runs |= runs
+        self._sizes = sorted({len(run) for run in self._runs})
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to look for."""
+        return bool(self._runs)
+
+    def stand_in(self, text: str) -> bool:
+        """Whether a text repeats any of the words."""
+        if not self._runs or not text:
+            return False
+        words = _words(text)
+        return any(not self._runs.isdisjoint(_runs(words, size)) for size in self._sizes)
+
+
+def _words(text: str) -> list[str]:
+    return ["".join(filter(str.isalnum, word)) for word in normal(text).split()]
+
+
+def _runs(words: list[str], size: int) -> set[tuple[str, ...]]:
+    return (
+        set(zip(*(islice(words, start, None) for start in range(size)), strict=False)) if len(words) >= size else set()
+    )

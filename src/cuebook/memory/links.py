@@ -1,0 +1,289 @@
+"""What new quotes do to stored ones: repeat them (deduplicate) or mark them as earlier (supersede). Nothing is removed.
+
+Two quotes are linked by the words they share, weighted by how rare each is among the stored quotes, and by values of
+one type that differ: another date, number or name. The newer of the two always wins.
+"""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.languages import detect, language, words_of
+from cuebook.memory.quotes import FULL_SCORE, LISTED, names_of, values_of
+from cuebook.memory.subject import normal
+from cuebook.records.memory import Item
+
+#: What a repeat adds to the confidence, at most 1.0 (MISSION T2).
+REPEAT: Final = 0.1
+#: Part of the topic that two quotes share if the newer replaces a value, if it holds a word of change, and if both.
+SAME_WITH_VALUE: Final = 0.42
+SAME_WITH_UPDATE: Final = 0.45
+SAME_WITH_BOTH: Final = 0.30
+#: Topic words that two quotes share at least where no date, time or number differs.
+WORDS_IN_COMMON: Final = 2
+#: Part of the topic of the longer quote that both share at least.
+SAME_OF_LONGER: Final = 0.22
+#: From so much in common the older is never shown without the newer, though it is not marked.
+COMPANION: Final = 0.25
+#: Weight of a topic word, and of one that is a sign (`moved`, `allergic`).
+TOPIC: Final = 0.8
+SIGN: Final = 0.35
+#: Letters by which forms of a word are one: "allergy" and "allergic".
+LETTERS: Final = 5
+#: So many stored quotes at most are compared with a new one: those that share the rarest words.
+CANDIDATES: Final = 24
+#: Of the stored quotes that hold a word, so many at most are looked at, the newest.
+MANY: Final = 200
+#: Points a quote gains that repeats a stored one's rare words, with a value or a word of change, and without.
+AGAIN: Final = 1.6
+AGAIN_PLAIN: Final = 0.4
+#: A word in so many stored quotes or fewer is rare.
+RARE: Final = 2
+
+
+class Merged(Struct, frozen=True):
+    """What is stored after new items came: `kept` are the stored ones, repeats raised and earlier ones marked.
+
+    `added` are the new ones, and `ended` those that a correction ended.
+    """
+
+    kept: list[Item]
+    added: list[Item]
+    ended: list[Item] = []
+
+
+class Read(Struct, frozen=True):
+    """A quote as it is compared."""
+
+    item: Item
+    topic: dict[str, float]
+    values: dict[str, frozenset[str]]
+    names: frozenset[str]
+    update: bool
+    adds: bool
+
+
+def merge(held: Sequence[Item], found: Iterable[Item]) -> Merged:
+    """Return what is stored after `found`, oldest first, came to `held`. Cost: linear in both, by an index of words."""
+    board = _Board(held)
+    for item in found:
+        board.add(item)
+    return board.merged()
+
+
+def companions(items: Sequence[Item]) -> dict[str, list[str]]:
+    """Return for each item the ids of newer ones without which it must not be shown."""
+    board = _Board(())
+    found: dict[str, list[str]] = {}
+    for item in sorted(items, key=lambda each: (each.valid_from, each.seq)):
+        read = read_item(item)
+        for older, share in board.near(read):
+            if older.item.id != item.id and share >= COMPANION and (_differ(older, read) or read.update):
+                found.setdefault(older.item.id, []).append(item.id)
+        board.place(read)
+    for item in items:
+        if item.superseded_by:
+            found.setdefault(item.id, []).append(item.superseded_by)
+    return found
+
+
+def nearest(sought: Sequence[str], held: Sequence[str], most: int) -> set[int]:
+    """Return the places of the stored texts that share the rarest words with a sought one, at most so many each."""
+    index: dict[str, list[int]] = {}
+    for place, text in enumerate(held):
+        for key in _keys(text):
+            index.setdefault(key, []).append(place)
+    found: set[int] = set()
+    for text in sought:
+        shared: dict[int, float] = {}
+        for key in sorted(_keys(text)):
+            holding = index.get(key, ())
+            weight = math.log((len(held) + 1) / (len(holding) + 1)) + 0.01
+            for place in holding[-MANY:]:
+                shared[place] = shared.get(place, 0.0) + weight
+        found.update(heapq.nlargest(most, shared, key=lambda place: (shared[place], place)))
+    return found
+
+
+def _keys(text: str) -> frozenset[str]:
+    return frozenset(word[:LETTERS] for word in language(detect(text)).content(text))
+
+
+def read_item(item: Item) -> Read:
+    """Return a quote's topic, values and signs."""
+    lists = language(detect(item.text))
+    signs = lists.signs(item.text)
+    values: dict[str, set[str]] = {}
+    for kind, value in values_of(item.text):
+        values.setdefault(kind, set()).add(value)
+    for word in words_of(item.text):
+        if "date" in lists.kinds(word):
+            values.setdefault("date", set()).add(word[:3])
+        if "number" in lists.kinds(word):
+            values.setdefault("number", set()).add(word)
+    given = {part for found in values.values() for value in found for part in words_of(value)}
+    names = frozenset(name.lower()[:LETTERS] for name in names_of(item.text, lists))
+    topic: dict[str, float] = {}
+    for word in lists.content(item.text):
+        if word in given or word.isdigit():
+            continue
+        kinds = lists.kinds(word)
+        if "date" not in kinds and "number" not in kinds and "smalltalk" not in kinds:
+            key = word[:LETTERS] if lists.spaced else word
+            topic[key] = max(topic.get(key, 0.0), SIGN if kinds else TOPIC)
+    return Read(
+        item=item,
+        topic=topic,
+        values={kind: frozenset(found) for kind, found in values.items()},
+        names=names,
+        update=signs["update"] > 0,
+        adds=signs["also"] > 0,
+    )
+
+
+class _Board:
+    """The stored quotes while new ones come, indexed by topic word."""
+
+    def __init__(self, held: Sequence[Item]) -> None:
+        self.reads: dict[str, Read] = {}
+        self.order: list[str] = []
+        self.held = {item.id for item in held}
+        self.texts: dict[str, str] = {}
+        self.index: dict[str, list[str]] = {}
+        self.df: Counter[str] = Counter()
+        for item in held:
+            self.place(read_item(item))
+
+    def place(self, read: Read) -> None:
+        id_ = read.item.id
+        if id_ not in self.reads:
+            self.order.append(id_)
+            self.df.update(read.topic.keys())
+            for word in read.topic:
+                self.index.setdefault(word, []).append(id_)
+        self.reads[id_] = read
+        self.texts[normal(read.item.text)] = id_
+
+    def add(self, item: Item) -> None:
+        read = read_item(item)
+        near = self.near(read)
+        known = self._repeated(read, near)
+        if known is not None:
+            self._repeat(known, item)
+            return
+        linked = [other for other, share in near if item.weight >= LISTED / 2 and self._linked(read, other, share)]
+        linked.sort(key=lambda other: other.item.seq)
+        earlier = [other for other in linked if other.item.seq <= item.seq and not self._replaced_before(other, item)]
+        later = [other for other in linked if other.item.seq > item.seq]
+        again = any(self._rare(older, read) for older, _ in near)
+        if again and item.trust == "user" and item.weight > LISTED / 2:  # no question becomes a fact by repetition
+            more = AGAIN if read.update or read.values else AGAIN_PLAIN
+            item = replace(item, weight=round(min(1.0, item.weight + more / FULL_SCORE), 4))
+        if earlier:
+            item = replace(item, supersedes=earlier[-1].item.id)
+        if later:  # it came late: what was said after it is here already
+            item = replace(item, superseded_by=later[0].item.id)
+        for other in earlier:
+            self._change(other, superseded_by=item.id)
+        if later and not self._replaced_after(later[0], item):
+            self._change(later[0], supersedes=item.id)
+        self.place(replace(read, item=item))
+
+    def _change(self, read: Read, **fields: str) -> None:
+        self.reads[read.item.id] = replace(read, item=replace(read.item, **fields))
+
+    def _replaced_before(self, read: Read, item: Item) -> bool:
+        """Whether another quote took the place of one before an item did."""
+        after = self.reads.get(read.item.superseded_by or "")
+        return read.item.superseded_by is not None and (after is None or after.item.seq <= item.seq)
+
+    def _replaced_after(self, read: Read, item: Item) -> bool:
+        """Whether what a quote took the place of was said after an item."""
+        before = self.reads.get(read.item.supersedes or "")
+        return before is not None and before.item.seq > item.seq
+
+    def near(self, read: Read) -> list[tuple[Read, float]]:
+        """Return the stored quotes that share the most of the topic, with the part of it they share."""
+        total = len(self.reads) + 1
+        weights = {word: own * self._rarity(word, total) for word, own in read.topic.items()}
+        shared: dict[str, float] = {}
+        for word, weight in sorted(weights.items(), key=lambda each: self.df[each[0]]):
+            for id_ in self.index.get(word, ())[-MANY:]:
+                shared[id_] = shared.get(id_, 0.0) + weight
+        own = sum(weights.values())
+        best = sorted(shared, key=lambda id_: (-shared[id_], -self.reads[id_].item.seq))[:CANDIDATES]
+        found = []
+        for id_ in best:
+            other = self.reads[id_]
+            theirs = sum(weight * self._rarity(word, total) for word, weight in other.topic.items())
+            least, most = min(own, theirs), max(own, theirs)
+            alike = most > 0 and shared[id_] / most >= SAME_OF_LONGER  # a short remark is about little of a long one
+            found.append((other, shared[id_] / least if least > 0 and alike else 0.0))
+        return found
+
+    def _rarity(self, word: str, total: int) -> float:
+        return 1.0 - math.log(1 + self.df[word]) / math.log(1 + max(total, 8)) * 0.9
+
+    def _repeated(self, read: Read, near: Sequence[tuple[Read, float]]) -> str | None:
+        """Return the stored quote that says the same, or that holds all of the new one."""
+        same = self.texts.get(normal(read.item.text))
+        if same is not None:
+            return same
+        text = normal(read.item.text)
+        for older, _ in near:
+            if older.item.trust == read.item.trust and len(text) > LETTERS and text in normal(older.item.text):
+                return older.item.id
+        return None
+
+    def _repeat(self, id_: str, item: Item) -> None:
+        read = self.reads[id_]
+        old = read.item
+        fresh = tuple(source for source in item.sources if source not in old.sources)
+        if fresh:
+            newer = replace(
+                old,
+                sources=old.sources + fresh,
+                confidence=min(1.0, round(old.confidence + REPEAT, 6)),
+                valid_from=min(old.valid_from, item.valid_from),
+                seq=max(old.seq, item.seq),
+                weight=max(old.weight, item.weight),
+                superseded_by=None,  # said again, it holds again
+            )
+            if old.superseded_by in self.reads and old.superseded_by is not None:
+                after = self.reads[old.superseded_by]
+                self.reads[old.superseded_by] = replace(after, item=replace(after.item, superseded_by=id_))
+            self.reads[id_] = replace(read, item=newer)
+
+    def _linked(self, one: Read, other: Read, share: float) -> bool:
+        """Whether the newer of two quotes replaces the older."""
+        old, new = (other, one) if other.item.seq <= one.item.seq else (one, other)
+        same_post = not set(new.item.sources).isdisjoint(old.item.sources)
+        if new.item.trust != old.item.trust or new.adds or same_post:
+            return False
+        if new.names and old.names and not new.names & old.names and not new.update:
+            return False
+        differ = _differ(old, new)
+        # One word in common is enough if a date or number differs: "the exam is on the 4th", "the exam is on the 9th".
+        if not (differ - {"code"}) and len(old.topic.keys() & new.topic.keys()) < WORDS_IN_COMMON:
+            return False
+        least = SAME_WITH_BOTH if differ and new.update else SAME_WITH_VALUE if differ else SAME_WITH_UPDATE
+        return bool(differ or new.update) and share >= least
+
+    def _rare(self, old: Read, new: Read) -> bool:
+        return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())
+
+    def merged(self) -> Merged:
+        """Return the outcome."""
+        kept = [self.reads[id_].item for id_ in self.order if id_ in self.held]
+        added = [self.reads[id_].item for id_ in self.order if id_ not in self.held]
+        return Merged(kept, added)
+
+
+def _differ(old: Read, new: Read) -> set[str]:
+    """Return the types of values that two quotes both give, with none in common."""
+    return {kind for kind in new.values.keys() & old.values.keys() if not new.values[kind] & old.values[kind]}

@@ -1,0 +1,70 @@
+"""What a new quote does to stored ones: repeat them or mark them as earlier, never remove them."""
+
+from itertools import permutations
+
+import pytest
+
+from cuebook.memory.links import companions, merge
+from cuebook.memory.quotes import quotes_of
+from cuebook.records.memory import Item, Line
+
+
+def quotes(*texts: str) -> list[Item]:
+    lines = [
+        Line(id=f"p{n}", seq=n, role="user", speaker="ann", text=text, when=86_400.0 * n)
+        for n, text in enumerate(texts, start=1)
+    ]
+    return quotes_of(lines)
+
+
+def marked(*texts: str) -> list[str]:
+    return [each.text for each in merge([], quotes(*texts)).added if each.superseded_by]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("The exam is on 12 April.", "The exam is on 26 April."),
+        ("Our rent is 900 euros a month.", "Our rent is 950 euros a month now."),
+        ("Start function names with 'n_'.", "From now on start function names with 'x_'."),
+        ("Die Prüfung ist am 12. April.", "Die Prüfung ist jetzt am 26. April."),
+        ("考试时间是4月12日。", "考试时间改到4月26日。"),
+    ],
+)
+def test_the_same_words_with_another_value_mark_the_older_one(old: str, new: str) -> None:
+    assert marked(old, new) == [old]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Lena's dentist is on Tuesday.", "Tom's dentist is on Friday."),
+        ("I also rent a desk for 90 euros.", "I also rent a locker for 12 euros."),
+        ("The exam is on 12 April.", "The party is on 26 April."),
+    ],
+)
+def test_statements_about_two_things_stay_apart(one: str, other: str) -> None:
+    assert marked(one, other) == []
+
+
+def test_a_repeat_raises_confidence_and_adds_its_post() -> None:
+    first, again = quotes("I am allergic to peanuts.", "I am allergic to peanuts.")
+    [kept] = merge([first], [again]).kept
+    assert (kept.sources, kept.confidence, kept.text) == (("p1", "p2"), 0.6, first.text)
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_the_order_of_saying_counts_not_of_arrival(order: tuple[int, ...]) -> None:
+    texts = ("My exam is on 4 March.", "My exam moved to 9 March.", "My exam is on 12 March.")
+    found, stored = quotes(*texts), []
+    for at in order:
+        merged = merge(stored, [found[at]])
+        stored = [*merged.kept, *merged.added]
+    by_text = {each.text: each for each in stored}
+    first, second, third = (by_text[text] for text in texts)
+    assert (first.superseded_by, second.superseded_by, third.superseded_by) == (second.id, third.id, None)
+
+
+def test_a_marked_quote_must_not_stand_without_the_newer_one() -> None:
+    items = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
+    assert items[1].id in companions(items)[items[0].id]

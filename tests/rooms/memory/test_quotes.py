@@ -1,0 +1,83 @@
+"""Which sentences become quotes: verbatim, with what they need to stand alone, in any language."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, quotes_of
+from cuebook.records.memory import Line
+
+
+def line(text: str, *, role: str = "user", seq: int = 1) -> Line:
+    return Line(id=f"p{seq}", seq=seq, role=role, speaker=role, text=text, when=1000.0 * seq)
+
+
+def texts(*lines: Line, listed: bool = True) -> list[str]:
+    return [each.text for each in quotes_of(lines) if each.weight >= LISTED or not listed]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My sister Ilse is allergic to shellfish.",
+        "Ich vertrage seit März keine Laktose mehr.",
+        "Mi hija Alba es celíaca desde 2019.",
+        "Ma mère prend 5 mg de bisoprolol chaque matin.",
+        "我对青霉素过敏，别忘了。",
+        "母は来週の火曜日に手術を受けます。",
+        "Start variable names with '_md' and never touch `**/*.ts`.",
+        "The cache lives in __init_cache__ since 4 May.",
+    ],
+)
+def test_a_statement_is_kept_byte_for_byte(text: str) -> None:
+    assert texts(line(text)) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Write a poem about a cat who is allergic to fish.",
+        "If I won the lottery I would buy a castle with 40 rooms.",
+        "```\nmy_password = 4711\n```",
+        "> I moved to Rome on 4 May",
+        "Thanks!",
+        "Can you summarize this for me?",
+        '{"name": "Ann", "moved": "2026-05-04"}',
+    ],
+)
+def test_what_is_no_statement_of_the_user_is_not_listed(text: str) -> None:
+    assert texts(line(text)) == []
+
+
+def test_tools_and_assistants_are_not_quoted() -> None:
+    assert texts(line("Your flight leaves on 4 May.", role="assistant"), line("Due on 4 May.", role="tool")) == []
+
+
+def test_a_brief_answer_carries_its_question() -> None:
+    [quote] = quotes_of([line("Which gate does it leave from?", role="assistant"), line("B42", seq=2)])
+    assert quote.text == "B42 (asked: Which gate does it leave from?)"
+
+
+def test_a_sentence_that_cannot_stand_alone_carries_the_one_before() -> None:
+    assert texts(line("The dinner is at the Crown. Make it two hours later."), listed=False)[-1].startswith(
+        "The dinner"
+    )
+
+
+def test_a_question_may_be_kept_but_is_no_item() -> None:
+    [quote] = quotes_of([line("What shall I cook tonight?")])
+    assert quote.weight == ASKED_WEIGHT
+
+
+def test_abbreviations_dates_and_small_letters_end_no_sentence() -> None:
+    assert texts(line("Dr. Aerts sees me on 12. März at 9.30, as always.")) == [
+        "Dr. Aerts sees me on 12. März at 9.30, as always."
+    ]
+    assert len(texts(line("we leave on 4 may. my sister pays 300 euros for the ferry."))) == 2
+
+
+@given(st.text(max_size=300))
+def test_each_quote_holds_only_words_of_its_post(text: str) -> None:
+    for quote in quotes_of([line(text)]):
+        assert all(word in text for word in quote.text.split())
+        assert 0.0 <= quote.weight <= 1.0
