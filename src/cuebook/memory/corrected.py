@@ -1,6 +1,6 @@
 """What somebody corrected or forgot by hand in a conversation: its posts say what it was, memory what holds instead.
 
-The old words are kept as hashes only, by which the same is known when the posts are read again, by quotes or by a model.
+The old words are kept as hashes only, by which the same is recognized when posts are read again.
 """
 
 import hashlib

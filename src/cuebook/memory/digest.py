@@ -210,17 +210,18 @@ def _item_of(text: str, when: float, number: int) -> Item:
 
 
 def _memory_json(items: Sequence[Item], max_tokens: int, count: Count) -> dict[str, Any]:
+    """Return the listed quotes that fit, the most important ones, under A's eight keys."""
     listed = [each for each in items if each.weight >= LISTED]
-    left, chosen = max_tokens - count(compact(_entries([]))), set()
     costs = {each.id: count(compact(_entry(each))) + 1 for each in listed}
-    for item in sorted(listed, key=lambda each: (_class(each), -each.weight / (OVERHEAD + costs[each.id]))):
+    ranked = sorted(listed, key=lambda each: (_class(each), -each.weight / (OVERHEAD + costs[each.id])))
+    left, chosen = max_tokens - count(compact(_entries([]))), list[str]()
+    for item in ranked:
         if costs[item.id] <= left:
             left -= costs[item.id]
-            chosen.add(item.id)
-    shown = [each for each in listed if each.id in chosen]
-    while shown and count(compact(_entries(shown))) > max_tokens:  # commas and tags
-        shown.pop(0)
-    return _entries(shown)
+            chosen.append(item.id)
+    while count(compact(memory := _entries([each for each in listed if each.id in chosen]))) > max_tokens and chosen:
+        chosen.pop()  # tags take room too
+    return memory
 
 
 def _entries(items: Sequence[Item]) -> dict[str, Any]:

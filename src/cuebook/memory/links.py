@@ -285,5 +285,11 @@ class _Board:
 
 
 def _differ(old: Read, new: Read) -> set[str]:
-    """Return the types of values that two quotes both give, with none in common."""
-    return {kind for kind in new.values.keys() & old.values.keys() if not new.values[kind] & old.values[kind]}
+    """Return the types of values that two quotes both give, with none in common.
+
+    Of two numbers in a quote one may say which thing is meant: "plank 3 is 21 cm long" and "plank 5 is 35 cm long".
+    """
+    kinds = {kind for kind in new.values.keys() & old.values.keys() if not new.values[kind] & old.values[kind]}
+    if min(len(old.values.get("number", ())), len(new.values.get("number", ()))) > 1 and not new.update:
+        kinds.discard("number")
+    return kinds

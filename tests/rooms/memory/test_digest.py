@@ -73,8 +73,9 @@ def test_a_summary_of_a_model_is_not_cut() -> None:
 
 
 def test_the_json_has_a_cap_of_its_own_and_the_same_quotes() -> None:
-    items = items_of(*CHAT)
+    items = items_of("I am allergic to peanuts.", *CHAT)
     digest = write(items, previous="", max_tokens=300, count=estimate)
+    assert digest.memory_json["facts"][0]["text"] == "I am allergic to peanuts."
     assert estimate(compact(digest.memory_json)) <= 300
     texts = {each.text for each in items}
     assert {entry["text"] for entry in digest.memory_json["facts"]} <= texts

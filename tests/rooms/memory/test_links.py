@@ -41,6 +41,7 @@ def test_the_same_words_with_another_value_mark_the_older_one(old: str, new: str
         ("Lena's dentist is on Tuesday.", "Tom's dentist is on Friday."),
         ("I also rent a desk for 90 euros.", "I also rent a locker for 12 euros."),
         ("The exam is on 12 April.", "The party is on 26 April."),
+        ("Plank number 3 is 21 cm long.", "Plank number 5 is 35 cm long."),
     ],
 )
 def test_statements_about_two_things_stay_apart(one: str, other: str) -> None:

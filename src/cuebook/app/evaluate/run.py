@@ -135,7 +135,7 @@ async def _report(
     book: Cuebook, rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int
 ) -> Evaluation:
     passes = rehearsal.summary.version if rehearsal.summary else 0
-    items = await book.memory.items(transcript.conversation)
+    items = [each for each in await book.memory.items(transcript.conversation) if each.superseded_by is None]
     return Evaluation(
         title=transcript.title or transcript.conversation,
         conversations=1,
