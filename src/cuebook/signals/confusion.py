@@ -58,6 +58,10 @@ _HINTS: Final = (
     "confus", "understand", " get ", " follow", "see what you", "clear", "mean", "clarif", "huh", "sense", " sure",
     "lost", "over my head", "explain", "no idea what", "no clue what", "following", "know what you",
 )  # fmt: skip
+#: A negation right before what it takes back: "it isn't unclear at all".
+_DENIED: Final = Expression(r"\b(?:not|never|no longer|\w+n't|(?:is|are|was|were|do|does|did)nt)(?: \w+){0,2} \Z")
+#: Characters before a keyword in which a negation counts.
+REACH: Final = 30
 #: Question marks that pile up behind a word or stand alone; between two operands they are an operator.
 _MARKS: Final = Expression(r"(?:(?<=[\w)\"'])|^\s*)\?\s?\?[?!]*(?=\s*$|\s+[A-Z\"'(])")
 
@@ -71,7 +75,11 @@ def confusion_in(said: str, *, polarity: Polarity = "neutral") -> tuple[str, ...
     text = said[:LOOKED_AT].replace("\u2019", "'")
     low, found = lowered(text), list[str]()
     if any(hint in low for hint in _HINTS):
-        found = [_NAMES[match.lastindex - 1] for match in _ANY.finditer(low) if match.lastindex]
+        found = [
+            _NAMES[match.lastindex - 1]
+            for match in _ANY.finditer(low)
+            if match.lastindex and not _DENIED.search(low[max(0, match.start() - REACH) : match.start()])
+        ]
     if polarity == "positive" and "huh?" not in low:
         found = [each for each in found if each != "huh"]
     if polarity != "negative" and "?" in text and " you" not in low and _MARKS.search(text):

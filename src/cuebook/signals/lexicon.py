@@ -29,6 +29,8 @@ _ANSWER: Final = Expression(
     r"(?:no|ok|okay|right|well)(?=[,.;]|\s+(?:i|it|the|not|next|that|this|but)\b|\Z)|(?:yes|yeah|yep|sure)\W*\Z",
     re.IGNORECASE,
 )
+#: "could not" counts as "couldn't", which the lists hold.
+_NOT: Final = Expression(r"\b(could|would|should|does|did|is|are|was|were|has|have|had) not\b", re.IGNORECASE)
 #: Two tokens more than a comma: VADER's "not" reaches three words on, and should not reach into the next clause.
 _PAUSE: Final = ", . . "
 #: What makes the report of a mishap a complaint.
@@ -45,7 +47,7 @@ class Lexicon:
     name: Final = NAME
 
     def read(self, text: str) -> Sentiment:
-        said = plain(spoken(text))
+        said = _NOT.sub(r"\1n't", plain(spoken(text)))
         if not reads_english(said):
             return Sentiment(method=NAME)
         score, peak, negatives = _score(said)

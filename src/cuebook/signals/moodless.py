@@ -1,7 +1,8 @@
 """Whether a message only orders or asks about its matter: the bad words in it name that, and are nobody's mood.
 
 "Make the villain more evil" and "Is it dangerous to remove this?" sound bad and say nothing of their writer. What is
-shouted, turns on somebody, asks why, or tells how somebody feels is no such message.
+shouted, turns on somebody, asks why, or tells how somebody feels is no such message. Neither is a report about the
+world in which nobody and nothing of the conversation stands: "The patient died of cancer in 1990."
 """
 
 from typing import Final
@@ -39,10 +40,25 @@ _MOVED: Final = Expression(
 _SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
 
 
+#: Who talks, who helps, and what they have before them.
+_HERE: Final = Expression(
+    r"\b(?:i|i'(?:m|ve|d|ll)|im|ive|me|my|mine|myself|we|we'(?:re|ve|d|ll)|us|our|ours|you\w*|ur|u|it|it's|its|this|that"
+    r"|that's|these|those|here|again|still|now|always|never|not|\w+n't|cannot|no|nothing|too|just|keeps?|kept|every|all)\b"
+)
+#: A shorter message is an exclamation, not a report.
+REPORT: Final = 5
+
+
+def _is_report(low: str) -> bool:
+    return len(low.split()) >= REPORT and low.rstrip().endswith(".") and not _HERE.search(low)
+
+
 def is_about_its_matter(said: str) -> bool:
-    """Whether all that a user says (`spoken`) orders or asks something, and nothing of it gives a mood away."""
+    """Whether all that a user says (`spoken`) orders, asks or reports something, and nothing gives a mood away."""
     low = lowered(said)
     if _MOVED.search(low) or _SHOUTED.search(said):
         return False
+    if _is_report(low):
+        return True
     sentences = [each.strip() for each in _SENTENCE.split(low)[: LOOKED_AT + 1] if each.strip()]
     return 0 < len(sentences) <= LOOKED_AT and all(_ORDERS.match(each) or _ASKS.match(each) for each in sentences)

@@ -12,6 +12,7 @@ from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
 from cuebook.signals.hear import hear
 from cuebook.signals.kinds import EXAMPLES, nearest
+from cuebook.signals.moodless import is_about_its_matter
 from cuebook.signals.tasks import TASKS
 from cuebook.signals.trace import failed
 
@@ -385,3 +386,17 @@ def test_attachments_say_it_themselves():
     assert failed("all fine", (Part("code_error", "NameError"),))
     assert failed("", (Part("execution_status", "FAILURE"),))
     assert not failed("", (Part("execution_status", "SUCCESS"), Part("execution_result", "3")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The patient died of cancer in 1990.", "The novel is about a terrible murder in Prague."],
+)
+def test_a_report_about_the_world_is_nobodys_frustration(text: str) -> None:
+    assert is_about_its_matter(text)
+    assert not is_about_its_matter(f"{text} I can't bear it.")
+
+
+@pytest.mark.parametrize("text", ["it isn't unclear at all", "i am not confused any more", "that was never unclear"])
+def test_a_denied_keyword_is_no_confusion(text: str) -> None:
+    assert confusion_in(text) == ()

@@ -14,6 +14,7 @@ from cuebook.records.mind import Sentiment
 from cuebook.signals.classifier import Weights, features, pack, probabilities, shipped, unpack
 from cuebook.signals.judged import SCHEMA, asked, parse_reply
 from cuebook.signals.language import reads_english
+from cuebook.signals.lexicon import Lexicon
 from cuebook.signals.sentiment import analyzers_of
 from cuebook.signals.spoken import spoken
 
@@ -246,3 +247,15 @@ def test_a_model_answers_in_the_form_it_is_told() -> None:
 def test_any_other_answer_is_refused(answer: str) -> None:
     with pytest.raises(InvalidInput, match="the model answered"):
         parse_reply(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "polarity"),
+    [
+        ("This could not be better.", "positive"),
+        ("It couldn't be better.", "positive"),
+        ("It is not good.", "negative"),
+    ],
+)
+def test_not_and_its_short_form_sound_alike(text: str, polarity: str) -> None:
+    assert Lexicon().read(text).polarity == polarity
