@@ -25,8 +25,8 @@ FILLED: Final = 0.75
 #: Questions and requests are appended while the summary takes less than this part of its room.
 ASKED_SHARE: Final = 0.4
 #: Of the room, health and rules may take this part, and with them preferences and decisions that.
-FIRST_SHARE: Final = 0.8
-SECOND_SHARE: Final = 0.9
+FIRST_SHARE: Final = 0.95
+SECOND_SHARE: Final = 0.97
 #: What lasts counts so much more, and the newest quote so many points.
 STANDING: Final = 0.7
 NEWEST: Final = 0.08
@@ -161,14 +161,17 @@ def _class(item: Item) -> int:
 
 
 def _value(line: _Line, lines: Sequence[_Line], costs: dict[str, int]) -> float:
-    """Return what a line is worth per token; an earlier one is worth the least."""
+    """Return what a line is worth per token. An earlier one is worth the least; of health and rules as many as fit."""
     item = line.item
+    cost = OVERHEAD + costs[item.id]
     if item.superseded_by:
         return item.weight / 1000
+    if _class(item) == 0:
+        return (1.0 + item.weight) / cost
     newest = lines[-1].valid_from
     age = (newest - line.valid_from) / (newest - lines[0].valid_from + 1.0)
     lasting = item.category in {"preferences", "people", "decisions"}
-    return (item.weight * (1 + STANDING * lasting) + NEWEST * (1 - age)) / (OVERHEAD + costs[item.id])
+    return (item.weight * (1 + STANDING * lasting) + NEWEST * (1 - age)) / cost
 
 
 def _markdown(lines: Iterable[_Line]) -> str:
