@@ -108,7 +108,7 @@ def test_what_stands_in_the_summary_alone_is_found_too(shipped: dict[str, Any]) 
 
 def test_the_shipped_demo_costs_less_than_sending_everything(shipped: dict[str, Any]) -> None:
     assert shipped["ours"]["tokens"] < 0.3 * shipped["everything"]["tokens"]
-    assert shipped["survival"]["shown"] == 0
+    assert shipped["survival"]["held"] >= 0.88 * shipped["survival"]["current"]
 
 
 def test_every_run_says_the_same_wherever_it_is_made(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ so that a provider's prompt cache keeps what came before, and the selection is m
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ SECOND_SHARE: Final = 0.97
 #: What lasts counts so much more, and the newest quote so many points.
 STANDING: Final = 0.7
 NEWEST: Final = 0.08
+#: So many lines at most are compared with each other; a summary holds about sixty.
+CANDIDATES: Final = 300
 #: Tokens that a date costs each quote, since some share one.
 DATE_COST: Final = 2
 #: Tokens that each quote costs beside its own, when its value per token is compared.
@@ -114,9 +116,13 @@ def _selected(items: Sequence[Item], max_tokens: int, count: Count) -> str:
 
 def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line]:
     """Return the lines that fit, in their order: the most important first, and no earlier one without its newest."""
+    costs = {each.item.id: count(f"- {each.text}\n") + DATE_COST for each in lines}
+    marked = _newest({each.item.id: each.item.superseded_by for each in lines})
+    lines = _candidates(lines, costs, marked)
     by_id = {each.item.id: each for each in lines}
     needs = companions([each.item for each in lines])
-    costs = {each.item.id: count(f"- {each.text}\n") + DATE_COST for each in lines}
+    after = {id_: marked[id_] if marked[id_] != id_ else needs.get(id_, [None])[-1] for id_ in by_id}
+    newest = _newest(after)
     taken: dict[str, _Line] = {}
     left = max_tokens - count(HEADING) - 2
     limits = (FIRST_SHARE, SECOND_SHARE, 1.0)
@@ -124,30 +130,40 @@ def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line
     for share, members in zip(limits, classes, strict=True):
         floor = max_tokens * (1 - share)
         for line in sorted(members, key=lambda each: _value(each, lines, costs), reverse=True):
-            group = _with_newer(line, by_id, needs, taken)
-            price = sum(costs[each.item.id] for each in group)
+            group = {line.item.id, newest[line.item.id]} - taken.keys()
+            price = sum(costs[id_] for id_ in group)
             if left - price >= floor:
                 left -= price
-                taken |= {each.item.id: each for each in group}
+                taken |= {id_: by_id[id_] for id_ in group}
     while taken and count(_markdown(ordered := [each for each in lines if each.item.id in taken])) > max_tokens:
         worst = min(ordered, key=lambda each: (-_class(each.item), _value(each, lines, costs)))
         del taken[worst.item.id]
     return [each for each in lines if each.item.id in taken]
 
 
-def _with_newer(
-    line: _Line, by_id: dict[str, _Line], needs: dict[str, list[str]], taken: dict[str, _Line]
-) -> list[_Line]:
-    """Return a line with the newest of those it must not stand without, as far as they are not taken yet."""
-    group, todo, seen = {line.item.id: line}, [line.item.id], {line.item.id}
-    while todo:
-        for id_ in needs.get(todo.pop(), ())[-1:]:
-            if id_ in by_id and id_ not in seen:
-                seen.add(id_)
-                todo.append(id_)
-                if id_ not in taken:
-                    group[id_] = by_id[id_]
-    return list(group.values())
+def _candidates(lines: Sequence[_Line], costs: dict[str, int], newest: Mapping[str, str]) -> Sequence[_Line]:
+    """Return the lines that may have a place, in their order: the most important ones, with the newest of each."""
+    if len(lines) <= CANDIDATES:
+        return lines
+    ranked = sorted(lines, key=lambda each: (_class(each.item), -_value(each, lines, costs)))
+    chosen = {each.item.id for each in ranked[:CANDIDATES]}
+    chosen |= {newest[id_] for id_ in chosen}
+    return [each for each in lines if each.item.id in chosen]
+
+
+def _newest(after: Mapping[str, str | None]) -> dict[str, str]:
+    """Return for each id the last of those that follow it, each named by the one before."""
+    last: dict[str, str] = {}
+    for id_ in after:
+        chain = {id_: None}  # in order
+        end = id_
+        while end not in last and (following := after.get(end)) is not None and following in after:
+            if following in chain:
+                break
+            chain[following] = None
+            end = following
+        last |= dict.fromkeys(chain, last.get(end, end))
+    return last
 
 
 def _class(item: Item) -> int:

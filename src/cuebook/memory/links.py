@@ -8,6 +8,7 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -28,6 +29,9 @@ SAME_WITH_BOTH: Final = 0.30
 WORDS_IN_COMMON: Final = 2
 #: Part of the topic of the longer quote that both share at least.
 SAME_OF_LONGER: Final = 0.22
+#: The same where only a code differs: rules about two kinds of names share most of their words.
+SAME_WITH_CODE: Final = 0.55
+SAME_OF_LONGER_WITH_CODE: Final = 0.4
 #: From so much in common the older is never shown without the newer, though it is not marked.
 COMPANION: Final = 0.25
 #: Weight of a topic word, and of one that is a sign (`moved`, `allergic`).
@@ -68,6 +72,13 @@ class Read(Struct, frozen=True):
     adds: bool
 
 
+class Shares(Struct, frozen=True):
+    """The part of their topics that two quotes share: of the shorter one's, and of the longer one's."""
+
+    shorter: float
+    longer: float
+
+
 def merge(held: Sequence[Item], found: Iterable[Item]) -> Merged:
     """Return what is stored after `found`, oldest first, came to `held`. Cost: linear in both, by an index of words."""
     board = _Board(held)
@@ -82,8 +93,8 @@ def companions(items: Sequence[Item]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda each: (each.valid_from, each.seq)):
         read = read_item(item)
-        for older, share in board.near(read):
-            if older.item.id != item.id and share >= COMPANION and (_differ(older, read) or read.update):
+        for older, shares in board.near(read):
+            if older.item.id != item.id and shares.shorter >= COMPANION and (_differ(older, read) or read.update):
                 found.setdefault(older.item.id, []).append(item.id)
         board.place(read)
     for item in items:
@@ -116,34 +127,34 @@ def _keys(text: str) -> frozenset[str]:
 
 def read_item(item: Item) -> Read:
     """Return a quote's topic, values and signs."""
-    lists = language(detect(item.text))
-    signs = lists.signs(item.text)
+    topic, values, names, update, adds = _read_text(item.text)
+    return Read(item=item, topic=topic, values=values, names=names, update=update, adds=adds)
+
+
+@lru_cache(maxsize=1 << 14)  # each pass compares what is new with all that is stored
+def _read_text(text: str) -> tuple[dict[str, float], dict[str, frozenset[str]], frozenset[str], bool, bool]:
+    lists = language(detect(text))
+    signs = lists.signs(text)
     values: dict[str, set[str]] = {}
-    for kind, value in values_of(item.text):
+    for kind, value in values_of(text):
         values.setdefault(kind, set()).add(value)
-    for word in words_of(item.text):
+    for word in words_of(text):
         if "date" in lists.kinds(word):
             values.setdefault("date", set()).add(word[:3])
         if "number" in lists.kinds(word):
             values.setdefault("number", set()).add(word)
     given = {part for found in values.values() for value in found for part in words_of(value)}
-    names = frozenset(name.lower()[:LETTERS] for name in names_of(item.text, lists))
+    names = frozenset(name.lower()[:LETTERS] for name in names_of(text, lists))
     topic: dict[str, float] = {}
-    for word in lists.content(item.text):
+    for word in lists.content(text):
         if word in given or word.isdigit():
             continue
         kinds = lists.kinds(word)
         if "date" not in kinds and "number" not in kinds and "smalltalk" not in kinds:
             key = word[:LETTERS] if lists.spaced else word
             topic[key] = max(topic.get(key, 0.0), SIGN if kinds else TOPIC)
-    return Read(
-        item=item,
-        topic=topic,
-        values={kind: frozenset(found) for kind, found in values.items()},
-        names=names,
-        update=signs["update"] > 0,
-        adds=signs["also"] > 0,
-    )
+    frozen = {kind: frozenset(found) for kind, found in values.items()}
+    return topic, frozen, names, signs["update"] > 0, signs["also"] > 0
 
 
 class _Board:
@@ -176,7 +187,7 @@ class _Board:
         if known is not None:
             self._repeat(known, item)
             return
-        linked = [other for other, share in near if item.weight >= LISTED / 2 and self._linked(read, other, share)]
+        linked = [other for other, shares in near if item.weight >= LISTED / 2 and self._linked(read, other, shares)]
         linked.sort(key=lambda other: other.item.seq)
         earlier = [other for other in linked if other.item.seq <= item.seq and not self._replaced_before(other, item)]
         later = [other for other in linked if other.item.seq > item.seq]
@@ -207,7 +218,7 @@ class _Board:
         before = self.reads.get(read.item.supersedes or "")
         return before is not None and before.item.seq > item.seq
 
-    def near(self, read: Read) -> list[tuple[Read, float]]:
+    def near(self, read: Read) -> list[tuple[Read, Shares]]:
         """Return the stored quotes that share the most of the topic, with the part of it they share."""
         total = len(self.reads) + 1
         weights = {word: own * self._rarity(word, total) for word, own in read.topic.items()}
@@ -222,14 +233,15 @@ class _Board:
             other = self.reads[id_]
             theirs = sum(weight * self._rarity(word, total) for word, weight in other.topic.items())
             least, most = min(own, theirs), max(own, theirs)
-            alike = most > 0 and shared[id_] / most >= SAME_OF_LONGER  # a short remark is about little of a long one
-            found.append((other, shared[id_] / least if least > 0 and alike else 0.0))
+            if least > 0 and shared[id_] / most >= SAME_OF_LONGER:  # a short remark is about little of a long one
+                found.append((other, Shares(shared[id_] / least, shared[id_] / most)))
         return found
 
     def _rarity(self, word: str, total: int) -> float:
-        return 1.0 - math.log(1 + self.df[word]) / math.log(1 + max(total, 8)) * 0.9
+        """Return how much a word tells what a quote is about: 1 for a new one, near 0 for one that most quotes hold."""
+        return (1.0 - 0.9 * math.log(1 + self.df[word]) / math.log(1 + max(total, 8))) ** 2
 
-    def _repeated(self, read: Read, near: Sequence[tuple[Read, float]]) -> str | None:
+    def _repeated(self, read: Read, near: Sequence[tuple[Read, Shares]]) -> str | None:
         """Return the stored quote that says the same, or that holds all of the new one."""
         same = self.texts.get(normal(read.item.text))
         if same is not None:
@@ -259,7 +271,7 @@ class _Board:
                 self.reads[old.superseded_by] = replace(after, item=replace(after.item, superseded_by=id_))
             self.reads[id_] = replace(read, item=newer)
 
-    def _linked(self, one: Read, other: Read, share: float) -> bool:
+    def _linked(self, one: Read, other: Read, shares: Shares) -> bool:
         """Whether the newer of two quotes replaces the older."""
         old, new = (other, one) if other.item.seq <= one.item.seq else (one, other)
         same_post = not set(new.item.sources).isdisjoint(old.item.sources)
@@ -272,7 +284,9 @@ class _Board:
         if not (differ - {"code"}) and len(old.topic.keys() & new.topic.keys()) < WORDS_IN_COMMON:
             return False
         least = SAME_WITH_BOTH if differ and new.update else SAME_WITH_VALUE if differ else SAME_WITH_UPDATE
-        return bool(differ or new.update) and share >= least
+        if differ == {"code"}:
+            return shares.shorter >= SAME_WITH_CODE and shares.longer >= SAME_OF_LONGER_WITH_CODE
+        return bool(differ or new.update) and shares.shorter >= least
 
     def _rare(self, old: Read, new: Read) -> bool:
         return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())

@@ -8,6 +8,7 @@ question it answers. The weights were fitted once; docs/memory.md says how they 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
@@ -165,6 +166,7 @@ def weigh(text: str) -> float:
     return max(0.0, min(1.0, score(read_signs(own, lists), _count_words(own, lists), lists, own) / FULL_SCORE))
 
 
+@lru_cache(maxsize=1 << 14)  # each pass ranks all quotes
 def signs_of(text: str) -> Counter[str]:
     """Return the signs of a quote by its own words, what it quotes of others left out."""
     return read_signs(_QUOTATION.sub(" ", text), language(detect(text)))
