@@ -256,3 +256,17 @@ async def test_corrections_go_with_whose_they_are(tmp_path, clock, whose):
     for file in tmp_path.rglob("*"):
         if file.is_file():
             assert b"zanzibarquokka" not in file.read_bytes(), file
+
+
+@pytest.mark.parametrize("settled", [False, True])
+async def test_what_a_forgotten_item_had_marked_as_earlier_is_current_again(tmp_path, clock, settled):
+    async with opened(tmp_path, clock) as book:
+        await say(book, clock, "My rent is 900 euros.", "My rent is 950 euros now.")
+        if settled:
+            await say(book, clock, *(f"Step {n} of the garden plan is done." for n in range(30)))
+            await book.settle()
+        old, new = await item_of(book, "900"), await item_of(book, "950")
+        assert old.superseded_by == new.id
+        await book.memory.forget(memories=[f"item:c1:{new.id}"], by="ann")
+        await book.settle()  # what was derived is derived anew
+        assert (await item_of(book, "900")).superseded_by is None

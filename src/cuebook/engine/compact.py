@@ -21,7 +21,7 @@ from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.memory.compress import compress_batch
 from cuebook.memory.corrected import corrected, untold
 from cuebook.memory.digest import write
-from cuebook.memory.links import Merged, merge
+from cuebook.memory.links import Merged, merge, unmarked
 from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
@@ -205,7 +205,7 @@ async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most
 
 def _by_quotes(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
     found = quotes_of(lines, before=[line_of(read.before)] if read.before else ())
-    merged = merge(read.items, corrected(found, read.corrections, news=True))
+    merged = merge(unmarked(read.items), corrected(found, read.corrections, news=True))
     previous = read.previous.markdown if read.previous else ""
     items = [*merged.kept, *merged.added]
     digest = write(items, previous=previous, max_tokens=most, count=desk.count, zone=_zone(desk, read))
@@ -263,7 +263,7 @@ def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answe
     """
     found = items_of(answer, when=lines[-1].when, lines=lines, held=read.items)
     found = corrected(found, read.corrections, news=True)
-    merged = merge(read.items, found)
+    merged = merge(unmarked(read.items), found)
     items = [*merged.kept, *merged.added]
     markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
     if _tools_spoke(read, lines):

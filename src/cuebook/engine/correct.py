@@ -15,6 +15,7 @@ from cuebook.engine.zones import zone_of
 from cuebook.errors import CuebookError, NotFound
 from cuebook.memory.corrected import corrected, says, unquoted
 from cuebook.memory.digest import write
+from cuebook.memory.links import unmarked
 from cuebook.memory.profiles import choose
 from cuebook.memory.schema import compact
 from cuebook.ports.corrections import Corrected, Correcting
@@ -60,7 +61,7 @@ def _made(desk: Desk, read: Correcting) -> Corrected:
     """Decide what the summary says instead; one that says nothing wrong stays as it is, and knows that."""
     before, now = read.summary, desk.clock.now()
     fresh = [each for each in read.corrections if each.no > before.corrected]
-    items = corrected(read.items, read.corrections, since=before.corrected)
+    items = unmarked(corrected(read.items, read.corrections, since=before.corrected))
     stays = {each.id for each in items}
     gone = [each for each in read.items if each.id not in stays]
     added = tuple(each for each in items if each not in read.items)

@@ -3,7 +3,7 @@
 from cuebook.engine.compact import line_of
 from cuebook.engine.desk import Desk
 from cuebook.memory.corrected import corrected
-from cuebook.memory.links import merge
+from cuebook.memory.links import merge, unmarked
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.subject import normal
 from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Source
@@ -26,7 +26,7 @@ async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Ite
     posts = await desk.store.posts(scope, conversation, last=UNREAD + 1)
     before = [line_of(post) for post in posts if post.seq <= reach][-1:]
     found = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
-    current = [item for item in held if item.valid_to is None]
+    current = unmarked([item for item in held if item.valid_to is None])
     merged = merge(current, corrected(found, written, news=True))
     past = [item for item in held if item.valid_to is not None]
     return sorted([*merged.kept, *merged.added, *past], key=lambda item: (item.seq, item.id))

@@ -43,7 +43,6 @@ _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _YEAR: Final = re.compile(r"^## (\d{4})$")
 _QUOTE: Final = re.compile(rf"^- (?:(\d\d?) ({'|'.join(_MONTHS)}): )?(.*)$")
 _LASTING: Final = ("health", "rule", "remember")
-_STANDING: Final = ("preference", "decision", "identity", "people")
 
 Count = Callable[[str], int]
 
@@ -137,7 +136,8 @@ def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line
                 taken |= {id_: by_id[id_] for id_ in group}
     while taken and count(_markdown(ordered := [each for each in lines if each.item.id in taken])) > max_tokens:
         worst = min(ordered, key=lambda each: (-_class(each.item), _value(each, lines, costs)))
-        del taken[worst.item.id]
+        gone = {id_ for id_ in taken if worst.item.id in (id_, newest[id_])}  # an earlier one goes with its newest
+        taken = {id_: each for id_, each in taken.items() if id_ not in gone}
     return [each for each in lines if each.item.id in taken]
 
 

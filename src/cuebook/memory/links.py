@@ -87,6 +87,15 @@ def merge(held: Sequence[Item], found: Iterable[Item]) -> Merged:
     return board.merged()
 
 
+def unmarked(items: Sequence[Item]) -> list[Item]:
+    """Return all items of a conversation, those current again whose newer quote was forgotten or corrected away."""
+    ids = {each.id for each in items if each.valid_to is None}
+    return [
+        replace(each, superseded_by=None) if each.superseded_by is not None and each.superseded_by not in ids else each
+        for each in items
+    ]
+
+
 def companions(items: Sequence[Item]) -> dict[str, list[str]]:
     """Return for each item the ids of newer ones without which it must not be shown."""
     board = _Board(())

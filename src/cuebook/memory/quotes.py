@@ -2,7 +2,7 @@
 
 No sentence is interpreted. Features that need no grammar decide its weight: dates, numbers, names, the count of content
 words, and the word lists of its language. A quote that cannot stand alone carries the sentence before it, or the
-question it answers. The weights were fitted once; docs/memory.md says how they were measured.
+question it answers. docs/design/006-rolling-memory.md says how this was measured.
 """
 
 import re
@@ -11,8 +11,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
-
-from msgspec import Struct
 
 from cuebook.languages import Language, detect, language
 from cuebook.memory.subject import item_id, subject_of
@@ -58,7 +56,8 @@ ABBREVIATION: Final = 13
 _CHARACTERS_A_WORD: Final = 2
 
 _SKIPPED: Final = re.compile(
-    r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*>.*$|^[ \t]*(?:[{}\[\]|<]|at |\d{4}-\d\d-\d\d[T ]\d\d:|\w+Error\b).*$"
+    r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)"
+    r"|^[ \t]*(?:[>{}\[\]|<]|at [\w.$<>]+\(|\d{4}-\d\d-\d\d[T ]\d\d:|\w+Error\b)[^\n]*$"
     r"|\[image:[^\]\n]*\]",
     re.DOTALL | re.MULTILINE,
 )
@@ -77,20 +76,10 @@ _QUOTATION: Final = re.compile(r"[“\"«„](?:[^\s”\"»“]+\s+){3,}[^\s”\
 _VALUE: Final = re.compile(
     r"(?P<date>\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)?|\d{1,2}\s?月(?:\s?\d{1,2}\s?[日号])?|\d{1,2}\s?[日号])"
     r"|(?P<time>\d{1,2}[:h.]\d\d\b(?:\s?[ap]\.?m)?|\d{1,2}\s?[ap]\.?m\b|\d{1,2}\s?[点時时](?:半|\d{1,2}分)?|\d{1,2}\s?Uhr)"
-    r"|(?P<code>`[^`\n]+`|['‘\"][\w.*/+-]{1,30}['’\"]|[\w.*/+-]*(?:\w_|_\w|\w/\w|\*\*?[/.]|[a-z][A-Z]|\w\.\w{2,4}\b)[\w.*/+-]*)"
+    r"|(?P<code>`[^`\n]+`|['‘\"][\w.*/+-]{1,30}['’\"]|(?<![\w.*/+-])[\w.*/+-]*(?:\w_|_\w|\w/\w|\*\*?[/.]|[a-z][A-Z]|\w\.\w{2,4}\b)[\w.*/+-]*)"
     r"|(?P<number>[$€£¥]?\d[\d.,]*\d?%?)",
 )
 _NAME: Final = re.compile(r"(?<![.!?…:]\s)(?<!^)(?<![\w`'’])[^\W\d_a-zß-ÿ][^\W\d_]{1,}")
-
-
-class Sentence(Struct, frozen=True):
-    """A sentence of a post: its words as they stand there, and the signs it holds. `text` is what a line shows."""
-
-    text: str
-    language: str
-    signs: Counter[str]
-    words: int
-    score: float
 
 
 def quotes_of(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Item]:
@@ -118,9 +107,7 @@ def _of_post(line: Line, question: str) -> list[Item]:
         signs["request"] = opening["request"]
         if signs["fiction"] and (asks or signs["request"] or signs["self"]) and not signs["health"]:
             break  # the rest of the post is told in it
-        if signs["conditional"] >= HYPOTHETICAL or (
-            signs["conditional"] and not kept and not _has_value(signs) and not asks
-        ):
+        if _is_hypothetical(signs, stated=bool(kept or asks)):
             previous = ""
             continue
         answer = bool(question) and number == 0 and not asks and len(sentence.split()) <= SHORT_REPLY
@@ -210,7 +197,8 @@ def sentences(text: str, lists: Language) -> list[str]:
     goes_on = _goes_on if text.lstrip()[:1].isupper() else lambda *_: False
     for match in _END.finditer(text):
         end = match.end()
-        if match[0][0] == "." and (_is_abbreviation(text[: match.start() + 1], lists) or goes_on(text, end)):
+        before = text[max(0, match.start() - ABBREVIATION) : match.start() + 1]
+        if match[0][0] == "." and (_is_abbreviation(before, lists) or goes_on(text, end)):
             continue
         found.append(text[start:end])
         start = end
@@ -220,13 +208,12 @@ def sentences(text: str, lists: Language) -> list[str]:
 
 
 def _is_abbreviation(text: str, lists: Language) -> bool:
-    text = text[-ABBREVIATION:]
     word = _LAST_WORD.search(text)
     return _NO_END.search(text) is not None or (word is not None and "abbreviation" in lists.kinds(word[1].lower()))
 
 
 def _goes_on(text: str, end: int) -> bool:
-    return text[end:].lstrip(" ")[:1].islower()
+    return text[end : end + ABBREVIATION].lstrip(" ")[:1].islower()
 
 
 def _pieces(sentence: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from cuebook.memory.links import companions, merge
+from cuebook.memory.links import companions, merge, unmarked
 from cuebook.memory.quotes import quotes_of
 from cuebook.records.memory import Item, Line
 
@@ -69,3 +69,9 @@ def test_the_order_of_saying_counts_not_of_arrival(order: tuple[int, ...]) -> No
 def test_a_marked_quote_must_not_stand_without_the_newer_one() -> None:
     items = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
     assert items[1].id in companions(items)[items[0].id]
+
+
+def test_what_is_newer_and_gone_marks_nothing_any_more() -> None:
+    old, new = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
+    assert unmarked([old, new]) == [old, new]
+    assert unmarked([old])[0].superseded_by is None

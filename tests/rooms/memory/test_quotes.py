@@ -81,3 +81,10 @@ def test_each_quote_holds_only_words_of_its_post(text: str) -> None:
     for quote in quotes_of([line(text)]):
         assert all(word in text for word in quote.text.split())
         assert 0.0 <= quote.weight <= 1.0
+
+
+def test_a_quoted_line_hides_nothing_but_itself() -> None:
+    assert texts(line("> You said Friday.\nMy flight is on 4 May.")) == ["My flight is on 4 May."]
+    assert texts(line('{"a": 1}\nMy flight is on 4 May.')) == ["My flight is on 4 May."]
+    assert texts(line("at nine we leave for Oslo, on 4 May")) == ["at nine we leave for Oslo, on 4 May"]
+    assert texts(line("at app.run(main.js:4)\nMy flight is on 4 May.")) == ["My flight is on 4 May."]
