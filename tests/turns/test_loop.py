@@ -196,8 +196,10 @@ async def test_an_edit_is_for_all_where_nothing_is_tried_out(clock):
 
 
 @pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
-async def test_a_variant_is_chosen_by_what_is_heard_and_learns_under_the_signals_it_was_chosen_by(clock, strategy):
-    async with book_on(clock=clock, prompts__strategy=strategy) as book:
+async def test_a_variant_is_chosen_by_what_is_heard_and_learns_under_the_signals_it_was_chosen_by(
+    clock, key_file, strategy
+):
+    async with book_on(clock=clock, prompts__strategy=strategy, secrets__key_file=key_file) as book:
         book.desk.epsilon = 0.0
         await book.prompts.save(SLUG, {"body": "Be kind."})
         await book.prompts.fork(SLUG, "code")
