@@ -60,7 +60,7 @@ def cache(run: Run) -> Iterator[Figure]:
         for name in () if same else _RULES:
             totals = simulate(RULES[name], requests)
             yield from _judged(name, totals) if profile in _JUDGED else _told(name, totals)
-            if RULES[name].implicit != "none" and not run.quick:
+            if RULES[name].implicit == "message" and not run.quick:  # Anthropic places its own only where asked to
                 yield from _told(
                     f"{name} and the provider's own marks", simulate(RULES[name], requests, explicit=False)
                 )

@@ -64,7 +64,7 @@ async def test_every_post_is_in_the_window_under_the_summary_or_left_out(here: H
         await book.settle()
         [*_] = [chunk async for chunk in book.stream(Ask("And wall 7?", "c1"))]
         await book.conversations.move_head("c1", (await book.conversations.posts("c1"))[-4].id)
-        await book.append("c1", _said(51, 39))
+        await book.append("c1", _said(51, 69))
         await book.settle()
         [*_] = [chunk async for chunk in book.stream(Ask("And wall 60?", "c1"))]
     for turn, branches in ((1, False), (2, True)):

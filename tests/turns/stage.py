@@ -134,7 +134,9 @@ async def accounted(book: Cuebook, window: Window, name: str = NAME, head: int |
     conversation = await book.conversations.get(name)
     posts = await book.desk.store.posts(Scope(), name, head=conversation.head if head is None else head)
     path_seqs = [post.seq for post in posts]
-    summary = await book.memory.summary(name)
+    shown = [each.source for each in (*window.blocks, *window.dropped) if each.source.startswith("summary:")]
+    version = int(shown[0].split(":")[1]) if shown else None
+    summary = await book.memory.summary(name, version=version)
     reach = summary.upto_seq if summary and summary.upto_seq in path_seqs else 0
     found = [seq for seq in path_seqs if seq <= reach]
     found += [seq for seq in places(window) if seq <= conversation.last_seq]  # an assembled query is not stored

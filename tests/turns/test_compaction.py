@@ -485,3 +485,53 @@ async def test_the_tail_is_shown_in_full_behind_the_summary(book):
     kinds = [block.kind for block in window.blocks]
     assert kinds == ["summary"] + ["post"] * 12 + ["query"] + ["memory"] * kinds.count("memory")
     assert (await path(book))[-12:] == [block.text for block in window.blocks if block.kind == "post"]
+
+
+# ---- which summary a window shows -----------------------------------------------------------------------------------
+
+
+async def shown(book):
+    """Ask once; answers with the version of the summary that the window was read behind."""
+    reply = await book.ask(Ask("and the boat?", NAME))
+    return (await book.turns.get(NAME, reply.turn)).steps[0].manifest.summary_version
+
+
+async def newest(book):
+    await book.settle()
+    return (await book.memory.summary(NAME)).version
+
+
+async def test_a_window_keeps_its_summary_while_few_posts_follow_it(book):
+    """The front of the prompt stays in the provider's cache; passes go on behind it."""
+    await talk(book, 40)
+    first = await newest(book)
+    assert await shown(book) == first
+    await talk(book, 20, start=40)
+    assert await newest(book) > first
+    assert await shown(book) == first
+    await check(book)
+    await talk(book, 30, start=60)
+    last = await newest(book)
+    assert await shown(book) == last
+    await check(book)
+
+
+async def test_a_window_shows_the_newest_summary_after_a_correction(book):
+    await talk(book, 40)
+    first = await newest(book)
+    assert await shown(book) == first
+    await talk(book, 20, start=40)
+    await newest(book)
+    [item, *_] = [each for each in await book.memory.items(NAME) if "Oslo" in each.text]
+    await book.memories.correct(f"item:{NAME}:{item.id}", "I live in Bergen.")
+    assert await shown(book) > first
+
+
+async def test_a_window_shows_the_newest_summary_where_the_posts_since_take_much_room(tmp_path, clock):
+    async with book_on(tmp_path, clock=clock, budget__context=9_000) as book:
+        await talk(book, 40)
+        first = await newest(book)
+        assert await shown(book) == first
+        await talk(book, 20, start=40, text="word " * 200)
+        assert await newest(book) > first
+        assert await shown(book) > first

@@ -261,6 +261,10 @@ def _put_before(message: bytes, text: str) -> bytes:
     return encode(fields)
 
 
+#: Markers a request may carry (Anthropic's prompt caching guide, read 2026-11-22).
+MOST_ANCHORS = 4
+
+
 def _anchors(sheet: Sheet, system_at: int, held_at: Sequence[int], query_at: int, last_at: int) -> tuple[Anchor, ...]:
     """Say where cache breakpoints belong, in order: after the stable part of a message, never behind volatile text.
 

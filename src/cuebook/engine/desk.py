@@ -1,16 +1,17 @@
 """What the engine works with: ports and settings, and what it remembers of windows to compare the next with."""
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 
 from cuebook.assembly.budget import Limits
 from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk
 from cuebook.assembly.tokens import Counter
-from cuebook.assembly.window import common_prefix
+from cuebook.assembly.window import MOST_ANCHORS, common_prefix
 from cuebook.engine.drafts import Writer
 from cuebook.engine.ledgers import Ledgers
 from cuebook.engine.lines import Lines
@@ -34,7 +35,7 @@ from cuebook.records.experience import Experience
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import Version
-from cuebook.records.turn import Window
+from cuebook.records.turn import Anchor, Block, Window
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
@@ -266,15 +267,26 @@ def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
     volatile = [block.tokens for block in window.blocks if block.role == "user" and not block.seq]
     systems = len(window.messages) - len(posts)
     if front and systems:
-        text = b"".join(window.messages[:systems])
-        tokens = sum(block.tokens for block in front)
-        chunks.append(Chunk(tokens, digest_of(text), "system", marked=systems - 1 in marked, text=text))
+        chunks += _front_chunks(front, b"".join(window.messages[:systems]), anchors=window.anchors)
     for number, block in enumerate(posts, systems):
         message, splits = block.message, block.kind == "query" and bool(volatile)
         chunks.append(Chunk(block.tokens, message, block.role, number in marked, message, not splits))
         if splits:
             chunks.append(Chunk(sum(volatile), window.messages[number], "user"))
     return chunks
+
+
+def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anchor]) -> Iterator[Chunk]:
+    """Yield the system text and the summary behind it, each with a marker of its own as far as markers go."""
+    tokens = sum(block.tokens for block in front)
+    marked = any(anchor.name in ("system", "summary") for anchor in anchors)
+    summary = front[-1] if front[-1].kind == "summary" and len(front) > 1 else None
+    start = text.rfind(msgspec.json.encode(summary.text)[1:-1]) if summary else 0
+    if summary and start > 0:
+        first = marked and len(anchors) < MOST_ANCHORS
+        yield Chunk(tokens - summary.tokens, digest_of(text[:start]), "system", first, text[:start], ends=False)
+        text, tokens = text[start:], summary.tokens
+    yield Chunk(tokens, digest_of(text), "system", marked, text)
 
 
 def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.assembly.forms import JOIN
-from cuebook.assembly.window import Sheet
+from cuebook.assembly.window import MOST_ANCHORS, Sheet
 from cuebook.engine.opening import Opened
 from cuebook.engine.plan import Planned
 from cuebook.engine.relay import Going
@@ -176,8 +176,8 @@ def _mark(
     """Place markers at the window's anchors, in messages where they stand; answers with the marked system text."""
     for anchor in planned.window.anchors:
         if anchor.name in ("system", "summary"):
-            if system:
-                system = [*system[:-1], _with_mark(system[-1], mark)]
+            stable = 2 if planned.sheet.summary and len(planned.window.anchors) < MOST_ANCHORS else 1
+            system = [*system[:-stable], *(_with_mark(each, mark) for each in system[-stable:])]
         elif anchor.after in places:
             at, block = places[anchor.after]
             _mark_block(messages[at], block, mark)

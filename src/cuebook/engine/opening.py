@@ -26,6 +26,7 @@ from cuebook.engine.step import to_the_end
 from cuebook.engine.tuned import plan_tuned
 from cuebook.engine.zones import dated, zone_of
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
+from cuebook.memory.profiles import choose
 from cuebook.memory.scopes import (
     BROUGHT,
     KEPT,
@@ -210,7 +211,11 @@ def _look(desk: Desk, intent: Intent) -> Look:
     look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
     if turn is None:
         names, memory = wanted(desk, ask.persona), memory_look(desk, ask)
-        return msgspec.structs.replace(look, prompts=names, project=ask.project, otherwise=desk.project, memory=memory)
+        profile = choose(desk.compaction, ask.mode)
+        steady = profile.tail + profile.most if profile.trigger == "posts" else 0
+        return msgspec.structs.replace(
+            look, prompts=names, project=ask.project, otherwise=desk.project, memory=memory, steady_posts=steady
+        )
     return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
 
 

@@ -84,6 +84,7 @@ class Look(Struct, frozen=True, kw_only=True):
     otherwise: str = ""
     memory: MemoryLook | None = None  # what other conversations may tell; None asks for nothing
     summary_version: int | None = None  # the summary an open round's first step used, 0 for none; None = the newest
+    steady_posts: int = 0  # the summary shown last stays while so many posts or fewer lie behind it (prompt cache)
 
 
 class Scene(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 from cuebook.backends.sqlite import base, corrections, epochs, memories, search
 from cuebook.backends.sqlite import rows as records
 from cuebook.backends.sqlite.base import SQL, one, rows
+from cuebook.backends.sqlite.marks import read_mark
 from cuebook.backends.sqlite.paths import Paths
 from cuebook.backends.sqlite.prompts import families_of
 from cuebook.backends.sqlite.reflections import newest_on
@@ -20,8 +21,6 @@ from cuebook.backends.sqlite.tree import (
     Runs,
     after,
     bodies,
-    mark_on,
-    on_path,
     runs_to,
     stretch,
     tip_at,
@@ -69,11 +68,12 @@ def scene(
     tenant, no = row["tenant"], row["no"]
     parent = row["head"] if look.parent is None else look.parent
     runs = runs_to(connection, tenant, no, parent)
-    mark, version = _standing(connection, row, runs, look)
-    behind = after(runs, mark)
-    path, left = _read_path(connection, (tenant, no), behind, look, paths, epoch=epoch)
     turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
     last = _turn(connection, turns[0]) if turns else None
+    previous = last.steps[-1].manifest if last and last.steps else None
+    mark, version = read_mark(connection, row, runs, look, shown=previous.summary_version if previous else 0)
+    behind = after(runs, mark)
+    path, left = _read_path(connection, (tenant, no), behind, look, paths, epoch=epoch)
     said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
     return Scene(
         conversation=records.conversation(row),
@@ -83,7 +83,7 @@ def scene(
         path_count=tip_at(connection, tenant, no, parent).path_count,
         summary=summary(connection, row, version) if version else None,
         open_turn=last if last and last.state == "running" else None,
-        previous=last.steps[-1].manifest if last and last.steps else None,
+        previous=previous,
         found=search.search(connection, row, runs, look.search, remembered) if look.search else search.NOTHING,
         speakers=tuple(json.loads(row["speakers"])),
         told=last.metadata if last else {},
@@ -111,20 +111,6 @@ def _known(
         return None
     dense = look.search.dense if look.search else None
     return memories.known(connection, scope, look.memory, row, remembered, dense=dense, keep=said)
-
-
-def _standing(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look) -> tuple[int, int]:
-    """Read seq and version of the summary a path is read behind; for the head's the mark is kept in its row."""
-    if not look.use_summary or look.summary_version == 0:
-        return 0, 0
-    if look.summary_version is not None:
-        found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=look.summary_version)
-        return (found["upto_seq"], found["version"]) if found and on_path(runs, found["upto_seq"]) else (0, 0)
-    if not runs or runs[0][1] != row["head"]:
-        return mark_on(connection, row["tenant"], row["no"], runs)
-    if not row["mark"]:
-        return 0, 0
-    return row["mark"], connection.execute(SQL["summary_ending"], row).fetchone()[0]
 
 
 def _read_path(
