@@ -98,7 +98,7 @@ def plan(
     query = _query(path) if wish.query_seq is None else wish.query_seq
     limits = limited(limits, marks)
     room = _Room(scene, wish, fence_of(key, wish.conversation, turn), limits, count)
-    fitted = _fit_front(room, least(path, query))
+    fitted = _fit_front(room, least(path, query), sum(post.tokens for post in path))
     owner = scene.conversation.user if scene.conversation else wish.user
     parted = _cut_down(
         partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
@@ -226,7 +226,7 @@ def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]
 # ---- the front ------------------------------------------------------------------------------------------------------
 
 
-#: Part of what the front and the query leave of a window that a summary may take; recent posts have the rest.
+#: Part of what the front and the query leave of a window that a summary may take, more where recent posts need less.
 SUMMARY_SHARE: Final = 2 / 3
 _HEADING: Final = "# The conversation so far, summarized up to {day}\n\n"
 
@@ -245,8 +245,11 @@ def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
     return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
-def _fit_front(room: _Room, least: int) -> _Fitted:
-    """Divide the budget. A summary that is too large is cut to its most important lines."""
+def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
+    """Divide the budget. A summary that is too large is cut to its most important lines.
+
+    `least` and `path` are the tokens of the posts that must stay and of all of them.
+    """
     wish, count = room.wish, room.count
     front, client = weigh_front(wish.front, wish.client, count)
     if wish.live_client:  # what goes to the model now counts where it is the larger
@@ -266,7 +269,8 @@ def _fit_front(room: _Room, least: int) -> _Fitted:
     frame = 0 if own else MESSAGE_OVERHEAD
     summary = weigh_text(summary, count, frame=frame)
     alone = allotted(own)
-    shown = _shortened(summary, int((alone.budget - own - tools - least) * SUMMARY_SHARE), count)
+    left = alone.budget - own - tools
+    shown = _shortened(summary, max(int((left - least) * SUMMARY_SHARE), left - path - alone.memory), count)
     if shown is not None:
         shown = weigh_text(shown, count, frame=frame)
         try:

@@ -21,15 +21,15 @@ from cuebook.records.memory import CATEGORIES, Item
 
 HEADING: Final = "Quotes by day, oldest first, not complete. Where two disagree, the later one holds."
 #: Of its room, a new selection fills this part, so that later quotes can be appended.
-FILLED: Final = 0.75
+FILLED: Final = 0.9
 #: Questions and requests are appended while the summary takes less than this part of its room.
 ASKED_SHARE: Final = 0.4
 #: Of the room, health and rules may take this part, and with them preferences and decisions that.
 FIRST_SHARE: Final = 0.95
 SECOND_SHARE: Final = 0.97
-#: What lasts counts so much more, and the newest quote so many points.
+#: What lasts counts so much more, and the newest quote so much more than the oldest: what changed was said later.
 STANDING: Final = 0.7
-NEWEST: Final = 0.08
+NEWEST: Final = 1.5
 #: So many lines at most are compared with each other; a summary holds about sixty.
 CANDIDATES: Final = 300
 #: Tokens that a date costs each quote, since some share one.
@@ -187,7 +187,7 @@ def _value(line: _Line, lines: Sequence[_Line], costs: dict[str, int]) -> float:
     newest = lines[-1].valid_from
     age = (newest - line.valid_from) / (newest - lines[0].valid_from + 1.0)
     lasting = item.category in {"preferences", "people", "decisions"}
-    return (item.weight * (1 + STANDING * lasting) + NEWEST * (1 - age)) / cost
+    return item.weight * (1 + STANDING * lasting) * (1 + NEWEST * (1 - age)) / cost
 
 
 def _markdown(lines: Iterable[_Line]) -> str:
