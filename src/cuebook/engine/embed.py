@@ -10,7 +10,7 @@ from cuebook.engine.desk import Chore, Desk
 from cuebook.engine.drafts import unlearned
 from cuebook.engine.sense import check_size, space_of
 from cuebook.errors import BackendError
-from cuebook.memory.language import speaks
+from cuebook.languages import reads
 from cuebook.memory.passages import passages_of
 from cuebook.ports.embedder import Embedder
 from cuebook.ports.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
@@ -189,13 +189,13 @@ class Embedding:
     def _texts(self, post: PathPost) -> list[str]:
         """Give what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
         text = post.message or ""
-        if unlearned(post.role, text) or not speaks(self._embedder.languages, text):
+        if unlearned(post.role, text) or not reads(self._embedder.languages, text):
             return []
         return passages_of(post.sender, text)
 
     def _texts_of(self, said: Said) -> list[str]:
         """Give what of a memory is embedded: its text, with its name where that says more; likewise."""
-        if not speaks(self._embedder.languages, said.text):
+        if not reads(self._embedder.languages, said.text):
             return []
         return passages_of(said.name if said.name not in said.text else "", said.text)
 

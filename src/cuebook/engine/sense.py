@@ -8,7 +8,7 @@ import msgspec
 
 from cuebook.engine.desk import Desk
 from cuebook.errors import BackendError
-from cuebook.memory.language import speaks
+from cuebook.languages import reads
 from cuebook.ports.embedder import Embedder
 from cuebook.ports.store import Look
 from cuebook.records.memory import Dense
@@ -31,7 +31,7 @@ async def sense(desk: Desk, text: str) -> Dense | None:
 async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
     """Give the vectors of some texts, asked for at once; None as `sense`, where one of them has none."""
     embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
-    if embedder is None or not all(query and speaks(embedder.languages, query) for query in queries):
+    if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
     found: dict[str, Dense] = {}
     for query in queries:

@@ -3,8 +3,7 @@
 from functools import cache
 from typing import Final
 
-from cuebook.languages import language
-from cuebook.memory.words import little_words, words
+from cuebook.memory.words import stop_words, words
 
 #: Share of the weight that stays to a word every piece of advice begins with. A list of the commonest English words
 #: beside it, at 0.3, made nothing better (docs/design/014).
@@ -34,7 +33,5 @@ def share_of(word: str) -> float:
 
 @cache
 def _framing() -> frozenset[str]:
-    little = (" ".join(little_words(code)) for code in ("de", "fr", "es"))
-    return frozenset(
-        stem for text in (_FRAMING, " ".join(language("en").function), _FOREIGN, *little) for stem in words(text)
-    )
+    little = (" ".join(stop_words(code)) for code in ("de", "fr", "es"))
+    return frozenset(stem for text in (_FRAMING, _FOREIGN, *little) for stem in words(text))

@@ -14,41 +14,11 @@ from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any, Final
 
+from cuebook.languages import CODES, language
 from cuebook.records.expression import Expression
 
 LONGEST_WORD: Final = 48  # characters kept; a digest in hex is told apart by far fewer
 KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each further distinct word once
-
-# English words that carry no topic: articles, pronouns, prepositions, auxiliaries, question words, greetings.
-# Measured on LoCoMo: stop words and stems together are worth 9 points of R@10 (notes/recall.md, 4.1).
-_ENGLISH: Final = frozenset(
-    """
-    a about above after again against all also am an and any are as at be because been before being below between both
-    but by can cannot could did do does doing done down during each either else ever every few for from further get gets
-    got had has have having he her here hers herself him himself his how however i if in into is it its itself just let
-    may me might more most much must my myself neither no nor not of off on once only onto or other ought our ours
-    ourselves out over own per quite rather really same shall she should since so some such than that the their theirs
-    them themselves then there these they this those though through to too under until up upon us very was we were what
-    whatever when where whether which while who whom whose why will with within without would yes yet you your yours
-    yourself yourselves s t re ve ll d m haha hello hey hi lol oh ok okay please thank thanks wow yeah
-    """.split()
-)
-# The same of other languages: they leave a query that is written in them, never a text.
-_FOREIGN: Final = tuple(
-    frozenset(words.split())
-    for words in (
-        """aber alle als am an auch auf aus bei bin bis bist da damit das dass dein dem den der des die dir du ein eine
-        einem einen einer er es fur habe haben hast hat hatte ich ihr im in ist ja kann mein mich mir mit nach nicht
-        noch nur oder sein sich sie sind so uber um und uns von vor wann war waren warum was welche welcher welches
-        wem wen wenn wer werden wie wir wird wo zu zum zur""",
-        """a ai ait as au aux avec avez c ce ces cette d dans de des du elle en es est et eu il ils j je l la le les
-        leur lui m ma mais me mes moi mon n ne nos notre nous on ont ou par pas pour qu quand que quel quelle quelles
-        quels qui quoi s sa se ses son sont suis sur t ta te tes toi ton tu un une vos votre vous y""",
-        """a al como con cual cuales cuando de del donde el ella ellos en era es esta estas este esto fue ha han hay la
-        las le les lo los me mi mis muy no nos o para pero por porque que quien quienes se ser si sin sobre son su sus
-        te tu tus un una unos y ya yo""",
-    )
-)
 
 # Forms the stemmer leaves apart from their word, base form first: what is asked in one tense was told in another ("when
 # did she buy" and "I bought"). Measured on LoCoMo dev: +0.9 points of R@10. The last lines: everyday equals.
@@ -214,9 +184,14 @@ def spans_of(text: str) -> list[tuple[int, int]]:
     return [(first, last) for first, last in pieces if not text[first:last].isspace()]
 
 
-def little_words(language: str) -> frozenset[str]:
-    """Give the words that carry no topic in English, German, French or Spanish (en, de, fr, es), without diacritics."""
-    return {"en": _ENGLISH, "de": _FOREIGN[0], "fr": _FOREIGN[1], "es": _FOREIGN[2]}[language]
+@cache
+def stop_words(code: str) -> frozenset[str]:
+    """Return the words of a language that carry no topic, without diacritics: its function words and small talk.
+
+    Measured on LoCoMo: stop words and stems together are worth 9 points of R@10 (notes/recall.md, 4.1).
+    """
+    lists = language(code)
+    return frozenset(_fold(word, plain=word.isascii()) for word in lists.function | lists.words("smalltalk"))
 
 
 def is_pair(word: str) -> bool:
@@ -238,7 +213,7 @@ def _stems(token: str) -> tuple[str, ...]:
     lower = token.casefold()
     if "'" in lower:
         return _contracted(token)
-    if lower in _ENGLISH and token != "May":  # noqa: S105 - the month, unlike the verb, has its capital
+    if lower in stop_words("en") and token != "May":  # noqa: S105 - the month, unlike the verb, has its capital
         return ()
     ordinal = _ORDINAL.fullmatch(lower)
     if ordinal:
@@ -247,7 +222,9 @@ def _stems(token: str) -> tuple[str, ...]:
     whole = (_stem(lower),)
     if len(parts) == 1:
         return whole
-    return whole + tuple(_stem(part) for part in map(str.casefold, parts) if len(part) > 1 and part not in _ENGLISH)
+    return whole + tuple(
+        _stem(part) for part in map(str.casefold, parts) if len(part) > 1 and part not in stop_words("en")
+    )
 
 
 def _contracted(token: str) -> tuple[str, ...]:
@@ -294,10 +271,8 @@ def _characters(run: str) -> list[str]:
 def _drop_foreign(tokens: list[str]) -> list[str]:
     """Leave out the stop words of German, French or Spanish where a query holds two, and more than of English."""
     lowered = [token.casefold() for token in tokens]
-    english = sum(word in _ENGLISH for word in lowered)
-    counts = [sum(word in stop for word in lowered) for stop in _FOREIGN]
-    most = max(counts)
-    if most < 2 or most <= english:
+    counts = {code: sum(word in stop_words(code) for word in lowered) for code in CODES}
+    most = max(CODES, key=lambda code: counts[code])  # English where it has as many as another
+    if most == "en" or counts[most] < 2:
         return tokens
-    stop = _FOREIGN[counts.index(most)]
-    return [token for token, word in zip(tokens, lowered, strict=True) if word not in stop]
+    return [token for token, word in zip(tokens, lowered, strict=True) if word not in stop_words(most)]

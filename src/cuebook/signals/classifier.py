@@ -17,11 +17,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from cuebook.languages import reads
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Polarity, Sentiment
 from cuebook.signals.emphasis import intensity_of
 from cuebook.signals.irony import tempered
-from cuebook.signals.language import reads_english
 from cuebook.signals.matter import plain, sentences, without_matter
 from cuebook.signals.spoken import spoken
 
@@ -50,7 +50,7 @@ class Classifier:
 
     def read(self, text: str) -> Sentiment:
         said = plain(spoken(text))
-        if not reads_english(said):
+        if not reads(("en",), said):
             return Sentiment(method=NAME)
         weights, parts = shipped(), sentences(said)
         found = features("\n".join(without_matter(each) for each in parts))

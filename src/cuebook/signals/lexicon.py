@@ -1,7 +1,7 @@
 """How a text sounds by VADER's rules (Hutto & Gilbert, 2014), with the words of people who are helped with software.
 
-Beside VADER: only what the user says counts (`spoken`), a term is no mood ("error handling"), in a request a word names
-a thing ("cancel the job"), an acknowledgment is mild ("ok thanks"), praise of a mishap is none ("great, another bug").
+Beside VADER: only what the user says counts (`spoken`), a term is no mood ("error handling"), an acknowledgment is
+mild ("ok thanks"), praise of a mishap is none ("great, another bug").
 """
 
 import math
@@ -9,13 +9,13 @@ import re
 from functools import cache
 from typing import Any, Final
 
+from cuebook.languages import reads
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Sentiment
 from cuebook.signals import tone
 from cuebook.signals.emphasis import intensity_of
 from cuebook.signals.irony import tempered
-from cuebook.signals.language import reads_english
-from cuebook.signals.matter import is_of_others, plain, sentences, without_matter
+from cuebook.signals.matter import plain, sentences, without_matter
 from cuebook.signals.polarity import polarity_of
 from cuebook.signals.spoken import spoken
 
@@ -33,12 +33,6 @@ _ANSWER: Final = Expression(
 _NOT: Final = Expression(r"\b(could|would|should|does|did|is|are|was|were|has|have|had) not\b", re.IGNORECASE)
 #: Two tokens more than a comma: VADER's "not" reaches three words on, and should not reach into the next clause.
 _PAUSE: Final = ", . . "
-#: What makes the report of a mishap a complaint.
-_AGAIN: Final = Expression(
-    r"\b(?:again|still|keeps?|kept|every (?:single )?time|all the time|always|constantly|another|third time)\b|"
-    r"[!?]{2}|!",
-    re.IGNORECASE,
-)
 
 
 class Lexicon:
@@ -48,7 +42,7 @@ class Lexicon:
 
     def read(self, text: str) -> Sentiment:
         said = _NOT.sub(r"\1n't", plain(spoken(text)))
-        if not reads_english(said):
+        if not reads(("en",), said):
             return Sentiment(method=NAME)
         score, peak, negatives = _score(said)
         weight = max(abs(score), peak)
@@ -72,14 +66,7 @@ def _score(said: str) -> tuple[float, float, int]:
 def _meant(sentence: str) -> str:
     """Give a sentence without the words that name its matter."""
     answer = _ANSWER.match(sentence)
-    sentence = without_matter(tone.join_phrases(sentence[answer.end() if answer else 0 :]))
-    if is_of_others(sentence):
-        sentence = _WORD.sub(lambda word: "it" if _words().get(word[0].lower(), 0) < 0 else word[0], sentence)
-    elif _AGAIN.search(sentence):
-        sentence = _WORD.sub(
-            lambda word: tone.complained(word[0]) if word[0].lower() in tone.MISHAPS else word[0], sentence
-        )
-    return sentence.replace(", ", _PAUSE)
+    return without_matter(tone.join_phrases(sentence[answer.end() if answer else 0 :])).replace(", ", _PAUSE)
 
 
 def _passages(meant: list[str]) -> list[str]:
@@ -116,6 +103,11 @@ def _weights(words: list[str]) -> tuple[float, int]:
             valence = -valence
         negatives += valence < -0.5
     return strongest / math.sqrt(strongest * strongest + 15), negatives
+
+
+def sounds_bad(sentence: str) -> bool:
+    """Return whether a sentence has a word that sounds bad."""
+    return _weights([word.lower() for word in _WORD.findall(plain(sentence))])[1] > 0
 
 
 def _emphasized(said: str) -> bool:

@@ -8,6 +8,8 @@ world in which nobody and nothing of the conversation stands: "The patient died 
 from typing import Final
 
 from cuebook.records.expression import Expression, lowered
+from cuebook.signals.lexicon import sounds_bad
+from cuebook.signals.matter import sentences
 
 #: Sentences of a message that are looked at.
 LOOKED_AT: Final = 6
@@ -40,25 +42,27 @@ _MOVED: Final = Expression(
 _SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
 
 
-#: Who talks, who helps, and what they have before them.
-_HERE: Final = Expression(
-    r"\b(?:i|i'(?:m|ve|d|ll)|im|ive|me|my|mine|myself|we|we'(?:re|ve|d|ll)|us|our|ours|you\w*|ur|u|it|it's|its|this|that"
-    r"|that's|these|those|here|again|still|now|always|never|not|\w+n't|cannot|no|nothing|too|just|keeps?|kept|every|all)\b"
+#: What a complaint points at: who helps, what was given, that it goes on; or how it is said.
+_POINTED: Final = Expression(
+    r"\b(?:you\w*|ur|u|this|that|that's|it|it's|its|again|still|keeps?|kept|never|nothing|same|"
+    r"wtf|ffs|fuck\w*|shit\w*|damn\w*|crap|hell|ugh\w*|argh\w*)\b|!|\?\s?\?"
 )
-#: A shorter message is an exclamation, not a report.
+#: A shorter sentence is an exclamation, not a report.
 REPORT: Final = 5
 
 
 def _is_report(low: str) -> bool:
-    return len(low.split()) >= REPORT and low.rstrip().endswith(".") and not _HERE.search(low)
+    """Whether what sounds bad in a message points at nobody and nothing of the conversation."""
+    bad = [each for each in sentences(low) if sounds_bad(each)]
+    return bool(bad) and all(len(each.split()) >= REPORT and not _POINTED.search(each) for each in bad)
 
 
 def is_about_its_matter(said: str) -> bool:
     """Whether all that a user says (`spoken`) orders, asks or reports something, and nothing gives a mood away."""
     low = lowered(said)
-    if _MOVED.search(low) or _SHOUTED.search(said):
-        return False
     if _is_report(low):
         return True
-    sentences = [each.strip() for each in _SENTENCE.split(low)[: LOOKED_AT + 1] if each.strip()]
-    return 0 < len(sentences) <= LOOKED_AT and all(_ORDERS.match(each) or _ASKS.match(each) for each in sentences)
+    if _MOVED.search(low) or _SHOUTED.search(said):
+        return False
+    parts = [each.strip() for each in _SENTENCE.split(low)[: LOOKED_AT + 1] if each.strip()]
+    return 0 < len(parts) <= LOOKED_AT and all(_ORDERS.match(each) or _ASKS.match(each) for each in parts)

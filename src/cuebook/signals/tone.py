@@ -144,20 +144,12 @@ def _phrases() -> Iterator[tuple[str, float]]:
     yield from _SAID.items()
 
 
-#: What happens to software. Told once it is a report, and mild; `again`, `still` or `keeps` make it a complaint.
+#: What happens to software: a report, and mild.
 MISHAPS: Final = {
     **dict.fromkeys("crash crashed crashes crashing failed fails failing failure failures".split(), -1.2),
     **dict.fromkeys("bug bugs error errors glitch glitches problem problems".split(), -1.1),
     **dict.fromkeys("hangs hung freezes froze frozen freezing".split(), -1.1),
 }
-_COMPLAINT: Final = -2.2
-
-
-def complained(word: str) -> str:
-    """Give the word of the lexicon for a mishap that is complained about."""
-    return f"{word}_again"
-
-
 #: Where `like` compares, and where it only asks.
 _LIKE: Final = """
     looks like, look like, looked like, sounds like, sound like, seems like, seem like, feels like, feel like,
@@ -249,48 +241,6 @@ TERMS: Final = """
     great grandmother, great grandfather
 """
 
-#: Words that name a thing or a task to a helper and are nobody's mood.
-NAMES: Final = frozenset(
-    """
-    exception exceptions abort aborted aborts aborting fatal critical argument arguments invalid execute execution
-    executed kill kills killed killing sigkill dead die dies died cancel cancelled canceled cancels block blocks
-    blocked blocking drop drops dropped reject rejects rejected rejecting force forced forces ignore warning
-    warnings warn alert alerts value values valued share shares shared sharing save saves saved saving secure
-    security support supports supported supporting free join joined create creates created credit number
-    solution solutions solve solves true trust active accept accepted accepts default defaults natural matter
-    important original special leave leaves leaving pay pays payment cut cuts cutting demand challenge attack
-    attacks threat threats risk risks conflict conflicts collision lack lacks limited limitation destroy destroys
-    destroyed destructor dump dumps fake fault faults hide hides hidden gun illegal orphan orphans panic panics penalty
-    shot shoot strike suspend suspended suspicious terminate terminated trap traps victim void vulnerable
-    vulnerability war weak excluded exclude excludes expose exposed exposes empty deny denied denies discard
-    discarded debt loss dirty poison slave slaves zombie interest interested party hero grand rich fair strong
-    strict strength energy benefit benefits clear clearly cleared confident certain ready play player plays agree
-    agreed profit gain gains asset assets award awards bonus gift commit committed commitment miss missed misses
-    missing ranking sentence violate violates violation wait low lowest interrupt interrupted delay delayed delays
-    question questioned error errors failure failures bug bugs problem problems issue issues crash crashes crashed
-    fail fails failed failing broken like best good better please help worse worst bad wrong stop stops stopped
-    stuck dark lost alone pressure top improve improved improves improvement improvements easy easily smart
-    fire fires firing fired mock mocks mocked leak leaks steal stolen lose emergency clean safe
-    recommend recommended avoid avoids prevent prevents
-    hang hangs hung freeze freezes frozen slow slower works working fixed resolved solved resolve resolves
-    """.split()
-)
-
-#: How a sentence begins that asks or orders, as parts of a regular expression.
-REQUESTS: Final = r"""
-    how (?:do|does|can|could|should|would|to|is|are|much|long|often),
-    what (?:is|are|does|do|happens|if|would|should|were|was|kind|about), what's, which, where, when, who,
-    can (?:you|i|we|a|the), could (?:you|i|we), would you, should (?:i|we|it|the), is there, are there, does,
-    do (?:you|we|i), is (?:the|a|it (?:possible|ok|safe)), i(?:'d| would) like (?:to|you), i (?:want|need|have) to,
-    we (?:want|need|have) to, my (?:name|order|id), let's, give (?:me|us), tell me, help me, look up, here (?:is|are),
-    here's, add, allow, block, build, cancel, change, check, close, compare, consider, convert, create, decrease,
-    define, delete, describe, design, draft, drop, explain, find, catch, force, generate, handle, implement, increase,
-    insert, install, kill, list, log, make, mark, move, open, plan, print, put, raise, reduce, refactor, reject, remove,
-    rename, replace, restart, return, run, search, set, share, show, sort, split, sum, summari[sz]e, test, throw,
-    translate,
-    update, use, wrap, write
-"""
-
 #: How a question for knowledge begins.
 QUESTIONS: Final = """
     how (?:do|does|can|could|should|would|to|is|are|much|long|often|many|did|was|were), what, what's, which, where,
@@ -330,8 +280,7 @@ Phrases = dict[str, tuple[tuple[str, ...], ...]]
 @cache
 def valences() -> dict[str, float]:
     """Give the valence of each phrase, its words joined by `_`, as one word; of a term 0. Made with the first text."""
-    again = {complained(word): _COMPLAINT for word in MISHAPS}
-    return MISHAPS | again | {phrase.replace(" ", "_"): valence for phrase, valence in _phrases()}
+    return MISHAPS | {phrase.replace(" ", "_"): valence for phrase, valence in _phrases()}
 
 
 @cache

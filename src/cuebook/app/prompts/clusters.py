@@ -17,7 +17,7 @@ from cuebook.engine.desk import Desk
 from cuebook.engine.experiences import AT_ONCE, batched
 from cuebook.engine.sense import check_size
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.memory.language import speaks
+from cuebook.languages import reads
 from cuebook.ports.embedder import Embedder
 from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, weigh
 from cuebook.prompts.similar import near_duplicates
@@ -115,7 +115,7 @@ async def _vectors(desk: Desk, texts: Mapping[str, str]) -> tuple[dict[str, Sequ
     embedder = desk.embedder
     if embedder is None or not texts:
         return {}, ""
-    known = {name: desk.writer.clean(text) for name, text in texts.items() if speaks(embedder.languages, text)}
+    known = {name: desk.writer.clean(text) for name, text in texts.items() if reads(embedder.languages, text)}
     unknown = len(texts) - len(known)
     instead = f"the embedder does not know the language of {unknown} of {len(texts)}" if unknown else ""
     try:

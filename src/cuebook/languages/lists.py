@@ -1,0 +1,127 @@
+"""Word lists of languages, one TOML file each.
+
+A list says what a word is a sign of (`health`, `rule`, `date`, `question` …). Languages without a file still work by
+what needs no words: numbers, names, dates in figures. docs/languages.md says how to add one.
+"""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+#: Languages with a file, and the scripts that decide before words do.
+CODES: Final = ("en", "de", "es", "fr", "zh", "ja")
+#: Longest prefix, suffix, or run of characters in a list.
+_LONGEST: Final = 14
+#: Endings that are written apart from their word always.
+_APART: Final = ("'ll", "'d")
+_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+
+
+class Language:
+    """The word lists of one language, indexed so that one walk over a text finds the signs of all lists."""
+
+    def __init__(self, code: str, lists: Mapping[str, str]) -> None:
+        self.code = code
+        self.spaced = code not in {"zh", "ja"}
+        self._exact: dict[str, list[str]] = {}
+        self._prefixes: dict[str, list[str]] = {}
+        self._suffixes: dict[str, list[str]] = {}
+        self._phrases: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        for name, text in lists.items():
+            for entry in text.split():
+                # Many write "dont"; but "ill" and "wed" are words of their own.
+                for form in {entry, entry if entry.endswith(_APART) else entry.replace("'", "")}:
+                    self._add(name, form)
+        self.function = self.words("function")
+
+    def _add(self, name: str, entry: str) -> None:
+        if ":" in entry:
+            words = tuple(entry.split(":"))
+            self._phrases.setdefault(words[0].removesuffix("*"), []).append((words, name))
+        elif entry.endswith("*"):
+            self._prefixes.setdefault(entry[:-1], []).append(name)
+        elif entry.startswith("*"):
+            self._suffixes.setdefault(entry[1:], []).append(name)
+        else:
+            self._exact.setdefault(entry, []).append(name)
+
+    def words(self, name: str) -> frozenset[str]:
+        """Return the single words of a list."""
+        return frozenset(entry for entry, names in self._exact.items() if name in names)
+
+    def signs(self, text: str) -> Counter[str]:
+        """Return how many words of a text are a sign of what, by the names of the lists."""
+        found: Counter[str] = Counter()
+        words = words_of(text)
+        for at, word in enumerate(words):
+            found.update(self.kinds(word))
+            for phrase, name in self._phrases.get(word, ()):
+                if len(phrase) > 1 and _begins(words[at : at + len(phrase)], phrase):
+                    found[name] += 1
+        if not self.spaced:
+            found.update(self._runs(text))
+        return found
+
+    @cache  # noqa: B019  # there are six languages, and they live as long as the process
+    def kinds(self, word: str) -> tuple[str, ...]:
+        """Return the lists that hold a word of its own."""
+        found = list(self._exact.get(word, ()))
+        for size in range(2, min(len(word), _LONGEST) + 1):
+            found += self._prefixes.get(word[:size], ())
+            found += self._suffixes.get(word[-size:], ())
+        return tuple(dict.fromkeys(found))
+
+    def _runs(self, text: str) -> Iterator[str]:
+        """Yield a list for each run of characters that it holds, the longest at each place."""
+        at = 0
+        while at < len(text):
+            for size in range(min(_LONGEST, len(text) - at), 0, -1):
+                names = self._exact.get(text[at : at + size])
+                if names:
+                    yield from names
+                    at += size - 1
+                    break
+            at += 1
+
+    def topic(self, text: str) -> list[str]:
+        """Return the words that say what a text is about: no function words, values or words of change."""
+        return [word for word in self.content(text) if _VALUES.isdisjoint(self.kinds(word)) and not word.isdigit()]
+
+    def content(self, text: str) -> list[str]:
+        """Return the words of a text without function words, in order; in Chinese and Japanese pairs of characters."""
+        if self.spaced or not _HAN.search(text):
+            return [word for word in words_of(text) if word not in self.function]
+        plain = text
+        for word in sorted(self.function, key=len, reverse=True):
+            plain = plain.replace(word, " ")
+        return [run[at : at + 2] for run in re.findall(r"[^\W\d_]{2,}", plain) for at in range(len(run) - 1)]
+
+
+#: Lists whose words give a value, and do not say of what.
+_VALUES: Final = frozenset({"function", "date", "number", "unit", "update", "smalltalk"})
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case, with straight apostrophes."""
+    return [word.replace("’", "'") for word in _WORD.findall(text.lower())]
+
+
+def _begins(words: list[str], phrase: tuple[str, ...]) -> bool:
+    return len(words) == len(phrase) and all(
+        word.startswith(part[:-1]) if part.endswith("*") else word == part
+        for word, part in zip(words, phrase, strict=True)
+    )
+
+
+@cache
+def language(code: str) -> Language:
+    """Return a language's lists; of a language without a file, empty ones."""
+    if code not in CODES:
+        return Language(code, {})
+    lists = tomllib.loads(files(__package__).joinpath(f"{code}.toml").read_text("utf-8"))
+    return Language(code, {name: text for name, text in lists.items() if name not in {"name", "code"}})
