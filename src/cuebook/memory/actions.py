@@ -19,22 +19,9 @@ LEAST: Final = 30
 PROMOTED: Final = 80
 #: The listed patterns: addresses, failures, selectors, API references, credentials, steps. C's code finds "key" in
 #: "monkey" too.
-_KEY_FACTS: Final = (
-    ("http", Expression(r"https?://")),
-    ("error", None),
-    ("failed", None),
-    ("exception", None),
-    ("selector", None),
-    ("xpath", None),
-    ("css", Expression(r"(?<![a-z])css(?![a-z])")),
-    ("api", Expression(r"(?<![a-z])apis?(?![a-z])")),
-    ("endpoint", None),
-    ("password", None),
-    ("credential", None),
-    ("token", Expression(r"(?<![a-z])tokens?(?![a-z])")),
-    ("key", Expression(r"(?<![a-z])keys?(?![a-z])")),
-    ("step", Expression(r"\bstep\s+\d")),
-    ("phase", Expression(r"\bphase\s+\d")),
+_KEY_FACT: Final = Expression(
+    r"https?://|error|failed|exception|selector|xpath|endpoint|password|credential"
+    r"|(?<![a-z])(?:css|apis?|tokens?|keys?)(?![a-z])|\b(?:step|phase)\s+\d"
 )
 
 
@@ -61,8 +48,7 @@ class Action(Struct, frozen=True, gc=False):
 
 def has_key_facts(text: str) -> bool:
     """Tell whether a text holds one of the listed key facts."""
-    low = lowered(text)
-    return any(sign in low and (pattern is None or pattern.search(low) is not None) for sign, pattern in _KEY_FACTS)
+    return _KEY_FACT.search(lowered(text)) is not None
 
 
 def suggest(entries: Iterable[Entry], *, least: int = LEAST) -> Iterator[Action]:

@@ -2,7 +2,6 @@
 only where its kind shows a sign.
 """
 
-import re
 from typing import Final, NamedTuple
 
 from cuebook.records.expression import Expression
@@ -18,11 +17,9 @@ _DIGIT = Expression(r"\d")
 
 
 class _Kind(NamedTuple):
-    """A kind of fact: its pattern, the case-folded strings one of which each such fact holds, and whether it holds a
-    digit.
-    """
+    """A kind of fact: its pattern, strings of which each fact holds one in any case, and whether it has a digit."""
 
-    pattern: Expression
+    pattern: str
     signs: tuple[str, ...] = ()
     digits: bool = False
 
@@ -31,66 +28,44 @@ class _Kind(NamedTuple):
 #: or followed by what it cannot contain, so that a hostile text of any length is read in linear time. Where a pattern
 #: begins with a digit or a quote, what must not precede that is looked back for after it: the engine then leaps from
 #: one such character to the next, four to ten times faster.
-_KINDS: Final = (
-    _Kind(Expression(r"\bhttps?://[^\s<>\"'`\])}]{1,2000}", re.IGNORECASE), ("://",)),
-    _Kind(Expression(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"), ("@",)),
-    _Kind(Expression(r"\b\w{0,40}(?:error|exception)\b[^\n]{0,200}", re.IGNORECASE), ("error", "except")),
-    _Kind(
-        Expression(
-            r"\b(?:css |xpath )?selector['\"]?\s{0,3}[:=]?\s{0,3}"
-            r"(?:'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|`[^`\n]{1,200}`)",
-            re.IGNORECASE,
+_KINDS: Final = tuple(
+    (Expression(kind.pattern), kind)
+    for kind in (
+        _Kind(r"(?i:\bhttps?://[^\s<>\"'`\])}]{1,2000})", ("://",)),
+        _Kind(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}", ("@",)),
+        _Kind(r"(?i:\b\w{0,40}(?:error|exception)\b[^\n]{0,200})", ("error", "except")),
+        _Kind(
+            r"(?i:\b(?:css |xpath )?selector['\"]?\s{0,3}[:=]?\s{0,3}"
+            r"(?:'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|`[^`\n]{1,200}`))",
+            ("selector",),
         ),
-        ("selector",),
-    ),
-    _Kind(
-        Expression(r"\bclass(?:Name)?=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')", re.IGNORECASE), ("class=", "classname=")
-    ),
-    _Kind(Expression(r"\bid=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')", re.IGNORECASE), ("d=",)),
-    _Kind(Expression(r"\d(?<![\d.]\d)\d{0,2}(?:\.\d{1,3}){3}(?::\d{1,5})?(?![\d.]\d)"), digits=True),
-    _Kind(
-        Expression(
+        _Kind(r"(?i:\bclass(?:Name)?=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'))", ("class=", "classname=")),
+        _Kind(r"(?i:\bid=(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'))", ("d=",)),
+        _Kind(r"\d(?<![\d.]\d)\d{0,2}(?:\.\d{1,3}){3}(?::\d{1,5})?(?![\d.]\d)", digits=True),
+        _Kind(
             r"\d(?<!\w\d)(?:\d{3}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?|\d?[./]\d{1,2}[./]\d{2,4})\b",
+            digits=True,
         ),
-        digits=True,
-    ),
-    _Kind(
-        Expression(
-            rf"\b(?=[\djfmasond])(?:\d{{1,2}}(?:st|nd|rd|th)? (?:of )?)?{_MONTH} \d{{1,4}}(?:st|nd|rd|th)?\b"
-            rf"(?:,? \d{{4}}\b)?",
-            re.IGNORECASE,
+        _Kind(
+            rf"(?i:\b(?=[\djfmasond])(?:\d{{1,2}}(?:st|nd|rd|th)? (?:of )?)?{_MONTH} \d{{1,4}}(?:st|nd|rd|th)?\b"
+            rf"(?:,? \d{{4}}\b)?)",
+            _MONTHS,
+            digits=True,
         ),
-        _MONTHS,
-        digits=True,
-    ),
-    _Kind(
-        Expression(rf"\d(?<!\w\d)\d?(?:st|nd|rd|th)? (?:of )?{_MONTH}(?!\w)", re.IGNORECASE),
-        _MONTHS,
-        digits=True,
-    ),
-    _Kind(
-        Expression(
-            r"[$€£¥]\s?\d[\d.,]{0,20}(?:k|m|bn)?\b|\b\d[\d.,]{0,20}\s?(?:[€£¥]|(?:usd|eur|gbp|chf|dollars?|euros?|"
-            r"pounds?)\b)",
-            re.IGNORECASE,
+        _Kind(rf"(?i:\d(?<!\w\d)\d?(?:st|nd|rd|th)? (?:of )?{_MONTH}(?!\w))", _MONTHS, digits=True),
+        _Kind(
+            r"(?i:[$€£¥]\s?\d[\d.,]{0,20}(?:k|m|bn)?\b"
+            r"|\b\d[\d.,]{0,20}\s?(?:[€£¥]|(?:usd|eur|gbp|chf|dollars?|euros?|pounds?)\b))",
+            ("$", "€", "£", "¥", "usd", "eur", "gbp", "chf", "dollar", "pound"),
+            digits=True,
         ),
-        ("$", "€", "£", "¥", "usd", "eur", "gbp", "chf", "dollar", "pound"),
-        digits=True,
-    ),
-    _Kind(
-        Expression(r"[A-Za-z]:\\(?<![\w\\][A-Za-z]:\\)[\w.@+ -]{1,100}(?:\\[\w.@+ -]{1,100}){0,29}"),
-        (":\\",),
-    ),
-    _Kind(Expression(r"(?=[~./])(?<![\w/.:])(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,30}"), ("/",)),
-    _Kind(
-        Expression(
+        _Kind(r"[A-Za-z]:\\(?<![\w\\][A-Za-z]:\\)[\w.@+ -]{1,100}(?:\\[\w.@+ -]{1,100}){0,29}", (":\\",)),
+        _Kind(r"(?=[~./])(?<![\w/.:])(?:~|\.{1,2})?(?:/[\w.@+-]{1,100}){2,30}", ("/",)),
+        _Kind(
             r"`[^`\n]{2,80}`|'(?<!\w')[A-Za-z_][\w.:-]{1,60}'(?!\w)|\"(?<!\w\")[A-Za-z_][\w.:-]{1,60}\"(?!\w)",
         ),
-    ),
-    _Kind(
-        Expression(r"\d(?:(?<![\w.,]\d)\d{0,2}(?:,\d{3}){1,6}(?![\w,])|(?<!\w\d)\d{2,39}(?!\w))"),
-        digits=True,
-    ),
+        _Kind(r"\d(?:(?<![\w.,]\d)\d{0,2}(?:,\d{3}){1,6}(?![\w,])|(?<!\w\d)\d{2,39}(?!\w))", digits=True),
+    )
 )
 
 
@@ -102,10 +77,10 @@ def facts_in(text: str) -> list[str]:
     folded, digits = hidden.casefold(), _DIGIT.search(hidden) is not None
     taken = bytearray(len(hidden))
     found: list[tuple[int, str]] = []
-    for kind in _KINDS:
+    for pattern, kind in _KINDS:
         if (kind.digits and not digits) or (kind.signs and not any(map(folded.__contains__, kind.signs))):
             continue
-        for match in kind.pattern.finditer(hidden):
+        for match in pattern.finditer(hidden):
             start, end = match.span()
             if taken[start] or taken[end - 1]:
                 continue
