@@ -6,6 +6,7 @@ what needs no words: numbers, names, dates in figures. docs/languages.md says ho
 
 import re
 import tomllib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -16,6 +17,8 @@ from typing import Final
 CODES: Final = ("en", "de", "es", "fr", "zh", "ja")
 #: Longest prefix, suffix, or run of characters in a list.
 _LONGEST: Final = 14
+#: Letters of the Latin script that are no letter with a mark.
+_LETTERS: Final = str.maketrans({"ß": "ss", "ı": "i", "ł": "l", "æ": "ae", "ø": "o", "œ": "oe"})
 #: Endings that are written apart from their word always.
 _APART: Final = ("'ll", "'d")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
@@ -33,7 +36,7 @@ class Language:
         self._suffixes: dict[str, list[str]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         for name, text in lists.items():
-            for entry in text.split():
+            for entry in {*text.split(), *unmarked(text).split()}:  # many leave out the accents
                 # Many write "dont"; but "ill" and "wed" are words of their own.
                 for form in {entry, entry if entry.endswith(_APART) else entry.replace("'", "")}:
                     self._add(name, form)
@@ -57,7 +60,7 @@ class Language:
     def signs(self, text: str) -> Counter[str]:
         """Return how many words of a text are a sign of what, by the names of the lists."""
         found: Counter[str] = Counter()
-        words = words_of(text)
+        words = words_of(unmarked(text))
         for at, word in enumerate(words):
             found.update(self.kinds(word))
             for phrase, name in self._phrases.get(word, ()):
@@ -70,6 +73,7 @@ class Language:
     @cache  # noqa: B019  # there are six languages, and they live as long as the process
     def kinds(self, word: str) -> tuple[str, ...]:
         """Return the lists that hold a word of its own."""
+        word = unmarked(word)
         found = list(self._exact.get(word, ()))
         for size in range(2, min(len(word), _LONGEST) + 1):
             found += self._prefixes.get(word[:size], ())
@@ -104,6 +108,21 @@ class Language:
 
 #: Lists whose words give a value, and do not say of what.
 _VALUES: Final = frozenset({"function", "date", "number", "unit", "update", "smalltalk"})
+
+
+def unmarked(text: str) -> str:
+    """Return a text of the Latin script without diacritics; other scripts as they are."""
+    if text.isascii():
+        return text
+    return "".join(_bare(character) for character in text)
+
+
+@cache
+def _bare(character: str) -> str:
+    if character.isascii() or not unicodedata.name(character, "").startswith("LATIN"):
+        return character
+    plain = unicodedata.normalize("NFKD", character.translate(_LETTERS))
+    return "".join(each for each in plain if not unicodedata.combining(each))
 
 
 def words_of(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from cuebook.languages import CODES, detect, language, words_of
+from cuebook.languages import CODES, detect, language, reads, words_of
 
 FILES = {code: tomllib.loads(files("cuebook.languages").joinpath(f"{code}.toml").read_text("utf-8")) for code in CODES}
 
@@ -46,3 +46,25 @@ def test_a_language_without_a_file_has_no_signs() -> None:
     assert language("").signs("Jeg er allergisk") == {}
     assert language("").content("Jeg er allergisk") == ["jeg", "er", "allergisk"]
     assert words_of("It’s `a_b`") == ["it's", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("werkt niet", "nl"), ("nie działa", "pl"), ("это не работает", "und"), ("def main(): return 0", ""), ("404", "")],
+)
+def test_a_language_without_a_file_is_told_apart(text: str, code: str) -> None:
+    assert detect(text) == code
+
+
+def test_who_knows_a_language_reads_it_and_code() -> None:
+    assert reads(("en",), "I have moved")
+    assert reads(("en",), "x = 1")
+    assert reads((), "merci beaucoup")
+    assert not reads(("en",), "merci beaucoup, c'est parfait")
+
+
+def test_accents_may_be_missing() -> None:
+    assert (
+        language("es").signs("Soy alérgico al polen")["health"]
+        == language("es").signs("Soy alergico al polen")["health"]
+    )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, quotes_of
+from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, quotes_of, signs_of
 from cuebook.records.memory import Line
 
 
@@ -88,3 +88,8 @@ def test_a_quoted_line_hides_nothing_but_itself() -> None:
     assert texts(line('{"a": 1}\nMy flight is on 4 May.')) == ["My flight is on 4 May."]
     assert texts(line("at nine we leave for Oslo, on 4 May")) == ["at nine we leave for Oslo, on 4 May"]
     assert texts(line("at app.run(main.js:4)\nMy flight is on 4 May.")) == ["My flight is on 4 May."]
+
+
+def test_a_sentence_that_begins_with_a_ban_is_a_rule() -> None:
+    assert signs_of("no phone calls in the evening")["rule"]
+    assert not signs_of("we had a day in the hills, and no phone")["rule"]
