@@ -18,7 +18,7 @@ from cuebook.backends.sqlite import writes
 from cuebook.backends.sqlite.base import SQL
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.sqlite.tree import SHIFT, owner_token
-from cuebook.engine.drafts import Posted
+from cuebook.engine.core.drafts import Posted
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
 from cuebook.ports.store import Batch

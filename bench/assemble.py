@@ -18,10 +18,10 @@ from bench.stores import CONVERSATION, SCOPE, reading, store
 from cuebook import Ask, Cuebook
 from cuebook.backends.sqlite.base import SQL
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
-from cuebook.engine.drafts import Posted
-from cuebook.engine.opening import look_of
-from cuebook.engine.plan import plan
-from cuebook.engine.turn import wish_of
+from cuebook.engine.core.drafts import Posted
+from cuebook.engine.turn.opening import look_of
+from cuebook.engine.turn.plan import plan
+from cuebook.engine.turn.turn import wish_of
 from cuebook.ports.model import Model
 from cuebook.records.turn import Window
 

@@ -14,9 +14,9 @@ from cuebook import Cuebook
 from cuebook.assembly.cache import RULES, Chunk, Totals, simulate
 from cuebook.assembly.tokens import counter
 from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
-from cuebook.engine.answer import Head
-from cuebook.engine.desk import chunks_of
-from cuebook.engine.request import Call
+from cuebook.engine.core.desk import chunks_of
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.request import Call
 from cuebook.ports.model import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
 

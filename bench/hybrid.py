@@ -16,7 +16,7 @@ from cuebook import Cuebook
 from cuebook.backends.sqlite.connect import connect
 from cuebook.backends.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
 from cuebook.config import build
-from cuebook.engine.sense import sense, space_of
+from cuebook.engine.core.query_vector import sense, space_of
 from cuebook.memory.placed import memory_id
 from cuebook.ports.memories import PlaceChange
 from cuebook.ports.vectors import EmbeddedPlace

@@ -14,7 +14,7 @@ from cuebook.assembly.tokens import counter
 from cuebook.backends.failpoints import Failpoints
 from cuebook.backends.sqlite import writes
 from cuebook.backends.sqlite.connect import connect, prepare
-from cuebook.engine.drafts import Posted, Writer
+from cuebook.engine.core.drafts import Posted, Writer
 from cuebook.ports.store import Batch
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import digest_of

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from cuebook.app.blocking import BlockingCuebook
     from cuebook.app.book import Cuebook, Reply
     from cuebook.config import Config
-    from cuebook.engine.drafts import Posted
-    from cuebook.engine.turn import Chunk
+    from cuebook.engine.core.drafts import Posted
+    from cuebook.engine.turn.turn import Chunk
     from cuebook.errors import BackendError, Busy, Conflict, CuebookError, InvalidInput, NotFound
     from cuebook.memory.schema import MEMORY_SCHEMA
     from cuebook.records.conversation import Conversation, Part, Post, Round
@@ -49,7 +49,7 @@ _PLACES = {
     "Block": "cuebook.records.turn",
     "BlockingCuebook": "cuebook.app.blocking",
     "Busy": "cuebook.errors",
-    "Chunk": "cuebook.engine.turn",
+    "Chunk": "cuebook.engine.turn.turn",
     "Config": "cuebook.config",
     "Conflict": "cuebook.errors",
     "Conversation": "cuebook.records.conversation",
@@ -63,7 +63,7 @@ _PLACES = {
     "NotFound": "cuebook.errors",
     "Part": "cuebook.records.conversation",
     "Post": "cuebook.records.conversation",
-    "Posted": "cuebook.engine.drafts",
+    "Posted": "cuebook.engine.core.drafts",
     "Reply": "cuebook.app.book",
     "Round": "cuebook.records.conversation",
     "Summary": "cuebook.records.memory",

@@ -16,7 +16,7 @@ from cuebook.assembly.cache import rule_named
 from cuebook.assembly.messages_anchors import with_cache_marks
 from cuebook.backends.openai import HttpUpstream
 from cuebook.config import build
-from cuebook.engine.messages import marked
+from cuebook.engine.proxy.messages import marked
 from cuebook.ports.model import RelayRequest
 
 MARK = {"cache_control": {"type": "ephemeral"}}

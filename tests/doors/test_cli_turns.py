@@ -9,7 +9,7 @@ from commands import Here
 
 from cuebook import Ask, Cuebook
 from cuebook.app.load import load_config
-from cuebook.engine.request import Call
+from cuebook.engine.proxy.request import Call
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]

@@ -22,11 +22,12 @@ SOURCE = ROOT / "src"
 MODULES = sorted(SOURCE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
+MAX_FOLDER_MODULES = 25
 MAX_FUNCTION_LINES = 60
 CATCHES_EVERYTHING = {
-    "src/cuebook/engine/shadow.py",  # its outermost loop records and goes on
-    "src/cuebook/engine/worker.py",  # its outermost loop records and goes on
+    "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records and goes on
+    "src/cuebook/engine/jobs/worker.py",  # its outermost loop records and goes on
     "src/cuebook/backends/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
     "src/cuebook/backends/minilm/line.py",  # whatever a piece fails with goes to who waits for it
 }
@@ -98,6 +99,12 @@ def test_files_are_short() -> None:
         name(path): count for path in MODULES if (count := len(path.read_text("utf-8").splitlines())) > MAX_FILE_LINES
     }
     assert not long, f"files over {MAX_FILE_LINES} lines: cut by noun"
+
+
+def test_folders_are_small() -> None:
+    sizes = Counter(path.parent for path in MODULES)
+    large = {name(folder): count for folder, count in sizes.items() if count > MAX_FOLDER_MODULES}
+    assert not large, f"folders of over {MAX_FOLDER_MODULES} modules: divide by noun"
 
 
 def test_functions_are_short() -> None:
@@ -232,7 +239,7 @@ def test_tracked_files_name_no_registry_and_no_machine() -> None:
 def test_contracts_know_every_room() -> None:
     """A room may be missing from the source while it is written, never from a contract."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
-    layers, _, pure, doors = contracts
+    layers, *_, pure, doors = contracts
     rooms = {room.strip(" ()") for layer in layers["layers"] for room in layer.split("|")}
     rooms.remove("__main__")  # no room: `python -m cuebook`, above them all
     assert {room.removeprefix("*.") for room in pure["source_modules"]} == PURE_ROOMS

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuebook.engine.align import TAIL, anchors, continue_at, same_conversation
+from cuebook.engine.proxy.history_alignment import TAIL, anchors, continue_at, same_conversation
 from cuebook.ports.store import Alignment, Spot
 from cuebook.records.conversation import Conversation
 

@@ -9,7 +9,7 @@ import pytest
 from stage import NAME, accounted, book_on, path, places
 
 from cuebook import Ask
-from cuebook.engine.compact import FAILURES, compact_once
+from cuebook.engine.jobs.compaction import FAILURES, compact_once
 from cuebook.errors import UpstreamError
 from cuebook.memory.profiles import STANDARD, Compaction
 from cuebook.records.memory import CATEGORIES, Scope

@@ -8,9 +8,9 @@ from stage import NAME, Client, book_on, bot, config, user
 
 from cuebook import Ask, Cuebook
 from cuebook.backends.system import SystemDice
-from cuebook.engine.drafts import Posted
-from cuebook.engine.heard import heard_of
-from cuebook.engine.kinds import due, embed_kinds
+from cuebook.engine.core.drafts import Posted
+from cuebook.engine.turn.message_signals import heard_of
+from cuebook.engine.turn.task_examples import due, embed_kinds
 from cuebook.errors import BackendError
 from cuebook.records.conversation import Part
 from cuebook.signals.kinds import EXAMPLES

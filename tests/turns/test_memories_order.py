@@ -6,7 +6,7 @@ import pytest
 from stage import book_on, user
 
 from cuebook.app.memories.shapes import memory
-from cuebook.engine.deliver import deliver
+from cuebook.engine.jobs.delivery import deliver
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
 

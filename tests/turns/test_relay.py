@@ -11,7 +11,7 @@ from stage import NAME, Client, book_on, everything, path, user
 
 from cuebook import Ask
 from cuebook.app.book import Call
-from cuebook.engine.wire import Heard, message_of, take
+from cuebook.engine.proxy.chat_stream import Heard, message_of, take
 from cuebook.errors import UpstreamError
 from cuebook.records.openai_stream import LONGEST_LINE, ByteLines
 from cuebook.testing.upstream import (

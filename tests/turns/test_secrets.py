@@ -9,7 +9,7 @@ from stage import NAME, Client, book_on, user
 
 from cuebook import Ask, Posted
 from cuebook.app.book import Call
-from cuebook.engine.drafts import Writer
+from cuebook.engine.core.drafts import Writer
 from cuebook.errors import BackendError, KeyReused
 from cuebook.records.memory import Scope
 from cuebook.records.redact import Redactor

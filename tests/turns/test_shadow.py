@@ -10,7 +10,7 @@ import pytest
 from cuebook import Cuebook
 from cuebook.app.book import Call, Head, RelayRequest
 from cuebook.config import build
-from cuebook.engine.shadow import Shadow
+from cuebook.engine.proxy.shadow import Shadow
 from cuebook.errors import NotFound
 from cuebook.testing.upstream import ScriptedUpstream, completion, streamed
 

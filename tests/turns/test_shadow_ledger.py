@@ -11,7 +11,7 @@ from cuebook.app.book import Call, RelayRequest
 from cuebook.app.prices import load_prices
 from cuebook.app.shadow import ShadowReport
 from cuebook.config import build
-from cuebook.engine.shadow_ledger import parted
+from cuebook.engine.proxy.shadow_ledger import parted
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.memory import Scope
 from cuebook.records.shadow import Reckoned

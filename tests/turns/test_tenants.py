@@ -9,7 +9,7 @@ from stage import book_on
 
 from cuebook import Ask, NotFound, Posted
 from cuebook.backends.system import SystemDice
-from cuebook.engine.receipts import receipt
+from cuebook.engine.core.audit_records import receipt
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation
 from cuebook.testing import FrozenClock, ScriptedModel

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from stage import NAME, Client, accounted, book_on, path, system, user
 
-from cuebook.engine.compact import compact_once
+from cuebook.engine.jobs.compaction import compact_once
 from cuebook.memory.profiles import STANDARD
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock

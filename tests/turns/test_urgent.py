@@ -9,9 +9,9 @@ from pathlib import Path
 from stage import book_on
 
 from cuebook import Ask, Cuebook, Posted
-from cuebook.engine.desk import Chore
-from cuebook.engine.tune import Tuner
-from cuebook.engine.urgent import STANDS_BACK_S, Urgent
+from cuebook.engine.core.desk import Chore
+from cuebook.engine.core.foreground_gate import STANDS_BACK_S, Urgent
+from cuebook.engine.jobs.optimizer import Tuner
 from cuebook.testing.embedder import HashingEmbedder
 
 

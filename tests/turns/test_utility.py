@@ -5,7 +5,7 @@ import json
 import pytest
 from stage import NAME, on, told
 
-from cuebook.engine.utility import ANSWER
+from cuebook.engine.replay.memory_use import ANSWER
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.testing import ScriptedModel
 

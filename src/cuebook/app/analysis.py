@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from cuebook.assembly.budget import allot
 from cuebook.assembly.tune import untuned
-from cuebook.engine.desk import Desk
-from cuebook.engine.tune import analyze
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.optimizer import analyze
 from cuebook.memory.actions import ActionType
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Tuning

@@ -6,8 +6,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
-from cuebook.engine.request import Call
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.request import Call
 from cuebook.errors import InvalidInput
 from cuebook.records.turn import Ask
 

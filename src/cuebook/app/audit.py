@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from cuebook.engine.desk import Desk
-from cuebook.engine.mirror import Mirror, verifying_key
-from cuebook.engine.own_prompts import own_versions
-from cuebook.engine.prompting import resolved_of
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.instructions import own_versions
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.jobs.audit_mirror import Mirror, verifying_key
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.prompts.chain import read_mirror, verify
 from cuebook.prompts.inherit import text_of

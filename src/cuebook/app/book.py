@@ -26,20 +26,20 @@ from cuebook.app.tenants import desk_of
 from cuebook.app.watch import Watch, known_prompts
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config, build
-from cuebook.engine import relay as relaying
-from cuebook.engine import turn as turning
-from cuebook.engine.answer import Head
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import Posted, check_text
-from cuebook.engine.embed import load
-from cuebook.engine.messages import marked
-from cuebook.engine.mirror import Mirror
-from cuebook.engine.prompt_logs import PromptLogs
-from cuebook.engine.request import Call
-from cuebook.engine.shadow import Shadow
-from cuebook.engine.shadow_ledger import Ledger
-from cuebook.engine.turn import Chunk
-from cuebook.engine.worker import Worker
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import Posted, check_text
+from cuebook.engine.jobs.audit_mirror import Mirror
+from cuebook.engine.jobs.embedding import load
+from cuebook.engine.jobs.worker import Worker
+from cuebook.engine.proxy import chat_completions as relaying
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.messages import marked
+from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.shadow import Shadow
+from cuebook.engine.proxy.shadow_ledger import Ledger
+from cuebook.engine.turn import turn as turning
+from cuebook.engine.turn.prompt_logs import PromptLogs
+from cuebook.engine.turn.turn import Chunk
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.ports.analyzer import Analyzer
 from cuebook.ports.clock import Clock

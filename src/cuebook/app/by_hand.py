@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from cuebook.app.memories.items import check_item
 from cuebook.app.parts import Parts
-from cuebook.engine.drafts import Posted, check_text
-from cuebook.engine.items import named
+from cuebook.engine.core.conversation_items import named
+from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.recall import read_query

@@ -6,23 +6,23 @@ from pathlib import Path
 
 from cuebook.backends.file_sink import FileSink
 from cuebook.config import Config
-from cuebook.engine.correct import correct_due
-from cuebook.engine.correct import due as corrections_due
-from cuebook.engine.deliver import deliver_due
-from cuebook.engine.deliver import due as deliveries_due
-from cuebook.engine.desk import Chore, Desk
-from cuebook.engine.embed import embedding_chores
-from cuebook.engine.forget import Retention, finish_all, pending
-from cuebook.engine.kinds import due as kinds_due
-from cuebook.engine.kinds import embed_kinds
-from cuebook.engine.mirror import Mirror
-from cuebook.engine.observe import due as outcomes_due
-from cuebook.engine.observe import observe_due
-from cuebook.engine.reflect import due as reflections_due
-from cuebook.engine.reflect import reflect_due
-from cuebook.engine.regress import Watches
-from cuebook.engine.sinks import Outlet
-from cuebook.engine.tune import Tuner
+from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.jobs.audit_mirror import Mirror
+from cuebook.engine.jobs.delivery import deliver_due
+from cuebook.engine.jobs.delivery import due as deliveries_due
+from cuebook.engine.jobs.embedding import embedding_chores
+from cuebook.engine.jobs.erasure import Retention, finish_all, pending
+from cuebook.engine.jobs.observation import due as outcomes_due
+from cuebook.engine.jobs.observation import observe_due
+from cuebook.engine.jobs.optimizer import Tuner
+from cuebook.engine.jobs.reflection import due as reflections_due
+from cuebook.engine.jobs.reflection import reflect_due
+from cuebook.engine.jobs.rollback import Watches
+from cuebook.engine.jobs.sinks import Outlet
+from cuebook.engine.turn.summary_correction import correct_due
+from cuebook.engine.turn.summary_correction import due as corrections_due
+from cuebook.engine.turn.task_examples import due as kinds_due
+from cuebook.engine.turn.task_examples import embed_kinds
 from cuebook.errors import InvalidInput
 from cuebook.ports.sink import Sink
 

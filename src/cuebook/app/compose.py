@@ -22,10 +22,10 @@ from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import SystemClock, SystemDice, book_key
 from cuebook.config import BudgetConfig, Config, MemoryConfig, ModelConfig, WorkConfig, languages_of
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import Writer
-from cuebook.engine.lines import Lines
-from cuebook.engine.zones import read_zone
+from cuebook.engine.core.conversation_queue import Lines
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import Writer
+from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import Policy
 from cuebook.ports.analyzer import Analyzer

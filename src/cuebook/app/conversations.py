@@ -13,11 +13,11 @@ from cuebook.app.keys import record_of
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
 from cuebook.app.talks import Talking
-from cuebook.engine.compact import compress_by_hand
-from cuebook.engine.desk import Desk, Key
-from cuebook.engine.drafts import Posted, check_text, check_time
-from cuebook.engine.forget import forget
-from cuebook.engine.zones import dated, zone_of
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.drafts import Posted, check_text, check_time
+from cuebook.engine.core.time_zones import dated, zone_of
+from cuebook.engine.jobs.compaction import compress_by_hand
+from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
 from cuebook.memory.scopes import Whose, personal_places
 from cuebook.ports.store import Appended, Batch, Page

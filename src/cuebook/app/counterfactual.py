@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from cuebook.app.prompts.reading import Reading
 from cuebook.app.shapes import Wire
 from cuebook.app.shapes import window as window_shape
-from cuebook.engine.counterfactual import Change, Counterfactual, counterfactual
-from cuebook.engine.desk import Desk
-from cuebook.engine.recorded import read_recorded
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.replay.counterfactual import Change, Counterfactual, counterfactual
+from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
 from cuebook.records.memory import Scope

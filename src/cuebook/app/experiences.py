@@ -8,9 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.experience_files import Reader, Shelf, strangers
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import check_text
-from cuebook.engine.experiences import Choice, Query, choose_for, clean
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import check_text
+from cuebook.engine.turn.experiences import Choice, Query, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.experience import offered
 from cuebook.records.experience import Experience

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 from cuebook.app.prompts.once import once
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import check_text
-from cuebook.engine.heard import SENTIMENT
-from cuebook.engine.metadata import iso
-from cuebook.engine.observe import spoke_in, teach
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import check_text
+from cuebook.engine.jobs.observation import spoke_in, teach
+from cuebook.engine.turn.message_signals import SENTIMENT
+from cuebook.engine.turn.reply_metadata import iso
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.ports.prompts import Once
 from cuebook.prompts.learn import score as score_of

@@ -6,10 +6,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine import forget as forgetting
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import check_text
-from cuebook.engine.mirror import verifying_key
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import check_text
+from cuebook.engine.jobs import erasure as forgetting
+from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import InvalidInput
 from cuebook.records.erasure import ERASED, KINDS, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
 from cuebook.records.memory import Scope

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from cuebook.config import Config
-from cuebook.engine.drafts import Posted, check_name, check_text
-from cuebook.engine.request import Call
-from cuebook.engine.zones import read_zone
+from cuebook.engine.core.drafts import Posted, check_name, check_text
+from cuebook.engine.core.time_zones import read_zone
+from cuebook.engine.proxy.request import Call
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import SCOPES
 from cuebook.ports.analyzer import Analyzer

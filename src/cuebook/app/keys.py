@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from msgspec import Struct, structs
 
 from cuebook.app.shapes import Wire, iso
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import check_text
-from cuebook.engine.receipts import receipt
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import check_text
 from cuebook.errors import InvalidInput, Unproven
 from cuebook.records.audit import Record
 from cuebook.records.key import (

@@ -14,7 +14,7 @@ from cuebook.app.spent import MOST, TURNS, SpentOn, Taken
 from cuebook.app.talks import Talking
 from cuebook.app.tenants import Within
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.records.memory import Scope
 

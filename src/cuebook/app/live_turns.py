@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from cuebook.app.shapes import iso
 from cuebook.app.spent import Taken
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope

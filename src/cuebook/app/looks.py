@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.app.live_turns import LiveTurn, lines_of
 from cuebook.app.spent import SpentOn, Taken
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope

@@ -17,13 +17,12 @@ from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, 
 from cuebook.app.prices import load_prices
 from cuebook.app.utility import TURNS, Cost, Utilities, cost_of, leave_one_out, reason_of
 from cuebook.config import Config
-from cuebook.engine.compact import line_of
-from cuebook.engine.deliver import deliver
-from cuebook.engine.desk import Desk
-from cuebook.engine.found import rank_found
-from cuebook.engine.items import items_at_head
-from cuebook.engine.sense import sense
-from cuebook.engine.zones import zone_of
+from cuebook.engine.core.conversation_items import items_at_head, line_of
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.engine.jobs.delivery import deliver
+from cuebook.engine.turn.recall_results import rank_found
 from cuebook.errors import NotFound
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.quotes import LISTED

@@ -11,13 +11,12 @@ from cuebook.app.asked import upstream_model
 from cuebook.backends.llama import LlamaModel
 from cuebook.backends.openai import OpenAIModel
 from cuebook.config import Config
-from cuebook.engine.answer import Head
-from cuebook.engine.desk import Desk
-from cuebook.engine.messages import KEPT, MESSAGES, PATH, NotReadError
-from cuebook.engine.messages_own import CHATTED, count_messages
-from cuebook.engine.relay import relay
-from cuebook.engine.request import Call
-from cuebook.engine.shadow_ledger import Ledger
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.chat_completions import relay
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.messages import CHATTED, KEPT, MESSAGES, PATH, NotReadError, count_messages
+from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.shadow_ledger import Ledger
 from cuebook.ports.model import Model, RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.records.messages_chat import SETTINGS, TOOLS, left_out

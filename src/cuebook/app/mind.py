@@ -6,10 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.shapes import Wire, iso
-from cuebook.engine.desk import Desk
-from cuebook.engine.heard import heard_to_wire
-from cuebook.engine.mind import BY_HAND, RESET, may_run, mind_of, mind_to_wire
-from cuebook.engine.reflect import reflect_on
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.reflection import reflect_on
+from cuebook.engine.turn.message_signals import heard_to_wire
+from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
 from cuebook.errors import InvalidInput
 from cuebook.ports.reflections import Call
 from cuebook.ports.store import Look

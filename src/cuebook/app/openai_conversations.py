@@ -6,9 +6,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from cuebook.engine.desk import Desk, Key
-from cuebook.engine.forget import forget
-from cuebook.engine.zones import dated, zone_of
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.time_zones import dated, zone_of
+from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import InvalidInput, KeyReused, NotFound
 from cuebook.memory.scopes import Whose, personal_places
 from cuebook.ports.store import Appended, Batch

@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from cuebook.app.shapes import Wire, iso
 from cuebook.assembly.tune import LEAST_POSTS, untuned
-from cuebook.engine.desk import Desk
-from cuebook.engine.tune import run_once
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tuning

@@ -7,8 +7,8 @@ import msgspec
 
 from cuebook.app.keys import record_of
 from cuebook.app.shapes import Wire
-from cuebook.engine.desk import Desk
-from cuebook.engine.drafts import check_text
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import check_text
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.organization import OrganizationChange, OrganizationSettings, change_of, checked

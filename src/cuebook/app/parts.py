@@ -21,9 +21,9 @@ from cuebook.app.responses import Responses
 from cuebook.app.shadow import ShadowLedger
 from cuebook.app.turns import Turns
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
-from cuebook.engine.mirror import Mirror
-from cuebook.engine.shadow import Shadow
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.audit_mirror import Mirror
+from cuebook.engine.proxy.shadow import Shadow
 
 
 class Parts:

@@ -25,7 +25,7 @@ from cuebook.app.persona_files import (
     settle_ids,
 )
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.prompts.names import DEFAULT, candidates, instructions
 from cuebook.records.persona import Persona, render_tracking

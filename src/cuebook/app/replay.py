@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.transcripts import Transcript
-from cuebook.engine.drafts import Posted, role_of, sender_of
+from cuebook.engine.core.drafts import Posted, role_of, sender_of
 from cuebook.ports.model import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
 from cuebook.records.openai_messages import read_message, write_message

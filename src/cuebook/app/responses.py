@@ -8,10 +8,10 @@ import msgspec
 
 from cuebook.app.openai_conversations import LIMIT, OpenAIConversations, Order
 from cuebook.assembly.forms import whole
-from cuebook.engine.answer import Head
-from cuebook.engine.desk import Desk
-from cuebook.engine.forget import forget
-from cuebook.engine.request import Call
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.erasure import forget
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.request import Call
 from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound, TooLarge
 from cuebook.records.conversation import ASSISTANT
 from cuebook.records.erasure import GONE, Target

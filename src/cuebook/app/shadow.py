@@ -10,8 +10,8 @@ from msgspec import Struct
 from cuebook.app.prices import Prices, load_prices
 from cuebook.assembly.cache_rules import RULES
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
-from cuebook.engine.shadow import Shadow
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.shadow import Shadow
 from cuebook.records.memory import Scope
 from cuebook.records.shadow import Reckoned, ShadowedCall
 

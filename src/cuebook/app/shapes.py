@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from cuebook.app.session import SessionMessage
-from cuebook.engine.items import named
-from cuebook.engine.plan import dropped_to_wire
+from cuebook.engine.core.conversation_items import named
+from cuebook.engine.turn.plan import dropped_to_wire
 from cuebook.records.conversation import Conversation, Part, Post, Round, SharedEntry
 from cuebook.records.memory import Hit, Item, Summary
 from cuebook.records.turn import Turn, Window

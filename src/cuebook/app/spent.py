@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuebook.app.prices import Prices, load_prices
 from cuebook.assembly.cache_rules import RULES
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.records.memory import Scope
 from cuebook.records.shadow import Reckoned
 from cuebook.records.spent import Spent

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from cuebook.engine.desk import Desk
-from cuebook.engine.lines import Lines
+from cuebook.engine.core.conversation_queue import Lines
+from cuebook.engine.core.desk import Desk
 from cuebook.ports.store import Store
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 

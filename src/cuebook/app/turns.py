@@ -15,8 +15,8 @@ from cuebook.assembly.forms import whole
 from cuebook.assembly.manifest import digests_of, ranges_of, restore
 from cuebook.assembly.readable import text_of
 from cuebook.assembly.window import RENDERER, render
-from cuebook.engine.counterfactual import Counterfactual
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.replay.counterfactual import Counterfactual
 from cuebook.errors import NotFound
 from cuebook.ports.store import Alignment
 from cuebook.records.conversation import Conversation, PathPost

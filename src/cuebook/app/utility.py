@@ -12,9 +12,18 @@ from cuebook.app.prices import Prices
 from cuebook.app.shapes import Wire
 from cuebook.assembly.forms import whole
 from cuebook.assembly.readable import text_of
-from cuebook.engine.desk import Desk
-from cuebook.engine.receipts import receipt
-from cuebook.engine.utility import ANSWER, LEAST_CALLS, MODEL, WORDS, Use, said_in, uses_by_asking, uses_by_words
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.replay.memory_use import (
+    ANSWER,
+    LEAST_CALLS,
+    MODEL,
+    WORDS,
+    Use,
+    said_in,
+    uses_by_asking,
+    uses_by_words,
+)
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.memory import personal
 from cuebook.memory.personal import matter_of

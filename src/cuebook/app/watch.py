@@ -29,7 +29,7 @@ from cuebook.app.load import (
 from cuebook.app.persona_files import PersonaFile, bytes_of, document_of, folder_of, means_persona, persona_of
 from cuebook.app.prompts import Prompts
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.records.persona import Persona
 from cuebook.signals.profiles import Profiles

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from cuebook.engine.messages import user_of
-from cuebook.engine.messages_heard import MessageHeard
+from cuebook.engine.proxy.messages import MessageHeard, user_of
 from cuebook.errors import InvalidInput
 from cuebook.records.anthropic_messages import read_reply, read_system, read_turned, write_blocks
 from cuebook.records.openai_messages import digest, read_message

@@ -8,7 +8,7 @@ from msgspec import Struct
 from cuebook.app.replay import Call, Said
 from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk, Totals
 from cuebook.assembly.forms import weigh
-from cuebook.engine.desk import chunks_of
+from cuebook.engine.core.desk import chunks_of
 from cuebook.records.digest import digest_of
 from cuebook.records.turn import Window
 

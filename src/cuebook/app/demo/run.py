@@ -23,8 +23,8 @@ from cuebook.app.replay import Call, RecordedUpstream, ReplayClock, ReplayDice, 
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.assembly.cache import CacheRule, rule_named
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
-from cuebook.engine.answer import Head
-from cuebook.engine.request import Call as Request
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.request import Call as Request
 from cuebook.records.memory import Item, Summary
 from cuebook.records.openai_messages import read_message
 from cuebook.records.turn import Ask

@@ -30,7 +30,7 @@ from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.backends.system import book_key
 from cuebook.backends.tables import VERSION
 from cuebook.config import Config, has_path
-from cuebook.engine.zones import read_zone
+from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.ports.model import RelayRequest
 

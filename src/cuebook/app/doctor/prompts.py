@@ -13,9 +13,9 @@ from cuebook.app.load import check_instructions, files_of, load_compaction, load
 from cuebook.app.prompts.folder import Contents, PromptFolder
 from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.config import Config
-from cuebook.engine.compact import VALUES
-from cuebook.engine.instruct import said
-from cuebook.engine.prompting import resolved_of
+from cuebook.engine.core.instructions import said
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.jobs.compaction import VALUES
 from cuebook.errors import CuebookError
 from cuebook.ports.prompts import Family
 from cuebook.ports.store import Store

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from cuebook.engine.correct import correct_summary
-from cuebook.engine.desk import Desk
-from cuebook.engine.items import as_memory, is_guest, item_of, parted
+from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Denied, NotFound
 from cuebook.memory.corrected import corrected, correction_of, says
 from cuebook.memory.scopes import owner_of

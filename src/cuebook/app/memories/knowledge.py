@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from cuebook.app.memories.reading import BOOK, FOUND, MemoriesAt
 from cuebook.app.memories.writing import RETRIES, Writing, busy
 from cuebook.app.paging import check_limit, read_cursor, write_cursor
-from cuebook.engine.deliver import decay
-from cuebook.engine.retrieve import answers
-from cuebook.engine.sense import sense
+from cuebook.engine.core.memory_selection import answers
+from cuebook.engine.core.query_vector import sense
+from cuebook.engine.jobs.delivery import decay
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.placed import memory_id

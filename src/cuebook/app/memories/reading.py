@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from cuebook.app.memories.items import get_item
 from cuebook.app.paging import LIMIT, Cursor, Number, Paged, check_limit, read_cursor, write_cursor
-from cuebook.engine.desk import Desk
-from cuebook.engine.items import parted
-from cuebook.engine.retrieve import answers
-from cuebook.engine.sense import sense
+from cuebook.engine.core.conversation_items import parted
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.memory_selection import answers
+from cuebook.engine.core.query_vector import sense
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.recall import Query

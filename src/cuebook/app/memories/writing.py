@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from cuebook.app.memories.items import check_item, correct_item, tell
 from cuebook.app.memories.reading import BOOK, Reading, missing
-from cuebook.engine.drafts import check_text
-from cuebook.engine.forget import forget
-from cuebook.engine.items import parted
+from cuebook.engine.core.conversation_items import parted
+from cuebook.engine.core.drafts import check_text
+from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.memory.corrected import corrections_of
 from cuebook.memory.knowledge import KNOWLEDGE

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.ports.prompts import DEPTH, Family
 from cuebook.prompts.inherit import resolve
 from cuebook.prompts.names import parse_reference

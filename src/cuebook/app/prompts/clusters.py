@@ -13,9 +13,9 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from cuebook.app.prompts.compare import families_of
-from cuebook.engine.desk import Desk
-from cuebook.engine.experiences import AT_ONCE, batched
-from cuebook.engine.sense import check_size
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.query_vector import check_size
+from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.languages import reads
 from cuebook.ports.embedder import Embedder

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.reading import standing
 from cuebook.app.prompts.writes import Planned, check_planned, save_planned
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.files import read_file, said, write_file

@@ -9,7 +9,7 @@ from typing import Any
 from cuebook.app.prompts import Prompts, shapes
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.shapes import Wire
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.prompts.files import write_file
 from cuebook.prompts.migrate import read

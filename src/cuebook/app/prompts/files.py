@@ -21,7 +21,7 @@ from cuebook.app.prompts.folder import Contents, Known, Place, PromptFolder, dat
 from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
 from cuebook.app.prompts.writes import Planned, check_planned, save_planned
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
 from cuebook.prompts import drift as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference, next_semver

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from cuebook.app.prompts.reading import Reading
 from cuebook.app.shapes import Wire
-from cuebook.engine.desk import Desk
-from cuebook.engine.impact import Gone, Shift, Versions, shift
-from cuebook.engine.prompting import resolved_of
-from cuebook.engine.recorded import read_recorded
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.replay.prompt_impact import Gone, Shift, Versions, shift
+from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.inherit import text_of
 from cuebook.records.conversation import Conversation

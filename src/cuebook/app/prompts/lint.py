@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.app.shapes import Wire
-from cuebook.engine.desk import Desk
-from cuebook.engine.front import own_names
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.turn.front import own_names
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, Finding, lint
 from cuebook.prompts.names import candidates

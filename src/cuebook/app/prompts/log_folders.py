@@ -6,8 +6,8 @@ from pathlib import Path
 from cuebook.app.compose import database_of
 from cuebook.backends.sqlite.connect import MEMORY
 from cuebook.config import Config
-from cuebook.engine.desk import Desk
-from cuebook.engine.prompt_logs import PromptLogs
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.errors import BackendError
 
 #: Behind the database's name: the folders of its logs, one a line, as their setting named them.

@@ -11,8 +11,8 @@ from msgspec import Struct
 from cuebook.app.prompts import Prompts, impact, shapes
 from cuebook.app.prompts.reading import differ
 from cuebook.app.shapes import Wire
-from cuebook.engine.desk import Desk
-from cuebook.engine.prompting import resolved_of
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import InvalidInput
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lines import unified

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.once import bare, once
-from cuebook.engine.desk import Desk
-from cuebook.engine.receipts import receipt
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
 from cuebook.ports.prompts import Once, Write
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.migrate import Migration, Skip, Step, plan, slugs

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cuebook.engine.desk import Desk, Key
+from cuebook.engine.core.desk import Desk, Key
 from cuebook.errors import CuebookError, InvalidInput, KeyReused
 from cuebook.ports.prompts import Once
 from cuebook.records.memory import Scope

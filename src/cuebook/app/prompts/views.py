@@ -13,7 +13,7 @@ from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, re
 from cuebook.app.prompts import Prompts, lookup, shapes
 from cuebook.app.prompts import lint as linting
 from cuebook.app.shapes import Wire
-from cuebook.engine.desk import Desk
+from cuebook.engine.core.desk import Desk
 from cuebook.errors import MergeConflict
 from cuebook.records.prompt import MAIN
 

@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.engine.desk import Desk
-from cuebook.engine.receipts import receipt
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
 from cuebook.ports.prompts import Family, Write
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.names import parse_reference

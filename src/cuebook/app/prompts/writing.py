@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from cuebook.app.prompts.ancestors import check_ancestors
 from cuebook.app.prompts.once import once, stored_once
 from cuebook.app.prompts.reading import LARGE, Reading, differ, standing
-from cuebook.engine.drafts import check_text
-from cuebook.engine.receipts import receipt
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.drafts import check_text
 from cuebook.errors import Conflict, InvalidInput
 from cuebook.ports.prompts import Family, Once, Write
 from cuebook.prompts.difference import bump, check_semver, next_semver

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cuebook.app.transcripts.transcript import Place, Question, Transcript
-from cuebook.engine.drafts import Posted
+from cuebook.engine.core.drafts import Posted
 
 _SESSION = re.compile(r"session_(\d+)")
 #: The authors' category of questions that nothing answers.

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 
 from cuebook.app.transcripts.transcript import Place
-from cuebook.engine.drafts import Posted
+from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Part, Post, PostState, Role
 from cuebook.records.openai_messages import read_message

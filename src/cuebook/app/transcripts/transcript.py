@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from cuebook.engine.drafts import Posted, check_text
+from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.errors import InvalidInput
 
 

@@ -1,0 +1,80 @@
+"""What is proven of each prompt that was said, and of each change to one: records that join the audit's chain."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cuebook.engine.core.desk import Desk
+from cuebook.prompts.chain import SALT_SIZE, seal
+from cuebook.records.audit import PERSONAL, Record
+from cuebook.records.prompt import MAIN, Version
+
+#: Characters of an answer that its record holds.
+SUMMARY = 200
+
+
+def receipt(
+    desk: Desk,
+    version: Version,
+    event: str,
+    *,
+    agent: str = "",
+    context: Mapping[str, Any] | None = None,
+    text: str = "",
+    output: str = "",
+    render_id: str = "",
+    selection: Mapping[str, Any] | None = None,
+    conversation: str = "",
+) -> Record:
+    """Give the record of something done with a version. Secrets are replaced; texts are salted, and can be erased."""
+    name = desk.dice.new_id("salt").encode()
+    salt = hashlib.blake2b(name, key=desk.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
+    now = datetime.fromtimestamp(desk.clock.now(), UTC)
+    bare = Record(
+        timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        agent=agent,
+        prompt_id=version.slug,
+        version=version.semver,
+        input_context="",
+        interpolated_text="",
+        output_summary="",
+        event=event,
+        seq=0,
+        render_id=render_id,
+        digest=version.digest,
+        selection=dict(selection, branch=version.branch, number=version.number)
+        if selection
+        else {"branch": version.branch, "number": version.number},
+        conversation=conversation,
+    )
+    said = {
+        key: desk.writer.clean(value) if isinstance(value, str) else value for key, value in (context or {}).items()
+    }
+    return seal(
+        bare,
+        context=said,
+        interpolated_text=desk.writer.clean(text),
+        output_summary=desk.writer.clean(output)[:SUMMARY],
+        salt=salt,
+    )
+
+
+def answered(desk: Desk, renders: Sequence[Record], output: str) -> tuple[Record, ...]:
+    """Give the record of what a model answered to what was rendered; none where no prompt of the book was."""
+    if not renders or not output:
+        return ()
+    first = renders[0]
+    place = first.selection or {}
+    number, branch = int(place.get("number", 0)), str(place.get("branch", MAIN))
+    version = Version(slug=first.prompt_id, branch=branch, number=number, semver=first.version, digest=first.digest)
+    told = receipt(
+        desk,
+        version,
+        "answer",
+        agent=first.agent,
+        output=output,
+        render_id=first.render_id,
+        conversation=first.conversation,
+    )
+    return (told,)

@@ -1,0 +1,219 @@
+"""A branch's new version beside the one before it, and which of the two speaks in a conversation (N8).
+
+With `rollback = "guarded"` the newest version of a branch is on trial while the one that was active before it, its
+control, keeps a share of the conversations: half, then a tenth, as the verdict says. A lot by the conversation's name
+decides; the turn's metadata keep it, with its probability, so that a conversation stays with its version though the
+share changes. Everything follows from events and observations: no other state is kept, and a process that dies loses
+none. A version is on no trial
+
+- whose predecessor was observed in fewer than 20 conversations: nobody says how well prompts do, an edit is for all;
+- that was rolled back, until it is cleared: from then on it speaks in its share again, on new evidence alone;
+- as somebody's ancestor: children take the active version of what they inherit from.
+
+Where no turn drew a lot, because a program shows the versions of a prompt itself, a version is judged by the past, and
+for a gross fall only (`rollback.UNAIDED`).
+
+Each observation is read once in a process's life (`prompts.docket`): a turn and a judgement cost what has come since
+the last one. The first one reads the newest 50,000 of the two versions, and so does the one after a correction.
+"""
+
+import asyncio
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, structs
+
+from cuebook.engine.core.desk import Desk, Looked, OnTrial
+from cuebook.errors import NotFound
+from cuebook.ports.prompts import Event, Family
+from cuebook.prompts.docket import Docket
+from cuebook.prompts.rollback import Rollback
+from cuebook.prompts.trial import GuardSettings
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Branch, Observation, Version
+
+#: Who rolls back by itself, in events and the audit.
+ITSELF = "cuebook"
+GUARD = GuardSettings()
+EVENTS = 1_000
+OBSERVATIONS = 50_000
+#: Seconds a turn goes by a share it knows; the work behind refreshes it.
+FRESH_S = 60.0
+
+
+class Contest(Struct, frozen=True, kw_only=True):
+    """What is known of a branch's newest version and of the one before it."""
+
+    slug: str
+    branch: str
+    docket: Docket
+    history: tuple[Rollback, ...]
+    speaks: bool  # the new version is the active one
+
+    @property
+    def new(self) -> int:
+        """The newest version."""
+        return self.docket.new
+
+    @property
+    def control(self) -> int:
+        """The version it is compared with."""
+        return self.docket.control
+
+
+class Lot(Struct, frozen=True, kw_only=True):
+    """Which version speaks, with what probability of the two, and in which trial."""
+
+    version: Version
+    share: float
+    trial: str
+
+
+async def contest_of(desk: Desk, slug: str, branch: Branch) -> Contest | None:
+    """Read a branch's contest; none where there is nothing to go back to, or no further."""
+    if branch.head == 1 or branch.head in branch.rolled_back:
+        return None
+    events = (await desk.prompts.events(Scope(), slug, branch=branch.name, limit=EVENTS))[::-1]
+    control, since = _before(events, branch)
+    if not control or control in branch.rolled_back:
+        return None
+    return Contest(
+        slug=slug,
+        branch=branch.name,
+        docket=await _docket(desk, (slug, branch.name), new=branch.head, control=control, since=since),
+        history=tuple(
+            Rollback(number=each.number, restored=each.to, at=each.at, automatic=each.by == ITSELF)
+            for each in events
+            if each.kind == "rollback"
+        ),
+        speaks=branch.active == branch.head,
+    )
+
+
+async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int, since: float) -> Docket:
+    """Give a contest's evidence, with what has come since somebody last asked for it."""
+    name = f"{new}:{control}:{since}"  # turns name the trial so; one that begins anew has another name
+    while True:
+        known = desk.dockets.get(place)
+        if known is None or known.name != name:
+            fresh = Docket(name, new, control, since, settings=GUARD)
+            seen, mark, revised = await desk.prompts.heard(Scope(), *place, (new, control), after=0, limit=OBSERVATIONS)
+            fresh.revised = revised
+            cut = len(seen) == OBSERVATIONS
+            await asyncio.to_thread(fresh.add, seen, mark, desk.clock.now(), cut=cut)  # they may be many
+            desk.dockets[place] = fresh
+            return fresh
+        before = known.mark
+        seen, mark, revised = await desk.prompts.heard(
+            Scope(), *place, (new, control), after=before, limit=OBSERVATIONS
+        )
+        if known.revised != revised:  # something that was read is no longer so
+            desk.dockets.pop(place, None)
+        elif known.mark == before:  # nobody else was faster
+            known.add(seen, mark, desk.clock.now())
+            return known
+
+
+def _before(events: Sequence[Event], branch: Branch) -> tuple[int, float]:
+    """Give the version that was active before the newest, 0 for none, and since when the newest counts."""
+    active = before = 0
+    since = math.inf
+    for each in events:
+        if each.kind in ("write", "branch"):
+            if each.number == branch.head:
+                before, since = active, each.at
+            active = each.number
+        elif each.kind == "rollback":
+            active = each.to
+        elif each.kind == "clear" and each.number == branch.head:
+            since = each.at
+    return (before if branch.active == branch.head else branch.active), since
+
+
+# ---- in the turn ----------------------------------------------------------------------------------------------------
+
+
+async def on_trial(desk: Desk, slug: str, branch: Branch) -> OnTrial | None:
+    """Give a branch's trial: as last looked at, for a minute, unless its versions have changed."""
+    if desk.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
+        return None
+    known, now = desk.trials.get((slug, branch.name)), desk.clock.now()
+    if known and known.key == _key(branch) and 0.0 <= now - known.at < FRESH_S:
+        return known.trial
+    return await look(desk, branch, await contest_of(desk, slug, branch), slug=slug)
+
+
+async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str) -> OnTrial | None:
+    """Keep what turns go by."""
+    trial = None
+    if contest is not None and contest.docket.watched:
+        numbers = (contest.new, contest.control)
+        found = await desk.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
+        pair = {each.number: each for each in found}
+        verdict = contest.docket.verdict()
+        trial = OnTrial(
+            new=pair[contest.new],
+            control=pair[contest.control],
+            share=GUARD.canary if verdict.decision == "rollback" else verdict.share,
+            name=contest.docket.name,
+        )
+    desk.trials[slug, branch.name] = Looked(key=_key(branch), at=desk.clock.now(), trial=trial)
+    return trial
+
+
+async def drawn(desk: Desk, family: Family, branch: str, *, conversation: str, told: object) -> Lot | None:
+    """Say which version of a branch on trial speaks: the one this conversation was told, or its lot."""
+    stands = family.branch(branch)
+    trial = await on_trial(desk, family.slug, stands) if stands else None
+    if trial is None:
+        return None
+    kept: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    share = kept.get("share")
+    if kept.get("trial") == trial.name and kept.get("branch") == branch and isinstance(share, float):
+        for version in (trial.new, trial.control):
+            if kept.get("version") == version.number:
+                return Lot(version=version, share=share, trial=trial.name)
+    name = f"{conversation}\x00{family.slug}\x00{branch}\x00{trial.name}".encode("utf-8", "surrogatepass")
+    roll = int.from_bytes(hashlib.blake2b(name, key=desk.key[:64], digest_size=6).digest(), "big") / (1 << 48)
+    if roll < trial.share:
+        return Lot(version=trial.new, share=trial.share, trial=trial.name)
+    return Lot(version=trial.control, share=1.0 - trial.share, trial=trial.name)
+
+
+def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:
+    return branch.head, branch.active, branch.rolled_back
+
+
+# ---- in what is heard of it -----------------------------------------------------------------------------------------
+
+
+async def spoken(
+    desk: Desk, seen: Observation, version: Version, *, named: bool, placed: bool = True
+) -> tuple[Observation, Version]:
+    """Say which version an observation is about and with what probability it spoke, by its conversation's newest turn.
+
+    What the caller names (`named`: the version, `placed`: the branch, or a propensity below 1) stands; a conversation
+    nobody knows tells nothing.
+    """
+    if not seen.conversation or seen.propensity < 1.0:
+        return seen, version
+    try:
+        turns = await desk.store.turns(Scope(user=seen.user or None), seen.conversation, last=1)
+    except NotFound:
+        return seen, version
+    variants = turns[-1].metadata.get("promptVariants") if turns else None
+    told = variants.get(version.slug) if isinstance(variants, Mapping) else None
+    if not isinstance(told, Mapping):
+        return seen, version
+    branch, number = told["branch"], told["version"]
+    if (placed and branch != version.branch) or (named and number != version.number):
+        return seen, version
+    if (branch, number) != (version.branch, version.number):
+        found = await desk.prompts.versions(Scope(), version.slug, branch=branch, numbers=[number])
+        if not found:
+            return seen, version
+        version = found[0]
+    lot = {"propensity": told["propensity"], "share": told["share"]} if "share" in told else {}
+    return structs.replace(seen, branch=branch, number=number, **lot), version

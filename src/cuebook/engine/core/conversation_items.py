@@ -1,0 +1,105 @@
+"""A conversation's items one by one: as they stand at its head, named by id across conversations, and as memories."""
+
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import unlearned
+from cuebook.memory.corrected import corrected
+from cuebook.memory.links import merge, unmarked
+from cuebook.memory.quotes import quotes_of
+from cuebook.memory.subject import normal
+from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
+from cuebook.records.erasure import GONE
+from cuebook.records.memory import Correction, Item, Line, Memory, Place, Scope, Source
+
+#: Posts behind the last summary that are read when items are asked for: a pass's worth.
+UNREAD = 48
+#: How an item is named where memories are: ITEM + conversation + ":" + its id.
+ITEM = "item:"
+
+
+async def items_at_head(desk: Desk, scope: Scope, conversation: str) -> list[Item]:
+    """Give a conversation's items as they stand at its head, ended ones too, with what was said since the last pass
+    (the newest UNREAD posts of it), so that nothing waits for a pass. Raises NotFound.
+    """
+    written = await desk.store.memories.corrections.of(scope, conversation)
+    summary = await desk.store.summary(scope, conversation)
+    held = await desk.store.items(scope, conversation, ended=True)
+    held = corrected(held, written, since=summary.corrected if summary else 0)
+    reach = summary.upto_seq if summary else 0
+    posts = await desk.store.posts(scope, conversation, last=UNREAD + 1)
+    before = [line_of(post) for post in posts if post.seq <= reach][-1:]
+    found = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
+    current = unmarked([item for item in held if item.valid_to is None])
+    merged = merge(current, corrected(found, written, news=True))
+    past = [item for item in held if item.valid_to is not None]
+    return sorted([*merged.kept, *merged.added, *past], key=lambda item: (item.seq, item.id))
+
+
+def parted(name: str) -> tuple[str, str] | None:
+    """Give the conversation and the id of an item's name; None where it names a memory of a place."""
+    if not name.startswith(ITEM):
+        return None
+    conversation, _, id_ = name.removeprefix(ITEM).rpartition(":")
+    return conversation, id_
+
+
+def named(conversation: str, item: Item) -> str:
+    """Give an item's name."""
+    return f"{ITEM}{conversation}:{item.id}"
+
+
+async def item_of(desk: Desk, scope: Scope, name: str) -> tuple[str, Item] | None:
+    """Give the item a name is of, one that holds before one that does not, and its conversation; None for none.
+
+    Raises NotFound for a conversation there is not, and for another's.
+    """
+    conversation, id_ = parted(name) or ("", "")
+    found = [each for each in await items_at_head(desk, scope, conversation) if each.id == id_]
+    best = min(found, key=lambda each: each.valid_to is not None, default=None)
+    return None if best is None else (conversation, best)
+
+
+async def is_guest(desk: Desk, scope: Scope, conversation: str) -> bool:
+    """Whether who asks was let into another's conversation: what holds of its first user's words is theirs to say.
+
+    Raises NotFound.
+    """
+    known = await desk.store.conversation(scope, conversation)
+    return scope.user is not None and known.user not in (None, scope.user)
+
+
+def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
+    """Give an item as a memory of its conversation."""
+    return Memory(
+        id=named(conversation, item),
+        place=Place("conversation", conversation),
+        category=item.category,
+        text=item.text,
+        name=item.name,
+        subject=item.subject,
+        status=item.status,
+        trust=item.trust,
+        confidence=item.confidence,
+        weight=item.weight,
+        valid_from=item.valid_from,
+        valid_to=item.valid_to,
+        supersedes=f"{ITEM}{conversation}:{item.supersedes}" if item.supersedes else None,
+        ended_by=f"{ITEM}{conversation}:{item.superseded_by}" if item.superseded_by else None,
+        written=normal(item.text) in {normal(each.text) for each in written},
+        sources=tuple(Source(conversation, post) for post in item.sources),
+    )
+
+
+def line_of(post: Post) -> Line:
+    """Give a post as memory reads it. What was recalled is never taken in again."""
+    return Line(
+        id=post.id,
+        seq=post.seq,
+        role=TOOL if post.role != ASSISTANT and post.result_of else post.role,
+        speaker=post.sender,
+        text="" if post.state == GONE or unlearned(post.role, post.message) else post.message,
+        when=post.created_at,
+        round=post.round,
+        tokens=post.tokens,
+        calls=bool(post.calls),
+        failed=any(part.type == ERROR for part in post.parts),
+    )

@@ -1,0 +1,302 @@
+"""What the engine works with: ports and settings, and what it remembers of windows to compare the next with."""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from cuebook.assembly.budget import Limits
+from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk
+from cuebook.assembly.tokens import Counter
+from cuebook.assembly.window import MOST_ANCHORS, common_prefix
+from cuebook.engine.core.conversation_queue import Lines
+from cuebook.engine.core.drafts import Writer
+from cuebook.engine.core.foreground_gate import Urgent
+from cuebook.engine.core.judgement_cache import Ledgers
+from cuebook.errors import NotFound
+from cuebook.memory.profiles import Compaction
+from cuebook.memory.scopes import Policy
+from cuebook.ports.analyzer import Analyzer
+from cuebook.ports.audit import AuditStore
+from cuebook.ports.clock import Clock
+from cuebook.ports.dice import Dice
+from cuebook.ports.embedder import Embedder
+from cuebook.ports.model import Model
+from cuebook.ports.prompts import PromptStore
+from cuebook.ports.store import Answered, Store
+from cuebook.prompts.docket import Docket
+from cuebook.prompts.presets import NONE as NO_PRESETS
+from cuebook.prompts.presets import Presets
+from cuebook.records.digest import digest_of, keyed_digest
+from cuebook.records.experience import Experience
+from cuebook.records.memory import Dense, Scope
+from cuebook.records.persona import Persona
+from cuebook.records.prompt import Version
+from cuebook.records.turn import Anchor, Block, Window
+from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
+from cuebook.signals.profiles import Profiles
+from cuebook.signals.sentiment import analyzers_of
+
+#: Windows remembered to compare the next with; of other conversations the last one is rendered again.
+REMEMBERED = 64
+#: Messages of clients whose reading is remembered: they come again with every call.
+HEARD = 20_000
+
+
+class Last(Struct, frozen=True):
+    """A conversation's last window, and the provider's cache as simulated. `digest` names it as its manifest does."""
+
+    digest: str
+    messages: tuple[bytes, ...]
+    simulator: CacheSimulator | None = None
+
+
+class OnTrial(Struct, frozen=True, kw_only=True):
+    """A new version and the one before it, and the share of the conversations that begin which the new one gets."""
+
+    new: Version
+    control: Version
+    share: float
+    name: str
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """A branch's trial as it was found at a time, None for none; `key` is the branch's head, active and marks."""
+
+    key: tuple[int, int, tuple[int, ...]]
+    at: float
+    trial: OnTrial | None
+
+
+class Selected(Struct, frozen=True, kw_only=True):
+    """What a model chose among experiences: their ids, or why it did not; and what it was told, for the logs."""
+
+    ids: tuple[str, ...] | None
+    by: str
+    failed: str = ""
+    at: float = 0.0
+    messages: tuple[bytes, ...] = ()
+
+
+class Kinds(Struct, kw_only=True):
+    """The vectors tasks are told by, in the space of an embedder; `wanted` before there are any."""
+
+    space: str = ""
+    means: Mapping[str, tuple[float, ...]] = {}
+    wanted: bool = False
+
+
+class Failing(Struct, kw_only=True):
+    """Why something failed when it was asked last, "" if it did not."""
+
+    why: str = ""
+
+
+class Chore(Struct, frozen=True, kw_only=True):
+    """A part of the work behind: what does it, and what says how much of it is due."""
+
+    name: str
+    run: Callable[[], Awaitable[None]]
+    due: Callable[[], Awaitable[int]]
+
+
+#: An Idempotency-Key and the digest of its request.
+Key = tuple[str, bytes]
+#: What is known of a client's message by its bytes: role, digest, and whether secrets are in it.
+Known = tuple[str, bytes, bool]
+
+
+async def nothing_mirrored() -> bool:
+    """Say that no file holds what the audit's table holds."""
+    return True
+
+
+async def nothing_changed() -> None:
+    """Look at no file: a book without a project has none."""
+
+
+async def nothing_logged(_: Collection[str]) -> bool:
+    """Say that no log holds what was forgotten: there are none."""
+    return True
+
+
+class Desk(Struct, kw_only=True):
+    """Everything a turn needs. Built once by `app`."""
+
+    store: Store
+    prompts: PromptStore
+    audit: AuditStore
+    model: Model
+    work_model: Model | None
+    clock: Clock
+    dice: Dice
+    writer: Writer
+    count: Counter
+    limits: Limits
+    key: bytes
+    personas: Mapping[str, Persona]
+    default_persona: str
+    persona_waits: bool  # the persona is silent before a client's own system text, unless it is asked for
+    compaction: Compaction
+    lines: Lines
+    presets: Presets = NO_PRESETS
+    profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
+    project: str = ""  # whose own prompts stand for the others, where call and conversation name none
+    builtin: Mapping[str, Version] = {}  # shipped prompts by id, said where the book has none
+    strategy: str = "epsilon_greedy"
+    epsilon: float = 0.2
+    observes: str = "auto"  # whom what the user says next teaches: auto = prompts that had others beside them, all, off
+    rollback: str = "off"  # guarded | sigma | off
+    trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
+    dockets: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
+    tunes: bool = True  # what conversations have tuned holds, and they go on tuning
+    ledgers: Ledgers = field(default_factory=Ledgers)
+    lease_s: float = 30.0
+    checkpoint_s: float = 2.0
+    wait_s: float = 3600.0  # for the results of a turn's tools
+    work_patience_s: float = 300.0  # for a model's whole answer in the work behind
+    memory_policy: Policy = Policy()  # what a conversation may read and write that keeps no policy of its own
+    keyed_policy: Policy = Policy(user=True, persona=True, organization=True)  # likewise, for who comes with a key (A)
+    sinks: tuple[str, ...] = ()  # who else has each finished pass
+    zone: tzinfo = UTC  # whose days hold where neither request nor conversation names a zone
+    review_every: int = 6  # turns after which durable memories are chosen anew
+    recall: bool = True
+    recall_hits: int = 12
+    analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)  # by name: methods of sentiment but `llm`
+    embedder: Embedder | None = None
+    embed_s: float = 2.0  # for a query's vector; then full text alone answers
+    embed_at_once: int = 64  # texts of one call behind replies: between two of them turns go first
+    failing: Failing = field(default_factory=Failing)  # of the embedder
+    experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # as their files say now; None = off
+    experience_model: Model | None = None  # chooses among them; None = words and meaning do
+    experience_s: float = 4.0  # for its choice
+    experience_most: int = 3  # that stand in one prompt
+    log_prompt: Callable[[Any], None] | None = None  # takes a `prompt_logs.PromptLog`, to be written; None = off
+    erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged  # by kinds forgotten; False: bytes left
+    selected: OrderedDict[bytes, Selected] = field(default_factory=OrderedDict)  # what models chose last
+    meant: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # by space and text: its vector
+    cache_rule: CacheRule | None = None
+    breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
+    failpoint: Callable[[str], None] = lambda _: None
+    chores: list[Chore] = field(default_factory=list)  # more of the work behind
+    urgent: Urgent = field(default_factory=Urgent)  # calls for whose first token the work behind stands back
+    stirred: Callable[[], None] = lambda: None  # tells the work behind that something may be due
+    last: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
+    heard: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)
+    kinds: Kinds = field(default_factory=Kinds)
+    sensed: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # vectors of the newest queries
+    sided: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # conversations told of once
+    epoch: int = 0  # how often something was forgotten, as far as is known here
+    catch_up: Callable[[], Awaitable[None]] = nothing_changed  # takes over persona and presets files that changed
+    erase_mirror: Callable[[], Awaitable[bool]] = nothing_mirrored  # False: another process is at the file
+
+    def persona(self, name: str | None) -> Persona:
+        """Give the named persona, or the default one."""
+        name = name or self.default_persona
+        if name not in self.personas:
+            known = ", ".join(sorted(self.personas))
+            msg = f"no persona {name!r}; there are {known}"
+            raise NotFound(msg)
+        return self.personas[name]
+
+    def request_digest(self, request: bytes) -> bytes:
+        """Give a request's digest as it is kept: keyed, for nobody may try out on it what secret the request held."""
+        return keyed_digest(request, self.key)
+
+    def kept(self, key: Key | None) -> Key | None:
+        """Give an Idempotency-Key as it is kept: what its client made it of is not to be read."""
+        return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
+
+    async def answered(self, scope: Scope, key: Key) -> Answered | None:
+        """Tell what an Idempotency-Key stands for."""
+        kept = self.kept(key)
+        return await self.store.answered(scope, kept[0]) if kept else None
+
+    async def expire(self) -> int:
+        """End turns nobody ends any more."""
+        return await self.store.expire(now=self.clock.now(), lease_s=self.lease_s, wait_s=self.wait_s)
+
+    def remember(self, place: tuple[str, str], last: Last) -> None:
+        """Keep a window to compare the next with."""
+        self.last[place] = last
+        self.last.move_to_end(place)
+        while len(self.last) > REMEMBERED:
+            self.last.popitem(last=False)
+
+    def first_aside(self, place: tuple[str, str]) -> bool:
+        """Whether a request of a conversation is kept beside its path for the first time, as far as is known here."""
+        first = place not in self.sided
+        self.sided[place] = None
+        while len(self.sided) > REMEMBERED:
+            self.sided.popitem(last=False)
+        return first
+
+    def see(self, epoch: int) -> None:
+        """Drop the windows remembered before something was forgotten, by whichever process."""
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.last.clear()
+
+    def keep_heard(self, name: bytes, known: Known) -> Known:
+        """Keep how a message was read, by the digest of its bytes."""
+        self.heard[name] = known
+        while len(self.heard) > HEARD:
+            self.heard.popitem(last=False)
+        return known
+
+
+def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
+    """Bytes two renderings share from the front over this one's bytes; 1.0 on the first (INTERFACE, Window)."""
+    total = sum(map(len, now))
+    if before is None or not total:
+        return 1.0
+    return round(common_prefix(before, now) / total, 6)
+
+
+def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
+    """Give a window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
+    chunks: list[Chunk] = []
+    if tools:
+        chunks.append(Chunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
+    front = [block for block in window.blocks if not block.seq and block.role in ("system", "developer")]
+    marked = {anchor.after for anchor in window.anchors}
+    posts = [block for block in window.blocks if block.seq]
+    volatile = [block.tokens for block in window.blocks if block.role == "user" and not block.seq]
+    systems = len(window.messages) - len(posts)
+    if front and systems:
+        chunks += _front_chunks(front, b"".join(window.messages[:systems]), anchors=window.anchors)
+    for number, block in enumerate(posts, systems):
+        message, splits = block.message, block.kind == "query" and bool(volatile)
+        chunks.append(Chunk(block.tokens, message, block.role, number in marked, message, not splits))
+        if splits:
+            chunks.append(Chunk(sum(volatile), window.messages[number], "user"))
+    return chunks
+
+
+def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anchor]) -> Iterator[Chunk]:
+    """Yield the system text and the summary behind it, each with a marker of its own as far as markers go."""
+    tokens = sum(block.tokens for block in front)
+    marked = any(anchor.name in ("system", "summary") for anchor in anchors)
+    summary = front[-1] if front[-1].kind == "summary" and len(front) > 1 else None
+    start = text.rfind(msgspec.json.encode(summary.text)[1:-1]) if summary else 0
+    if summary and start > 0:
+        first = marked and len(anchors) < MOST_ANCHORS
+        yield Chunk(tokens - summary.tokens, digest_of(text[:start]), "system", first, text[:start], ends=False)
+        text, tokens = text[start:], summary.tokens
+    yield Chunk(tokens, digest_of(text), "system", marked, text)
+
+
+def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:
+    """`metadata.window.cache` of a simulated request."""
+    if rule is None or use is None:
+        return {}
+    return {
+        "rule": rule.name,
+        "readTokens": use.read_tokens,
+        "writeTokens": use.write_tokens,
+        "cost": round(use.cost, 3),
+        "simulated": True,
+    }

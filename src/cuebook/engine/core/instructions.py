@@ -1,0 +1,136 @@
+"""What a model is told that works behind the replies: a prompt of the book, else the one that ships (DESIGN §4).
+
+An instruction has a key, such as a compaction profile's `promptKey`. It means a prompt by that id, under `system/` or
+under `default/`, a project's own before them, whose active version on `main` speaks: nothing is observed of such work,
+so nothing chooses variants. What cannot be said is told in the log, and the shipped one of that key, or of that
+purpose, is said in its place.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.errors import CuebookError, InvalidInput
+from cuebook.ports.prompts import Family
+from cuebook.prompts.digest import sealed
+from cuebook.prompts.inherit import text_of
+from cuebook.prompts.names import SYSTEM, instructions
+from cuebook.prompts.params import coerce
+from cuebook.prompts.template import render
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.persona import Persona
+from cuebook.records.prompt import BODY, MAIN, Param, Resolved, Version
+from cuebook.records.tracking import VARIABLES, Metaprompt
+
+log = logging.getLogger("cuebook.prompts")
+
+
+class Instruction(Struct, frozen=True, kw_only=True):
+    """An instruction as it is said: its text, the version it comes from, the values it was rendered with."""
+
+    text: str
+    version: Version
+    context: Mapping[str, str]
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """A piece of work a model is told to do: who is told, by which key, with which values; `otherwise` always ships."""
+
+    agent: str
+    key: str
+    otherwise: str
+    values: Mapping[str, Any]
+    project: str = ""
+
+
+async def instruct(desk: Desk, scope: Scope, work: Work) -> Instruction:
+    """Give what is said for a piece of work."""
+    try:
+        names = instructions(work.key, work.project)
+        families = await desk.prompts.families(scope, names)
+        version = standing(names, families, desk.builtin)
+        return said(await resolved_of(desk, version, families, scope=scope), work.values)
+    except CuebookError as error:
+        shipped = desk.builtin.get(SYSTEM + work.key) or desk.builtin[SYSTEM + work.otherwise]
+        reason = desk.writer.clean(str(error))
+        log.warning("%s is told the built-in %s: %s: %s", work.agent, shipped.slug, work.key, reason)
+        return said(await resolved_of(desk, shipped), work.values)
+
+
+def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Mapping[str, Version]) -> Version:
+    """Give the version that speaks under the first of these names: of the book, else a shipped one.
+
+    Raises InvalidInput.
+    """
+    for name in names:
+        version = families[name].version(MAIN) if name in families else None
+        if version is not None:
+            return version
+    for name in names:
+        if name in builtin:
+            return builtin[name]
+    msg = f"no prompt {names[0]!r}"
+    raise InvalidInput(msg, where="promptKey")
+
+
+def said(found: Resolved, values: Mapping[str, Any]) -> Instruction:
+    """Render an instruction with those of the values it declares. Raises InvalidInput where it says nothing."""
+    declared = {param.name for param in found.params}
+    context = coerce(found.params, {name: values[name] for name in declared & set(values)})
+    text = render(text_of(found), context, engine=found.engine, declared=declared)
+    if not text.strip():
+        msg = f"prompt {found.version.slug!r} says nothing"
+        raise InvalidInput(msg, where="sections")
+    return Instruction(text=text, version=found.version, context=context)
+
+
+def told(desk: Desk, instruction: Instruction, work: Work, *, conversation: str) -> Record:
+    """Give the audit's record of it."""
+    return receipt(
+        desk,
+        instruction.version,
+        "render",
+        agent=work.agent,
+        context=instruction.context,
+        text=instruction.text,
+        render_id=desk.dice.new_id("render"),
+        conversation=conversation,
+    )
+
+
+# ---- a persona's own ------------------------------------------------------------------------------------------------
+
+
+#: Under which they are named.
+PLACE = "metaprompt/"
+_PARAMS = tuple(Param(name=name, required=False) for name in VARIABLES)
+
+
+def own_version(persona: Persona, metaprompt: Metaprompt) -> Version:
+    """Give a metaprompt with a text of its own as a version, named after persona and metaprompt."""
+    return sealed(
+        Version(
+            slug=f"{PLACE}{persona.id}/{metaprompt.id}",
+            branch="persona",
+            semver=persona.version,
+            type="system",
+            sections={BODY: metaprompt.template},
+            params=_PARAMS,
+            engine="braces",
+            description=metaprompt.description,
+        )
+    )
+
+
+def own_versions(desk: Desk, slug: str) -> Iterator[Version]:
+    """Give the versions of a name that stand in the personas' files now."""
+    if slug.startswith(PLACE):
+        for persona in desk.personas.values():
+            made = (own_version(persona, each) for each in persona.metaprompts if each.template)
+            yield from (version for version in made if version.slug == slug)

@@ -1,0 +1,57 @@
+"""What a model says in whole that works behind the replies."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import msgspec
+
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import BackendError
+from cuebook.ports.model import Model, ModelRequest
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def closing(pieces: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T], None]:
+    """Close what gives pieces however reading it ends, so that its connection is free at once."""
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+#: What code that is wrong raises.
+BROKEN: Final = (
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
+)  # fmt: skip
+#: Characters of an answer after which a model is not listened to any more.
+LONGEST = 1_000_000
+
+
+async def said_by(desk: Desk, model: Model, request: ModelRequest) -> str:
+    """Give all a model says.
+
+    Raises BackendError, also for one that comes to no end: all the others would wait behind it. A model may be its
+    owner's code: one that is wrong is one that cannot be asked.
+    """
+    text: list[str] = []
+    room = LONGEST
+    try:
+        async with asyncio.timeout(desk.work_patience_s), closing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                text.append(piece.text)
+                room -= len(piece.text)
+                if room < 0:
+                    msg = f"{model.name} said more than {LONGEST:,} characters"
+                    raise BackendError(msg, retryable=True)
+    except TimeoutError:
+        msg = f"{model.name} did not come to an end within {desk.work_patience_s:g} s"
+        raise BackendError(msg, retryable=True) from None
+    except BROKEN as error:  # whose message may hold what was said, which belongs in no log
+        msg = f"{model.name} failed with {type(error).__name__}"
+        raise BackendError(msg) from error
+    return "".join(text)

@@ -1,0 +1,69 @@
+"""How a turn and the public API read prompts: ancestors merged in, and one variant chosen among a prompt's branches."""
+
+import random
+from collections.abc import Mapping
+
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import InvalidInput
+from cuebook.ports.prompts import DEPTH, Family
+from cuebook.ports.store import Store
+from cuebook.prompts.inherit import resolve
+from cuebook.prompts.names import parse_reference
+from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Resolved, Version
+
+_OWN = Scope()
+
+
+class Parents:
+    """Ancestors by reference: what is being written, else what is active."""
+
+    def __init__(self, families: Mapping[str, Family], fresh: Mapping[str, Version] | None = None) -> None:
+        self._families = families
+        self._fresh = fresh or {}
+
+    def __call__(self, reference: str) -> Version | None:
+        named = parse_reference(reference)
+        if named.slug in self._fresh and named.branch in (None, MAIN) and named.number is None:
+            return self._fresh[named.slug]
+        family = self._families.get(named.slug)
+        active = family.version(named.branch or MAIN) if family else None
+        return active if active is not None and named.number in (None, active.number) else None
+
+
+async def resolved_of(
+    desk: Desk | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
+) -> Resolved:
+    """Resolve a version; ancestors that are pinned by their number are read too, those of the scope's tenant."""
+    known = dict(families or {})
+    pinned: dict[str, Version] = {}
+    pending: Version | None = version
+    for _ in range(2 * DEPTH):
+        if pending is None or pending.inherits is None:
+            break
+        named = parse_reference(pending.inherits)
+        if named.slug not in known:
+            known |= await desk.prompts.families(scope, [named.slug])
+        parent = Parents(known)(pending.inherits)
+        if parent is None and named.number is not None:
+            branch, numbers = named.branch or MAIN, [named.number]
+            for found in await desk.prompts.versions(scope, named.slug, branch=branch, numbers=numbers):
+                parent = pinned[pending.inherits] = found
+        pending = parent
+    parents = Parents(known)
+    return resolve(version, lambda reference: parents(reference) or pinned.get(reference))
+
+
+def select_from(
+    desk: Desk, family: Family, signals: Mapping[str, float], *, strategy: str, epsilon: float, seed: int | None
+) -> Selection:
+    """Choose among a family's variants; without a seed the book's dice decide."""
+    variants = [variant(version, branch) for version, branch in zip(family.active, family.branches, strict=True)]
+    dice = random.Random(desk.dice.new_id("seed") if seed is None else seed)  # noqa: S311  # a choice, no secret
+    if strategy == "epsilon_greedy":
+        return epsilon_greedy(variants, signals, epsilon=epsilon, roll=dice.random())
+    if strategy != "thompson":
+        msg = f"strategy: {strategy!r} is none; give epsilon_greedy or thompson"
+        raise InvalidInput(msg, where="strategy")
+    return thompson(variants, signals, family.evidence, dice)

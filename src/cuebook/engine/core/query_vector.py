@@ -1,0 +1,89 @@
+"""A query's vector, made before the one read of a turn: time-limited, with full text behind it."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import BackendError
+from cuebook.languages import reads
+from cuebook.ports.embedder import Embedder
+from cuebook.ports.store import Look
+from cuebook.records.memory import Dense
+
+log = logging.getLogger("cuebook.embedder")
+
+#: Characters of a query that are embedded.
+QUERY = 2_000
+#: Queries whose vectors are remembered: the same question gives the same window.
+REMEMBERED = 256
+_BYTES = 4  # of a float32
+
+
+async def sense(desk: Desk, text: str) -> Dense | None:
+    """Give a query's vector; None without an embedder, in a language it does not know, or where it takes too long."""
+    found = await sense_all(desk, [text])
+    return found[0] if found else None
+
+
+async def sense_all(desk: Desk, texts: Sequence[str]) -> list[Dense] | None:
+    """Give the vectors of some texts, asked for at once; None as `sense`, where one of them has none."""
+    embedder, queries = desk.embedder, [text[:QUERY].strip() for text in texts]
+    if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
+        return None
+    found: dict[str, Dense] = {}
+    for query in queries:
+        if (known := desk.sensed.get(query)) is not None:
+            desk.sensed.move_to_end(query)
+            found[query] = known
+    if missing := [query for query in dict.fromkeys(queries) if query not in found]:
+        vectors = await _asked(desk, embedder, missing)
+        if vectors is None:
+            return None
+        for query, vector in zip(missing, vectors, strict=True):
+            found[query] = desk.sensed[query] = Dense(space_of(embedder), vector, embedder.akin)
+        while len(desk.sensed) > REMEMBERED:
+            desk.sensed.popitem(last=False)
+    return [found[query] for query in queries]
+
+
+async def _asked(desk: Desk, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
+    try:
+        async with asyncio.timeout(desk.embed_s):
+            vectors = await embedder.embed(queries)
+        check_size(embedder, vectors)
+    except TimeoutError:
+        log.warning("%s took longer than %g s for a query; full text alone answers", embedder.name, desk.embed_s)
+        return None
+    except BackendError as error:
+        desk.failing.why = desk.writer.clean(str(error))
+        log.warning("full text alone answers: %s", desk.failing.why)
+        return None
+    desk.failing.why = ""
+    return vectors
+
+
+def space_of(embedder: Embedder) -> str:
+    """Name what an embedder's vectors may be compared with: those of its model and of its dimension.
+
+    It is known once it has answered.
+    """
+    return f"{embedder.name}/{embedder.dimension}"
+
+
+def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
+    """Refuse vectors of another size than the embedder's: they compare with nothing. Raises BackendError."""
+    sizes = {len(each) // _BYTES for each in vectors}
+    if sizes - {embedder.dimension}:
+        said = ", ".join(map(str, sorted(sizes)))
+        msg = f"{embedder.name} gave vectors of {said} numbers where it gives {embedder.dimension}; none was kept"
+        raise BackendError(msg)
+
+
+async def with_sense(desk: Desk, look: Look) -> Look:
+    """Give what a turn reads with its query's vector."""
+    if look.search is None or (dense := await sense(desk, look.search.text)) is None:
+        return look
+    return msgspec.structs.replace(look, search=msgspec.structs.replace(look.search, dense=dense))

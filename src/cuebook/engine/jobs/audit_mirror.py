@@ -1,0 +1,301 @@
+"""The audit kept up behind the reply: its mirror file, and signed checkpoints. Nobody waits for either.
+
+The table is the truth. The file gets what it lacks, appended by one process at a time: a line that was torn by a crash
+is written again, and one that somebody removed with all before it is begun anew. A file that ends with what
+the table does not hold is left as it is: it is another book's, or the proof that the table was cut.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import sys
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copymode
+from typing import BinaryIO
+
+import msgspec
+
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.prompts.chain import erase, mirror_line, parse_mirror, public_key_of, sign
+from cuebook.records.audit import Checkpoint, Record
+from cuebook.records.memory import Scope
+
+if sys.platform != "win32":
+    import fcntl
+
+log = logging.getLogger("cuebook.audit")
+
+#: A checkpoint is signed once so many records have come since the last, or so many seconds have gone by.
+RECORDS, SECONDS = 1000, 60.0
+_PAGE = 1000
+_BLOCK = 1 << 20
+#: How often who closes asks for the file, 50 ms apart.
+_PATIENCE = 20
+
+
+def signing_key(key: bytes) -> bytes:
+    """Give the Ed25519 key of a book, derived from its key file."""
+    return hashlib.blake2b(key, person=b"cuebook-audit", digest_size=32).digest()
+
+
+def verifying_key(key: bytes) -> bytes:
+    """Give the public half."""
+    return public_key_of(signing_key(key))
+
+
+class Mirror:
+    """Keeps a book's mirror file and checkpoints up; `file` None keeps checkpoints alone."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file = file
+        self._end: tuple[int, int] | None = None  # the file's last seq and its size, as this process left it
+        self._signed: tuple[int, float] | None = None
+        self._lock = asyncio.Lock()
+        self._writing: set[asyncio.Task[None]] = set()
+
+    async def keep_up(self, desk: Desk, *, closing: bool = False) -> None:
+        """Sign what is due and write what is missing; `closing` signs whatever is not signed yet, and never fails.
+
+        Raises BackendError where the file cannot be written: the table has it all, and the next time it is tried again.
+        """
+        # Who waits may be cancelled in the middle of a line: it is written to its end all the same, and known of.
+        task = asyncio.create_task(self._keep_up(desk, Scope(), closing=closing))
+        self._writing.add(task)
+        task.add_done_callback(self._written_out)
+        try:
+            await asyncio.shield(task)
+        except BackendError as error:
+            if not closing:
+                raise
+            log.warning("%s", error)
+
+    async def due(self, desk: Desk) -> int:
+        """Count the records the file lacks; all of them where it cannot be read."""
+        async with self._lock:
+            last, _ = await desk.audit.last(Scope())
+            if self.file is None or not last:
+                return 0
+            if self._end and self._end == (last, _size(self.file)):
+                return 0
+            try:
+                with self.file.open("rb") as opened:
+                    told, _ = await asyncio.to_thread(_last, opened)
+            except OSError:
+                return last
+            return max(0, last - (told.seq if told else 0))
+
+    async def erase(self, desk: Desk) -> bool:
+        """Take out of the file what the table holds no more; False while another process writes it.
+
+        The chain stays whole: commitments and hashes stand as they were. Raises BackendError.
+        """
+        file = self.file
+        if file is None or not file.exists():
+            return True
+        async with self._lock:
+            try:
+                opened = await asyncio.to_thread(_locked, file, _PATIENCE)
+                if opened is None:
+                    return False
+                with opened:
+                    erased: set[str] = set()
+                    after = 0
+                    while records := await desk.audit.records(Scope(), after=after, limit=_PAGE):
+                        erased.update(each.hash for each in records if is_erased(each))
+                        after = records[-1].seq
+                    await asyncio.to_thread(rewrite, file, erased)
+            except OSError as error:
+                msg = f"the audit's mirror {file.name!r} cannot be written ({error.strerror})"
+                raise BackendError(msg) from error
+            self._end = None
+        return True
+
+    def _written_out(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited was told
+
+    async def _keep_up(self, desk: Desk, scope: Scope, *, closing: bool) -> None:
+        async with self._lock:
+            last, root = await desk.audit.last(scope)
+            if last:
+                await self._sign(desk, scope, last, root, closing=closing)
+                await self._write(desk, scope, last, closing=closing)
+
+    async def _write(self, desk: Desk, scope: Scope, last: int, *, closing: bool) -> None:
+        if self.file is None or (self._end and self._end == (last, _size(self.file))):
+            return
+        try:
+            self._end = await self._appended(desk, scope, self.file, closing=closing)
+        except OSError as error:
+            msg = f"the audit's mirror {self.file.name!r} cannot be written ({error.strerror}); the table has it all"
+            raise BackendError(msg) from error
+
+    async def _appended(self, desk: Desk, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
+        """Append what the file lacks, alone among all processes; answers with its last seq and its size."""
+        opened = await asyncio.to_thread(_locked, file, _PATIENCE if closing else 1)
+        if opened is None:  # another process is at it; what it leaves out is written the next time
+            return self._end
+        with opened:
+            told = await asyncio.to_thread(_mended, opened)
+            seq = told.seq if told else 0
+            if told is not None and not await _is_ours(desk, scope, told):
+                msg = (
+                    f"the audit's mirror {str(file)!r} ends with a record the table does not hold: another book writes "
+                    "it, or the table was cut; keep it, move it elsewhere, and it is written anew"
+                )
+                raise BackendError(msg)
+            while records := await desk.audit.records(scope, after=seq, limit=_PAGE):
+                await asyncio.to_thread(_append, opened, records)
+                seq = records[-1].seq
+            return seq, opened.tell()
+
+    async def _sign(self, desk: Desk, scope: Scope, last: int, root: str, *, closing: bool) -> None:
+        now = desk.clock.now()
+        if self._signed is None:
+            known = await desk.audit.checkpoints(scope)
+            self._signed = (known[-1].size if known else 0, now)
+        size, at = self._signed
+        if last <= size or not (closing or last - size >= RECORDS or now - at >= SECONDS):
+            return
+        at_time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        bare = Checkpoint(origin=verifying_key(desk.key).hex(), size=last, root=root, time=at_time)
+        await desk.audit.keep_checkpoint(scope, sign(bare, signing_key(desk.key)))
+        self._signed = (last, now)
+
+
+async def _is_ours(desk: Desk, scope: Scope, told: Record) -> bool:
+    """Whether the table holds what a mirror ends with."""
+    found = await desk.audit.records(scope, after=told.seq - 1, limit=1)
+    return bool(found) and (found[0].seq, found[0].hash) == (told.seq, told.hash)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return -1
+
+
+def _locked(file: Path, tries: int) -> BinaryIO | None:
+    """Open a mirror and lock it; None where another process has it. Where files cannot be locked nobody waits."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    for again in range(tries - 1, -1, -1):
+        opened = file.open("a+b")
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05 if again else 0.0)
+        except OSError:
+            return opened
+        else:
+            if _is_at(opened, file):
+                return opened
+        opened.close()
+    return None
+
+
+def _is_at(opened: BinaryIO, file: Path) -> bool:
+    """Whether an open file is still the one of its name: who erased from it has put another in its place."""
+    try:
+        return sys.platform == "win32" or os.path.samestat(os.fstat(opened.fileno()), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _mended(opened: BinaryIO) -> Record | None:
+    """Cut a torn last line off a mirror; answers with the last line that can be read, None for none."""
+    told, end = _last(opened)
+    opened.truncate(end)
+    return told
+
+
+def _last(opened: BinaryIO) -> tuple[Record | None, int]:
+    """Give the last line of a mirror that can be read, None for none, and where its last whole line ends."""
+    tail, start = b"", opened.seek(0, 2)
+    while start > 0:
+        step = min(_BLOCK, start)
+        start -= step
+        opened.seek(start)
+        tail = opened.read(step) + tail
+        whole = tail.rfind(b"\n") + 1
+        lines = tail[:whole].splitlines()
+        readable = (_read(line) for line in reversed(lines[1:] if start else lines))  # the first may lack its begin
+        told = next((each for each in readable if each is not None), None)
+        if told is not None or not start:
+            return told, start + whole
+    return None, 0
+
+
+def _read(line: bytes) -> Record | None:
+    try:
+        return parse_mirror(line)
+    except (InvalidInput, msgspec.MsgspecError):
+        return None
+
+
+def _append(opened: BinaryIO, records: list[Record]) -> None:
+    opened.seek(0, 2)
+    opened.writelines(mirror_line(each).encode() for each in records)
+    opened.flush()
+
+
+# ---- erasure --------------------------------------------------------------------------------------------------------
+
+
+def is_erased(record: Record) -> bool:
+    """Whether a record's texts are gone, and its commitments are not."""
+    return not record.texts and bool(record.input_context or record.interpolated_text or record.output_summary)
+
+
+def rewrite(file: Path, erased: Collection[str]) -> bool:
+    """Take the texts off the lines of records with these hashes; answers with whether there were any.
+
+    Killed in between, the old file stands or the new one. The old one's bytes are written over. Raises OSError.
+    """
+    beside = file.with_name(f"{file.name}.new")  # what a killed process left is written over
+    changed = False
+    with file.open("r+b") as old:
+        with beside.open("wb") as new:
+            for line in old:
+                record = _read(line) if line.strip() else None
+                if record is not None and record.texts and record.hash in erased:
+                    new.write(mirror_line(erase(record)).encode())
+                    changed = True
+                else:
+                    new.write(line)
+            new.flush()
+            os.fsync(new.fileno())
+        if not changed:
+            beside.unlink()
+            return False
+        copymode(file, beside)
+        beside.replace(file)
+        _keep_folder(file.parent)
+        _blank(old.fileno())
+    return True
+
+
+def _blank(file: int) -> None:
+    """Write over what nobody can open any more."""
+    left = os.lseek(file, 0, os.SEEK_END)
+    os.lseek(file, 0, os.SEEK_SET)
+    while left > 0:
+        left -= os.write(file, bytes(min(left, _BLOCK)))
+    os.fsync(file)
+
+
+def _keep_folder(folder: Path) -> None:
+    with suppress(OSError):  # not every system opens folders
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

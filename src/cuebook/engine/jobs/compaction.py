@@ -1,0 +1,387 @@
+"""One compaction pass (R1-R5): it reads, derives quotes, or asks a model held to the schema, and stores what holds."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import tzinfo
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.tokens import Counter, cut
+from cuebook.engine.core.conversation_items import line_of
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import unlearned
+from cuebook.engine.core.instructions import Instruction, Work, instruct, told
+from cuebook.engine.core.model_call import said_by
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
+from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.corrected import corrected, untold
+from cuebook.memory.digest import write
+from cuebook.memory.links import Merged, merge, unmarked
+from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
+from cuebook.memory.quotes import quotes_of
+from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
+from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
+from cuebook.memory.steps import Calls, held_together
+from cuebook.memory.subject import item_id
+from cuebook.memory.words import day_of
+from cuebook.ports.model import ModelRequest
+from cuebook.ports.store import Compacted, CompactionInput
+from cuebook.prompts.names import project_of
+from cuebook.records.audit import Record
+from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
+from cuebook.records.digest import chain
+from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
+
+log = logging.getLogger("cuebook.compact")
+
+#: Who the audit says was told.
+COMPACTOR = "compactor"
+#: What its instruction may name, and examples of it.
+VALUES: Mapping[str, Any] = {
+    "max_summary_tokens": 900,  # for both outputs together
+    "new_turns_count": 12,
+    "agent_name": "Assistant",
+    "profile_id": "standard",
+    "date": "2026-01-31",
+}
+#: A model that failed so often in a row is passed over: quotes do the pass, so that memory keeps up.
+FAILURES = 3
+#: A summary takes at most this part of what it covers: it must shrink.
+SHRINK = 0.9
+#: What a pass came to: a new summary; a failure that is tried again later; one that would not be smaller than what it
+#: covers; or nothing to do any more.
+Outcome = Literal["stored", "failed", "refused", "nothing"]
+_EMPTY: dict[str, Any] = {category: [] for category in CATEGORIES} | {"tags": []}
+
+
+class Derived(Struct, frozen=True, kw_only=True):
+    """What a pass made."""
+
+    markdown: str
+    memory_json: dict[str, object]
+    tainted: str
+    merged: Merged
+    made_by: str
+    prompt: str = ""
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What a model was told, and the audit's record of it."""
+
+    instruction: Instruction
+    record: Record
+
+
+async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: CompactionProfile) -> Outcome:
+    """Do one pass. A failure or a refusal puts the next try off, and changes nothing else."""
+    read = await desk.store.compaction(scope, conversation, limit=profile.most + profile.tail + LOOKAHEAD)
+    if read is None or read.lags:
+        return "nothing"
+    desk.failpoint("compact.read")
+    lines = [line_of(post) for post in read.posts]
+    end = covered(lines, profile, backlog=read.conversation.backlog, held=_held(read.posts))
+    if end == 0:
+        return await _postpone(desk, read, profile, "refused")
+    posts, lines = read.posts[:end], lines[:end]
+    size = sum(post.tokens for post in posts) + (read.previous.tokens if read.previous else 0)
+    most = min(profile.max_summary_tokens, int(size * SHRINK))
+    told_it = await _telling(desk, read, lines, profile, most)
+    try:
+        derived = await _derive(desk, read, lines, most, told_it)
+    except (InvalidInput, BackendError) as error:
+        reason = desk.writer.clean(str(error))
+        log.warning("compaction of %s failed and is tried again later: %s", conversation, reason)
+        return await _postpone(desk, read, profile, "failed", told_it)
+    summary = _summary(desk, read, posts, derived, profile)
+    desk.failpoint("compact.made")
+    held = {item.id: item for item in read.items}
+    news = [*derived.merged.kept, *derived.merged.added]
+    chosen = corrected(await promoted(desk, scope, conversation, posts, news), read.corrections, news=True)
+    raised = [item for item in chosen if item.id not in held]
+    repeated = tuple(item for item in derived.merged.kept if item.id in held and item != held[item.id])
+    compacted = Compacted(
+        conversation=conversation,
+        previous_version=read.previous.version if read.previous else 0,
+        summary=summary,
+        added=(*derived.merged.added, *raised),
+        ended=tuple(derived.merged.ended),
+        repeated=repeated,
+        now=desk.clock.now(),
+        no=read.conversation.no,
+        audit=(told_it.record,) if told_it else (),
+        sinks=desk.sinks,
+        epoch=read.epoch,
+    )
+    return "stored" if await desk.store.save_summary(scope, compacted) else "nothing"
+
+
+async def _telling(
+    desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
+) -> Told | None:
+    """Give what the model is told, None where quotes do the pass.
+
+    What was said in the conversation is no value of it: that goes in as data, and never into a system text.
+    """
+    if desk.work_model is None or read.failures >= FAILURES:
+        return None
+    if len(untold(lines, read.corrections)) < len(lines):  # it would tell what no longer holds
+        return None
+    persona = desk.personas.get(read.conversation.persona or desk.default_persona)
+    values = {
+        "max_summary_tokens": most,
+        "new_turns_count": sum(1 for line in lines if line.text),
+        "agent_name": persona.name if persona else "",
+        "profile_id": profile.id,
+        "date": day_of(desk.clock.now(), _zone(desk, read)),
+    }
+    work = Work(
+        agent=COMPACTOR,
+        key=profile.prompt_key,
+        otherwise=STANDARD.prompt_key,
+        values=values,
+        project=project_of(None, read.conversation.metadata.get("project"), desk.project),
+    )
+    instruction = await instruct(desk, read.scope, work)
+    return Told(instruction=instruction, record=told(desk, instruction, work, conversation=read.conversation.id))
+
+
+async def _postpone(
+    desk: Desk, read: CompactionInput, profile: CompactionProfile, outcome: Outcome, told_it: Told | None = None
+) -> Outcome:
+    if told_it is not None:  # it was said, though nothing came of it
+        await desk.audit.append(read.scope, [told_it.record])
+    until = desk.clock.now() + backoff_s(read.failures, profile.cooldown_ms)
+    failed, mark = outcome == "failed", read.conversation.mark
+    await desk.store.postpone(read.scope, read.conversation.id, until=until, failed=failed, mark=mark)
+    return outcome
+
+
+def _zone(desk: Desk, read: CompactionInput) -> tzinfo:
+    return zone_of(None, read.conversation, desk.zone)
+
+
+def _held(posts: Sequence[Post]) -> frozenset[int]:
+    """Give the places between a call and its results."""
+    calls = {}
+    for number, post in enumerate(posts):
+        made = [_id(part) for part in post.parts if part.type == CALL]
+        answers = post.role == TOOL or (post.role != ASSISTANT and post.result_of is not None)
+        answered = [_id(part) for part in post.parts if part.type in (RESULT, ERROR)] or [""] if answers else []
+        if made or answered:
+            calls[number] = Calls([each for each in made if each], answered)
+    return held_together(calls)
+
+
+def _id(part: Part) -> str:
+    return str(part.extra.get("callId") or "") if isinstance(part.extra, dict) else ""
+
+
+async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, told_it: Told | None) -> Derived:
+    if told_it is not None:
+        return await _by_model(desk, read, lines, most, told_it.instruction)
+    return await asyncio.to_thread(_by_quotes, desk, read, lines, most)  # large posts take their time
+
+
+def _by_quotes(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int) -> Derived:
+    found = quotes_of(lines, before=[line_of(read.before)] if read.before else ())
+    merged = merge(unmarked(read.items), corrected(found, read.corrections, news=True))
+    previous = read.previous.markdown if read.previous else ""
+    items = [*merged.kept, *merged.added]
+    digest = write(items, previous=previous, max_tokens=most, count=desk.count, zone=_zone(desk, read))
+    markdown = digest.markdown or _in_brief(untold(lines, read.corrections), most, desk.count)
+    return Derived(
+        markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, merged=merged, made_by="quotes"
+    )
+
+
+def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
+    """Tell posts that hold nothing worth remembering in T8's short form: how many there are, and the user's words."""
+    said = compress_batch([line for line in lines if line.role == "user" and line.text])
+    _, _, told = said.partition("]")
+    return cut(f"[Summary of {len(lines)} messages]{told}", most, count=count)
+
+
+async def _by_model(
+    desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, instruction: Instruction
+) -> Derived:
+    """Ask the model, once more if its answer does not hold; raises InvalidInput when neither does."""
+    model = desk.work_model
+    if model is None:
+        raise BackendError("no model for the work behind")
+    known = {line.id for line in lines} | {source for item in read.items for source in item.sources}
+    request = ModelRequest(
+        messages=_messages(read, lines, instruction.text),
+        purpose="compaction",
+        schema=MEMORY_SCHEMA,
+        max_tokens=most * 2,
+    )
+    failure: InvalidInput | None = None
+    for _ in range(2):
+        text = await said_by(desk, model, request)
+        try:
+            answer = parse_answer(text, known=known, max_tokens=most, count=desk.count)
+        except InvalidInput as error:
+            failure = error
+            continue
+        derived = _from_answer(desk, read, lines, _clean(desk, answer), model.name)
+        return msgspec.structs.replace(derived, prompt=instruction.version.source)
+    raise failure or InvalidInput("the model gave no answer")
+
+
+def _clean(desk: Desk, answer: Answer) -> Answer:
+    """Give an answer with its secrets replaced: a model may join what stood apart, or know some of its own."""
+    memory = msgspec.json.decode(desk.writer.clean_json(msgspec.json.encode(answer.memory_json)))
+    return Answer(desk.writer.clean(answer.summary_markdown), memory)
+
+
+def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: Answer, name: str) -> Derived:
+    """Merge a model's items as found ones: what it dropped stays remembered, what it changed supersedes.
+
+    Where a tool has spoken, a page may have spoken through the model: then its own words are for the fenced block, and
+    the system prompt gets what the user said, as quotes.
+    """
+    found = items_of(answer, when=lines[-1].when, lines=lines, held=read.items)
+    found = corrected(found, read.corrections, news=True)
+    merged = merge(unmarked(read.items), found)
+    items = [*merged.kept, *merged.added]
+    markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
+    if _tools_spoke(read, lines):
+        room = desk.count(markdown) + 200
+        tainted = markdown
+        markdown = write(items, previous="", max_tokens=room, count=desk.count, zone=_zone(desk, read)).markdown
+    return Derived(markdown=markdown, memory_json=answer.memory_json, tainted=tainted, merged=merged, made_by=name)
+
+
+def _tools_spoke(read: CompactionInput, lines: Sequence[Line]) -> bool:
+    """Say whether a tool's words may be in what a pass reads, now or by way of an earlier one."""
+    return any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in read.items)
+
+
+def _messages(read: CompactionInput, lines: Sequence[Line], instruction: str) -> tuple[bytes, ...]:
+    previous = read.previous
+    document = {
+        "previous": {
+            "summary_markdown": previous.markdown if previous else "",
+            "memory_json": previous.memory_json if previous else {},
+        },
+        "new_turns": [
+            {"id": line.id, "role": line.role, "name": line.speaker, "content": line.text}
+            for line in lines
+            if line.text
+        ],
+    }
+    text = f"Update rolling memory.\n\nINPUT_JSON:\n{json.dumps(document, ensure_ascii=False)}"
+    return (
+        msgspec.json.encode({"role": "system", "content": instruction}),
+        msgspec.json.encode({"role": "user", "content": text}),
+    )
+
+
+def _summary(
+    desk: Desk, read: CompactionInput, posts: Sequence[Post], derived: Derived, profile: CompactionProfile
+) -> Summary:
+    before = read.previous.path_digest if read.previous else b""
+    return Summary(
+        version=(read.previous.version if read.previous else 0) + 1,
+        upto_seq=posts[-1].seq,
+        upto_at=posts[-1].created_at,
+        path_digest=chain(before, (post.digest for post in posts)),
+        markdown=derived.markdown,
+        memory_json=dict(derived.memory_json),
+        profile=profile.id,
+        made_by=derived.made_by,
+        prompt=derived.prompt,
+        created_at=desk.clock.now(),
+        tokens=desk.count(derived.markdown) + desk.count(compact(derived.memory_json)),
+        tainted=derived.tainted,
+        corrected=read.corrected,
+    )
+
+
+async def compress_by_hand(
+    desk: Desk,
+    scope: Scope,
+    conversation: str,
+    *,
+    older_than: str,
+    text: str,
+    idempotency: tuple[str, bytes] | None = None,
+) -> bool:
+    """Store a caller's own summary of everything before a post.
+
+    Raises NotFound, InvalidInput, and Conflict while a turn runs.
+    """
+    found = await desk.store.conversation(scope, conversation)
+    read = await desk.store.compaction(scope, conversation, limit=max(1, found.backlog))
+    if read is None or read.lags:
+        msg = f"a round is open in conversation {conversation!r}; compress it when that has ended"
+        raise Conflict(msg)
+    lines = [line_of(post) for post in read.posts]
+    end = next((n for n, post in enumerate(read.posts) if post.id == older_than), -1)
+    if end < 0:
+        msg = f"no post {older_than!r} behind the last summary of conversation {conversation!r}"
+        raise NotFound(msg)
+    if end == 0 or not between_steps(lines, end) or end in _held(read.posts):
+        msg = f"older_than: {older_than!r} would part a tool call from its result, or leaves nothing; name another post"
+        raise InvalidInput(msg, where="olderThan")
+    derived = Derived(
+        markdown=desk.writer.clean(text),
+        memory_json=read.previous.memory_json if read.previous else _EMPTY,
+        tainted=read.previous.tainted if read.previous else "",
+        merged=Merged(kept=list(read.items), added=[], ended=[]),
+        made_by="caller",
+    )
+    compacted = Compacted(
+        conversation=conversation,
+        previous_version=read.previous.version if read.previous else 0,
+        summary=_summary(desk, read, read.posts[:end], derived, choose(desk.compaction, None)),
+        added=(),
+        ended=(),
+        repeated=(),
+        now=desk.clock.now(),
+        no=read.conversation.no,
+        idempotency=idempotency,
+        epoch=read.epoch,
+    )
+    return await desk.store.save_summary(scope, compacted)
+
+
+# ---- promoted posts -------------------------------------------------------------------------------------------------
+
+
+#: Tokens of a promoted post's item: its first and last line and its facts.
+LONGEST = 200
+
+
+async def promoted(
+    desk: Desk, scope: Scope, conversation: str, posts: Sequence[Post], held: Iterable[Item]
+) -> list[Item]:
+    """Give items of the posts that are promoted and that no item tells of yet.
+
+    Their trust is the assistant's at the most: a whole post stays in its conversation, whoever said it.
+    """
+    stands = await desk.store.tuning.tuned(scope, conversation) if desk.tunes else None
+    if stands is None:
+        return []
+    told = {source for item in held for source in item.sources}
+    chosen = [post for post in posts if post.seq in stands.tuning.promoted and post.id not in told]
+    return [_item(desk, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
+
+
+def _item(desk: Desk, post: Post) -> Item:
+    text = cut(compress(post.message) or post.message, LONGEST, count=desk.count)
+    return Item(
+        id=item_id("facts", text),
+        category="facts",
+        text=text,
+        sources=(post.id,),
+        trust="tool" if post.role == TOOL or post.result_of else "assistant",
+        valid_from=post.created_at,
+        seq=post.seq,
+        weight=0.5,
+    )

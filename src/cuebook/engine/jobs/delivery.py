@@ -1,0 +1,201 @@
+"""What was said in a conversation reaches the places its policy names, behind the reply, once (L3, L5, R7).
+
+Level-triggered: a conversation is due while posts or a summary lie behind what was delivered of it. Items of the
+user's own words go, no others; they are merged with what a place holds, so that a repeat adds a source, a changed fact
+ends the old one, and no conversation takes away what another said. The mark and all places move in one transaction.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from cuebook.engine.core.conversation_items import line_of
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import CuebookError
+from cuebook.memory.corrected import corrected
+from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
+from cuebook.memory.personal import matter_of
+from cuebook.memory.placed import memory_id, placed
+from cuebook.memory.quotes import LISTED, quotes_of
+from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
+from cuebook.memory.subject import normal
+from cuebook.ports.memories import Cited, Delivered, Delivering, PlaceChange
+from cuebook.records.conversation import ASSISTANT, Conversation
+from cuebook.records.memory import Item, Place, Scope
+
+log = logging.getLogger("cuebook.deliver")
+
+#: Posts read by one delivery.
+BATCH = 200
+#: How often a delivery is decided anew when another was first.
+RETRIES = 5
+#: Who sends what names nobody: the user (INTERFACE, Posts).
+_USER = "user"
+
+
+async def deliver_due(desk: Desk) -> None:
+    """Deliver what is due; a conversation that fails is tried again next time, and holds up no other."""
+    await _deliver_each(desk, await desk.store.memories.undelivered())
+
+
+async def _deliver_each(desk: Desk, found: Sequence[tuple[str, str]]) -> None:
+    for tenant, conversation in found:
+        try:
+            await deliver(desk, Scope(tenant), conversation)
+        except CuebookError as error:
+            log.warning("delivery of %s: %s", conversation, desk.writer.clean(str(error)))
+
+
+async def deliver_all(desk: Desk) -> None:
+    """Deliver all that is due now, each conversation once, however many there are."""
+    tried: set[tuple[str, str]] = set()
+    while fresh := set(await desk.store.memories.undelivered(limit=BATCH + len(tried))) - tried:
+        await _deliver_each(desk, sorted(fresh))
+        tried |= fresh
+
+
+async def due(desk: Desk) -> int:
+    """Count conversations that have something to deliver."""
+    return len(await desk.store.memories.undelivered())
+
+
+async def deliver(desk: Desk, scope: Scope, conversation: str) -> None:
+    """Deliver a conversation to its end. What its head has left is withdrawn first."""
+    store = desk.store.memories
+    for _ in range(RETRIES):
+        while (read := await store.delivering(scope, conversation, limit=BATCH)) is not None:
+            if read.left:
+                done = await store.withdraw(scope, read, now=desk.clock.now())
+            else:
+                done = await store.deliver(scope, await _decided(desk, scope, read))
+            if not done:
+                break  # somebody was first: read again
+        else:
+            return
+
+
+async def _decided(desk: Desk, scope: Scope, read: Delivering) -> Delivered:
+    known, now = read.conversation, desk.clock.now()
+    found = await asyncio.to_thread(_found, read)
+    wanted: dict[Place, list[Item]] = {}
+    for item in found:
+        for place in _places(desk, item, read, now=now):
+            wanted.setdefault(place, []).append(item)
+    changes = [await _change(desk, scope, place, items, read) for place, items in sorted(wanted.items())]
+    return Delivered(
+        conversation=known.id,
+        no=known.no,
+        done=read.done,
+        seq=read.seq,
+        version=read.version,
+        changes=tuple(changes),
+        now=now,
+        kept=known.metadata.get(KEPT),
+        settings=read.settings,
+        keys=read.keys,
+        more=read.more,
+        corrected=read.corrections[-1].no if read.corrections else 0,
+    )
+
+
+def _found(read: Delivering) -> list[Item]:
+    """Give items of the user's own words: of posts no pass has read yet, and those passes have touched since.
+
+    What the assistant asked just before is read with what the user answers.
+    """
+    own = {id_ for id_, post in read.cited.items() if _is_own(post, read.conversation)}
+    before, posts = list(map(line_of, read.before)), list(map(line_of, read.posts))
+    if before and before[-1].role == ASSISTANT:
+        posts.insert(0, before.pop())
+    said = quotes_of(posts, before=before)
+    passed = {item.id for item in read.items}
+    found = [*(item for item in said if item.id not in passed), *read.items]
+    found = corrected(found, read.corrections, news=True)
+    return [each for each in found if each.trust == "user" and each.weight >= LISTED and own.issuperset(each.sources)]
+
+
+def _is_own(post: Cited, conversation: Conversation) -> bool:
+    """Whether a post is its conversation's user's: they sent it, it names nobody, or they began under that name.
+
+    Any other name may be an agent's, who says what tools and pages told it.
+    """
+    if post.role == ASSISTANT:
+        return True
+    theirs = post.own_name or post.sender in (_USER, conversation.user)
+    return post.role == "user" and theirs
+
+
+def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozenset[Place]:
+    """Give the places an item may reach: those that every turn it was said in allows, and the conversation still."""
+    kept = read.conversation.metadata.get(KEPT)
+    still = effective({}, kept, desk.memory_policy) if kept is not None else None
+    found: list[frozenset[Place]] = []
+    for post in (read.cited[each] for each in item.sources if read.cited[each].role == "user"):
+        for terms in post.terms or (Terms(policy=desk.memory_policy),):
+            whose = _whose(desk, read, terms, now=now)
+            policies = (terms.policy or effective({}, kept, desk.memory_policy), still)
+            found += [_told(policy, whose, item, read) for policy in policies if policy is not None]
+    return frozenset.intersection(*found) if found else frozenset()
+
+
+def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozenset[Place]:
+    found = told_places(policy, whose, item.category, read.settings)
+    matter = matter_of(item.text)
+    if matter is None or (matter == "family" and item.category == "people"):  # people are what A shares
+        return found
+    return frozenset(place for place in found if place.kind != "organization")  # one's own life is nobody else's
+
+
+def _whose(desk: Desk, read: Delivering, terms: Terms, *, now: float) -> Whose:
+    known, key = read.conversation, read.keys.get(terms.by)
+    shares = terms.shared and (not terms.by or (key is not None and key.may_tell(terms.shared, now)))
+    persona = terms.persona or known.persona or desk.default_persona
+    return Whose(user=known.user, persona=persona, organization=terms.shared if shares else None)
+
+
+async def _change(desk: Desk, scope: Scope, place: Place, wanted: Sequence[Item], read: Delivering) -> PlaceChange:
+    """Decide what comes to a place. What is one person's own names no speaker there."""
+    if place.kind != "organization":
+        speakers = sorted({f"@{normal(post.sender)} " for post in read.cited.values()}, key=len, reverse=True)
+        wanted = [_unnamed(item, speakers) for item in wanted]
+    near, ids = [item.text for item in wanted], [memory_id(place, item.category, item.text) for item in wanted]
+    generation, held = await desk.store.memories.place(scope, place, near=near, ids=ids)
+    memories = await asyncio.to_thread(
+        placed,
+        place,
+        held,
+        wanted,
+        conversation=read.conversation.id,
+        now=desk.clock.now(),
+        news=() if read.again else [post.id for post in read.posts],
+    )
+    return PlaceChange(place=place, generation=generation, memories=tuple(memories))
+
+
+def _unnamed(item: Item, speakers: Sequence[str]) -> Item:
+    speaker = next((each for each in speakers if item.subject.startswith(each)), "")
+    return replace(item, subject=item.subject.removeprefix(speaker)) if speaker else item
+
+
+# ---- knowledge that lies idle ---------------------------------------------------------------------------------------
+
+
+async def decay(desk: Desk, *, now: float | None = None) -> tuple[int, int]:
+    """Let knowledge lose what it loses by lying idle; answers with how many lost and how many went."""
+    at = desk.clock.now() if now is None else now
+    lost = gone = 0
+    while found := await desk.store.memories.idle(Scope(), before=at - PERIOD_S, categories=KNOWLEDGE):
+        for tenant, memory in found:
+            scope = Scope(tenant)
+            generation, _ = await desk.store.memories.place(scope, memory.place, near=())
+            again = await desk.store.memories.get(scope, memory.id, places=[memory.place])
+            if again != [memory]:
+                continue  # somebody was at it meanwhile: the next look finds it as it is
+            left = decayed(memory, at)
+            after = left or replace(memory, sources=(), written=False)  # without a reason it goes
+            change = PlaceChange(place=memory.place, generation=generation, memories=(after,))
+            saved = await desk.store.memories.save(scope, change, now=at)
+            lost, gone = lost + (saved and left is not None), gone + (saved and left is None)
+    return lost, gone

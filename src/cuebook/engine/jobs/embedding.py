@@ -1,0 +1,214 @@
+"""Vectors for what was said and is remembered: behind the reply, level-triggered, no model inside a transaction."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.core.drafts import unlearned
+from cuebook.engine.core.query_vector import check_size, space_of
+from cuebook.errors import BackendError
+from cuebook.languages import reads
+from cuebook.memory.passages import passages_of
+from cuebook.ports.embedder import Embedder
+from cuebook.ports.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
+from cuebook.records.conversation import PathPost
+from cuebook.records.memory import Scope
+
+log = logging.getLogger("cuebook.embedder")
+K = TypeVar("K")
+
+#: Posts or memories read and embedded at once.
+POSTS = 32
+#: Conversations, and places, found at once.
+FOUND = 100
+#: How long one run goes on before the other work behind has its turn, in seconds.
+RUN_S = 2.0
+#: Seconds each batch of it stands back for those who wait for a first token.
+STANDS_BACK_S = 0.05
+#: Changes older than this many seconds before the last look that found nothing are not looked for again.
+OVERLAP_S = 600.0
+#: Seconds an embedder that failed is left alone.
+PAUSE_S = 30.0
+#: What any embedder embeds that is in order.
+PROBE = "."
+
+
+def embedding_chores(desk: Desk) -> list[Chore]:
+    """Give the chore that embeds what is said; none where nothing embeds."""
+    if desk.embedder is None:
+        return []
+    embedding = Embedding(desk.embedder)
+    return [Chore(name="embedding", run=lambda: embedding.keep_up(desk), due=lambda: embedding.due(desk))]
+
+
+async def load(desk: Desk) -> None:
+    """Have the embedder answer once, so that no query waits for what it loads or connects to; `Desk.failing` says
+    if it fails. Never raises BackendError.
+    """
+    if desk.embedder is None:
+        return
+    try:
+        check_size(desk.embedder, await desk.embedder.embed([PROBE]))
+    except BackendError as error:
+        desk.failing.why = desk.writer.clean(str(error))
+        log.warning("full text alone answers until the embedder does: %s", desk.failing.why)
+
+
+class Embedding:
+    """Keeps the vectors of a book's posts and memories up with them."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self._since = 0.0
+        self._paused_until = 0.0
+        self._lock = asyncio.Lock()
+
+    async def keep_up(self, desk: Desk) -> None:
+        """Embed what has no vectors yet, for a while; what is left is found again. Raises BackendError."""
+        async with self._lock:
+            if time.monotonic() < self._paused_until:
+                return
+            try:
+                if not self._embedder.dimension:
+                    await self._embedder.embed([PROBE])  # which vectors there are of it is told by its dimension
+                if await self._some(desk):
+                    desk.stirred()
+            except BackendError:
+                self._paused_until = time.monotonic() + PAUSE_S
+                raise
+
+    async def due(self, desk: Desk) -> int:
+        """Count the posts and texts of memories behind the last ones with vectors, of FOUND scopes each at most."""
+        vectors, space = desk.store.vectors, space_of(self._embedder)
+        posts = await vectors.due(space, since=self._since, limit=FOUND)
+        places = await vectors.places_due(space, since=self._since, limit=FOUND)
+        return sum(each.last_seq - each.upto for each in posts) + sum(each.said - each.upto for each in places)
+
+    async def _some(self, desk: Desk) -> bool:
+        """Work for RUN_S; answers with whether something is left."""
+        until, now = time.monotonic() + RUN_S, desk.clock.now()
+        self._since = min(self._since, max(0.0, now - OVERLAP_S))  # a clock may be set back
+        vectors, space = desk.store.vectors, space_of(self._embedder)
+        while found := await vectors.places_due(space, since=self._since, limit=FOUND):
+            for some in _together(found):  # the few words that are said again in every conversation go first
+                await self._next_of_places(desk, some)
+                if time.monotonic() >= until:
+                    return True
+        while dues := await vectors.due(space, since=self._since, limit=FOUND):
+            for each in dues:
+                await self._next(desk, each)
+                if time.monotonic() >= until:
+                    return True
+        self._since = max(0.0, now - OVERLAP_S)
+        return False
+
+    async def _next(self, desk: Desk, due: Unembedded) -> None:
+        """Embed the next posts of a conversation; where another worker was first, what was made is thrown away."""
+        scope, upto = Scope(due.tenant), min(due.upto + POSTS, due.last_seq)
+        posts = await desk.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
+        rows, refused = await self._rows(desk, ((post.seq, self._texts(post)) for post in posts))
+        embedded = Embedded(
+            conversation=due.conversation,
+            no=due.no,
+            model=space_of(self._embedder),
+            after=due.upto,
+            upto=upto,
+            rows=tuple(rows),
+            now=desk.clock.now(),
+            epoch=due.epoch,
+        )
+        if not await desk.store.vectors.keep(scope, embedded):
+            log.debug("another was first to embed posts of %s", due.conversation)
+            return
+        for seq, why in refused:
+            self._passed_over(desk, f"a text of post {seq} of conversation {due.conversation}", why)
+
+    async def _next_of_places(self, desk: Desk, dues: Sequence[UnembeddedPlace]) -> None:
+        """Embed what the next memories of some places say; likewise."""
+        vectors = desk.store.vectors
+        read = [await vectors.said(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
+        rows, refused = await self._rows(
+            desk, (((at, each.number), self._texts_of(each)) for at, said in enumerate(read) for each in said)
+        )
+        for at, (due, said) in enumerate(zip(dues, read, strict=True)):
+            last = said[-1].number if said else 0
+            embedded = EmbeddedPlace(
+                place=due.place,
+                model=space_of(self._embedder),
+                after=due.upto,
+                upto=last if len(said) == POSTS else max(due.said, last),
+                rows=tuple((number, part, vector) for (of, number), part, vector in rows if of == at),
+                now=desk.clock.now(),
+            )
+            if not await vectors.keep_of_place(Scope(due.tenant), embedded):
+                log.debug("another was first to embed memories of a place")
+                continue
+            for (of, _), why in refused:
+                if of == at:
+                    self._passed_over(desk, "a text of a memory", why)
+
+    async def _rows(
+        self, desk: Desk, texts: Iterable[tuple[K, Sequence[str]]]
+    ) -> tuple[list[tuple[K, int, bytes]], list[tuple[K, BackendError]]]:
+        """Embed the parts of some texts: the name of each, the part's number, and its vector; and the names of those
+        that are refused for good, with why. Raises BackendError.
+        """
+        parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
+        rows: list[tuple[K, int, bytes]] = []
+        refused: list[tuple[K, BackendError]] = []
+        size = desk.embed_at_once
+        waiting = [parts[first : first + size] for first in range(0, len(parts), size)]
+        while waiting:
+            batch = waiting.pop(0)
+            await desk.urgent.stand_back(STANDS_BACK_S)
+            try:
+                vectors = await self._embedder.embed([text for _, _, text in batch])
+            except BackendError as error:
+                if error.retryable:
+                    raise
+                await self._embedder.embed([PROBE])  # refuses that too: then it is not the texts
+                if len(batch) == 1:
+                    refused.append((batch[0][0], error))
+                else:
+                    half = len(batch) // 2
+                    waiting[:0] = [batch[:half], batch[half:]]
+                continue
+            check_size(self._embedder, vectors)
+            desk.failing.why = ""
+            rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
+        return rows, refused
+
+    def _passed_over(self, desk: Desk, what: str, why: BackendError) -> None:
+        """Say of what has no vector that it is found by its words alone."""
+        said = desk.writer.clean(str(why))
+        log.warning("%s refuses %s for good, which is found by its words alone: %s", self._embedder.name, what, said)
+
+    def _texts(self, post: PathPost) -> list[str]:
+        """Give what of a post is embedded: nothing of what memory passes over, or of a language nobody here knows."""
+        text = post.message or ""
+        if unlearned(post.role, text) or not reads(self._embedder.languages, text):
+            return []
+        return passages_of(post.sender, text)
+
+    def _texts_of(self, said: Said) -> list[str]:
+        """Give what of a memory is embedded: its text, with its name where that says more; likewise."""
+        if not reads(self._embedder.languages, said.text):
+            return []
+        return passages_of(said.name if said.name not in said.text else "", said.text)
+
+
+def _together(places: Sequence[UnembeddedPlace]) -> Iterator[list[UnembeddedPlace]]:
+    """Give places in turn, those in which little was said together: an embedder is asked as seldom as may be."""
+    some: list[UnembeddedPlace] = []
+    texts = 0
+    for each in places:
+        if some and texts + each.said - each.upto > POSTS:
+            yield some
+            some, texts = [], 0
+        some.append(each)
+        texts += each.said - each.upto
+    if some:
+        yield some

@@ -1,0 +1,290 @@
+"""Forgetting: one path for a user, a conversation, a persona, an organization or memories, and for what got too old.
+
+The store takes everything in one transaction, under a raised epoch; then the audit's mirror is rewritten and the
+write-ahead log emptied; then the receipt is signed. Whoever is killed in between leaves a pending receipt, and the work
+behind finishes it.
+"""
+
+import base64
+import hashlib
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
+
+from cuebook.engine.core.conversation_items import is_guest, item_of, parted
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.audit_mirror import signing_key, verifying_key
+from cuebook.engine.jobs.delivery import deliver_all
+from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.memory.corrected import correction_of, corrections_of, says
+from cuebook.memory.scopes import owner_of
+from cuebook.ports.erasure import Erasing
+from cuebook.prompts.digest import canonical
+from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
+from cuebook.records.memory import Correction, Scope
+
+log = logging.getLogger("cuebook.forget")
+
+#: What is signed begins with it, so that no other signature of the same key can be taken for a receipt's.
+_RECEIPT = b"cuebook erasure receipt v1\n"
+_ED25519 = "ed25519:"
+#: How long a forget waits for readers to let the log go, in milliseconds.
+PATIENCE_MS = 1000
+#: Conversations forgotten at once because they got too old.
+BATCH = 50
+DAY_S = 86_400.0
+#: What is told by conversations that stay.
+_KEPT = ("persona", "organization")
+#: Whose receipts say what they are about.
+_ONES = ("user", "conversation")
+#: Receipts that are looked at for what was forgotten since a time, and the seconds their times are told in.
+RECEIPTS, _TICK_S = 100, 0.001
+#: Where what a receipt counts lies in the audit.
+_AUDIT = "auditTexts"
+
+
+async def forget(
+    desk: Desk,
+    scope: Scope,
+    target: Target,
+    *,
+    reason: str = "",
+    conversations: bool = True,
+    posts: Mapping[str, Collection[int]] | None = None,
+) -> Receipt:
+    """Forget; answers with the receipt, signed, or pending while a byte may still be left.
+
+    `posts` are those of items, by conversation; they stay in their tree as empty places.
+
+    A memory goes from the summaries of the conversations it comes from too, unless not `conversations`.
+
+    What is not there, or another's, counts nothing.
+    """
+    if target.kind in _KEPT:
+        await deliver_all(desk)  # what was said before it was asked is to go too
+    erasing = await _erasing(desk, scope, target, reason=reason, conversations=conversations, posts=posts or {})
+    receipt = await desk.store.erasure.forget(scope, erasing)
+    desk.see(receipt.epoch)
+    desk.stirred()
+    return await finish(desk, scope, receipt)
+
+
+async def would_forget(desk: Desk, scope: Scope, target: Target) -> WouldForget:
+    """Say what a forget would take, leave, and what forbids it; nothing is changed, and nothing written."""
+    return await desk.store.erasure.would_forget(scope, await _erasing(desk, scope, target))
+
+
+async def _erasing(
+    desk: Desk,
+    scope: Scope,
+    target: Target,
+    *,
+    reason: str = "",
+    conversations: bool = True,
+    posts: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> Erasing:
+    """Give all that a forget needs of a store."""
+    salt = hashlib.blake2b(desk.dice.new_id("salt").encode(), key=desk.key[:64], digest_size=16).hexdigest()
+    bare = Receipt(
+        id=desk.dice.new_id("receipt"),
+        state="pending",
+        kind=target.kind,
+        asked=tuple(salted(each, salt) for each in target.ids),
+        salt=salt,
+        reason=desk.writer.clean(reason),
+        requested_at=_iso(desk.clock.now()),
+        origin=verifying_key(desk.key).hex(),
+    )
+    corrections: tuple[Correction, ...] = ()
+    if target.kind == "memory" and conversations:
+        target, corrections = await _from_conversations(desk, scope, target)
+    return Erasing(
+        target=target,
+        receipt=bare,
+        now=desk.clock.now(),
+        weigh=desk.writer.tokens,
+        corrections=corrections,
+        posts=posts,
+    )
+
+
+async def _from_conversations(desk: Desk, scope: Scope, target: Target) -> tuple[Target, tuple[Correction, ...]]:
+    """Give what conversations tell no more with the memories named, and with an item its user's memories of it."""
+    store, found = desk.store.memories, list[Correction]()
+    names = dict.fromkeys(target.ids)
+    for name in target.ids:
+        if parted(name):
+            with suppress(NotFound):
+                item = await item_of(desk, scope, name)
+                if item is not None and not await is_guest(desk, scope, item[0]):
+                    said = correction_of(item[0], item[1].sources, item[1].text, "")
+                    found.append(said)
+                    of_it = await store.corrections.said_in(scope, item[0], said.posts)
+                    names |= dict.fromkeys(each.id for each in of_it if says(each.text, said))
+            continue
+        for memory in await store.get(scope, name.removeprefix("memory:")):
+            if scope.user in (None, owner_of(memory.place)):
+                found += corrections_of(memory, "")
+    return replace(target, ids=tuple(names)), tuple(found)
+
+
+async def finish(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
+    """Let no file hold what was forgotten, then sign; answers with the receipt as it is then.
+
+    It stays pending while another process reads, and where the file is large until the work behind has rewritten it.
+    """
+    if (
+        not await _mirrored([receipt], desk)
+        or not await _unlogged([receipt], desk)
+        or not await desk.store.erasure.emptied(patience_ms=PATIENCE_MS)
+    ):
+        return receipt
+    return await _signed(desk, scope, receipt)
+
+
+async def _mirrored(receipts: Sequence[Receipt], desk: Desk) -> bool:
+    """Take what was forgotten from the audit's mirror; False where that cannot be yet."""
+    if any(receipt.counts.get(_AUDIT) for receipt in receipts):
+        try:
+            if not await desk.erase_mirror():
+                return False
+        except BackendError as error:
+            log.warning("%s; pending: %s", error, ", ".join(each.id for each in receipts))
+            return False
+    desk.failpoint("forget.mirror")
+    return True
+
+
+async def _unlogged(receipts: Sequence[Receipt], desk: Desk) -> bool:
+    """Take what was forgotten from the logs of prompts; False where that cannot be yet."""
+    kinds = {receipt.kind for receipt in receipts if any(receipt.counts.values())}
+    return await desk.erase_logs(kinds) if kinds else True
+
+
+async def _signed(desk: Desk, scope: Scope, receipt: Receipt) -> Receipt:
+    desk.failpoint("forget.log")
+    signed = sign(replace(receipt, state="done", finished_at=_iso(desk.clock.now())), signing_key(desk.key))
+    if not await desk.store.erasure.finish(scope, signed):
+        signed = await desk.store.erasure.receipt(scope, receipt.id)  # another process was first
+    desk.failpoint("forget.signed")
+    return signed
+
+
+# ---- the work behind ------------------------------------------------------------------------------------------------
+
+
+async def finish_all(desk: Desk) -> None:
+    """Let no file hold what was forgotten, however large it is, then sign the receipts of all of it."""
+    waiting = await desk.store.erasure.pending()
+    if not waiting and not desk.store.erasure.unclean:
+        return
+    if not await _mirrored([receipt for _, receipt in waiting], desk):
+        return
+    if not await _unlogged([receipt for _, receipt in waiting], desk):
+        return
+    if await desk.store.erasure.emptied(large=True):
+        for tenant, receipt in waiting:
+            await _signed(desk, Scope(tenant), receipt)
+
+
+async def pending(desk: Desk) -> int:
+    """Count the receipts that are not signed."""
+    return len(await desk.store.erasure.pending())
+
+
+class Retention:
+    """Forgets conversations in which nothing was said, and memories nobody touched, for so many days; 0 keeps them."""
+
+    def __init__(self, *, conversations_days: float, memories_days: float) -> None:
+        self._days: tuple[tuple[Kind, float], ...] = (
+            ("conversation", conversations_days),
+            ("memory", memories_days),
+        )
+
+    async def keep(self, desk: Desk) -> None:
+        """Forget what got too old."""
+        for kind, days in self._days:
+            while found := await _too_old(desk, kind, days):
+                tenant = found[0][0]
+                names = tuple(name for each, name in found if each == tenant)
+                await forget(desk, Scope(tenant), Target(kind, names), reason="retention", conversations=False)
+
+    async def due(self, desk: Desk) -> int:
+        """Count what got too old, BATCH of a kind at most."""
+        return sum([len(await _too_old(desk, kind, days)) for kind, days in self._days])
+
+
+async def _too_old(desk: Desk, kind: Kind, days: float) -> Sequence[tuple[str, str]]:
+    """Give what of a kind got too old and may go: tenant and id."""
+    if not days:
+        return ()
+    before, erasure = desk.clock.now() - days * DAY_S, desk.store.erasure
+    find = erasure.idle if kind == "conversation" else erasure.untouched
+    return await find(before=before, limit=BATCH)
+
+
+# ---- what came before, and is kept behind ----------------------------------------------------------------------------
+
+
+async def forgotten_since(desk: Desk, scope: Scope, when: float, *, user: str | None, conversation: str | None) -> bool:
+    """Whether what somebody said, in a conversation they may have named, may be among what was forgotten since a time.
+
+    Receipts name nobody: what concerns more than one user or conversation may be about any.
+    """
+    newest: list[Receipt] = []
+    for limit in (1, RECEIPTS):  # most often the newest is older
+        found = await desk.store.erasure.receipts(scope, limit=limit)
+        newest = [each for each in found if datetime.fromisoformat(each.requested_at).timestamp() + _TICK_S > when]
+        if not newest:
+            return False
+    return len(newest) == RECEIPTS or any(_may_name(each, user, conversation) for each in newest)
+
+
+def _may_name(receipt: Receipt, user: str | None, conversation: str | None) -> bool:
+    if receipt.kind not in _ONES or (user is None and receipt.kind == "conversation"):
+        return True
+    named = {salted(each, receipt.salt) for each in (user, conversation) if each is not None}
+    return not named.isdisjoint((*receipt.asked, *receipt.concerns))
+
+
+# ---- receipts -------------------------------------------------------------------------------------------------------
+
+
+def sign(receipt: Receipt, private_key: bytes) -> Receipt:
+    """Sign a receipt with an Ed25519 key of 32 bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(receipt))
+    return replace(receipt, signature=_ED25519 + base64.b64encode(signature).decode())
+
+
+def fault_of(receipt: Receipt, public_key: bytes) -> str:
+    """Say what is wrong with a receipt, "" for nothing: this key's holder signed exactly this."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if receipt.state != "done" or not receipt.signature:
+        return "it is pending: a byte may still be left, and nobody has signed it"
+    if receipt.origin != public_key.hex():
+        return f"it is of another book ({receipt.origin[:16]}…)"
+    try:
+        signature = base64.b64decode(receipt.signature.removeprefix(_ED25519), validate=True)
+        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _signed_bytes(receipt))
+    except (InvalidSignature, InvalidInput, ValueError):
+        return "its signature is not of what it says: it was changed"
+    return ""
+
+
+def _signed_bytes(receipt: Receipt) -> bytes:
+    fields = msgspec.to_builtins(receipt)
+    del fields["signature"]
+    return _RECEIPT + canonical(fields)
+
+
+def _iso(when: float) -> str:
+    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

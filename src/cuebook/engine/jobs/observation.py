@@ -1,0 +1,156 @@
+"""What the user does next teaches the prompts that spoke: one observation a round for each, behind the reply (N5).
+
+When a turn opens, what its message says of the turn before it on its path is kept with it, in the same transaction, and
+is *due*. A chore makes observations of it, one for each prompt of the book that spoke in that turn, with the signals
+its variant was chosen by and the probability it was chosen with; they are folded in, and the outcome is no longer due,
+in one transaction: whoever works, and wherever a process dies, each round teaches once. Of several messages that go on
+from one turn (an edit, a regenerate, another branch) the first one counts. Feedback takes the place of what was heard;
+what was taught already is corrected.
+
+Prompts learn of which several could have spoken: variants, and versions on trial. With `learning.observe = "all"`, and
+of feedback, every prompt that spoke does: an edit of it is then on trial against the version before (`trials`).
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.rollback import review
+from cuebook.errors import CuebookError, NotFound
+from cuebook.ports.outcomes import DueOutcome, Lesson
+from cuebook.prompts.names import Reference, parse_reference
+from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.outcome import Outcome
+from cuebook.records.prompt import Observation, Version
+from cuebook.records.turn import SHADOW, Turn
+from cuebook.signals.outcome import NEUTRAL
+
+log = logging.getLogger("cuebook.observe")
+
+#: Outcomes taught at once.
+BATCH: Final = 100
+#: How often an outcome is read anew that changed while it was taught.
+RETRIES: Final = 5
+#: How the prompts of the book are named as the source of a text.
+_PROMPT: Final = "prompt:"
+
+
+# ---- behind the reply -----------------------------------------------------------------------------------------------
+
+
+async def observe_due(desk: Desk, of: Callable[[str], Desk]) -> None:
+    """Teach what is due, each outcome once; one that fails is tried again next time, and holds up no other.
+
+    `of` gives the desk that works for a tenant.
+    """
+    tried: set[DueOutcome] = set()
+    while True:
+        found = await desk.store.outcomes.due(limit=BATCH + len(tried))
+        fresh = [each for each in found if each not in tried]
+        for each in fresh:
+            try:
+                own = desk if each.tenant == DEFAULT_TENANT else of(each.tenant)
+                await teach(own, Scope(), each.conversation, each.turn)
+            except NotFound:
+                continue  # the conversation was forgotten meanwhile, and its outcomes with it
+            except CuebookError as error:
+                told = desk.writer.clean(str(error))
+                log.warning("what came of turn %d of %s: %s", each.turn, each.conversation, told)
+        tried.update(fresh)
+        if len(fresh) < BATCH:
+            return
+
+
+async def due(desk: Desk) -> int:
+    """Count outcomes nobody has learnt from, up to a batch."""
+    return len(await desk.store.outcomes.due(limit=BATCH))
+
+
+async def teach(desk: Desk, scope: Scope, conversation: str, n: int) -> None:
+    """Teach the prompts of a turn what came of it."""
+    store = desk.store.outcomes
+    for _ in range(RETRIES):
+        known = await store.get(scope, conversation, n)
+        if known is None or not known.due:
+            return
+        turn = await desk.store.turn(scope, conversation, n)
+        lessons = await lessons_of(desk, turn, known.outcome, conversation=conversation)
+        if await store.fold(scope, conversation, n, known, lessons) is not None:
+            break
+    else:
+        return
+    if desk.rollback != "off":
+        for each in known.taught:  # what was observed before is judged anew; what is new the chore of rollbacks sees
+            await review(desk, each.slug, branch=each.branch)
+
+
+async def lessons_of(desk: Desk, turn: Turn, outcome: Outcome, *, conversation: str) -> list[Lesson]:
+    """Give an observation for each prompt that spoke in a turn and can learn of it; none where nothing was said."""
+    if not turn.reply_seq or not turn.steps:
+        return []
+    told = _mapping(turn.metadata.get("promptVariants"))
+    own = _mapping(_mapping(turn.metadata.get("promptVariant")).get("signals"))
+    everyone = outcome.by == "feedback" or desk.observes == "all"
+    lessons: list[Lesson] = []
+    for named in spoke_in(turn):
+        choice = _mapping(told.get(named.slug))
+        chosen = (choice.get("branch"), choice.get("version")) == (named.branch, named.number)
+        if not (chosen or everyone):
+            continue
+        numbers = [named.number or 0]
+        found = await desk.prompts.versions(Scope(), named.slug, branch=named.branch, numbers=numbers)
+        if found:
+            seen = _observation(found[0], outcome, choice if chosen else {}, own)
+            seen = replace(seen, conversation=conversation, turn=turn.n)
+            lessons.append(Lesson(observation=seen, audit=_record(desk, seen, found[0], outcome)))
+    return lessons
+
+
+def spoke_in(turn: Turn) -> list[Reference]:
+    """Name the versions of the book that spoke in a turn, each once; none in a turn in shadow."""
+    if not turn.steps or SHADOW in turn.metadata:
+        return []
+    sources = [text.source for text in turn.steps[0].manifest.front if text.source.startswith(_PROMPT)]
+    return [parse_reference(each.removeprefix(_PROMPT), where="prompt") for each in dict.fromkeys(sources)]
+
+
+def _observation(
+    version: Version, outcome: Outcome, choice: Mapping[str, Any], signals: Mapping[str, Any]
+) -> Observation:
+    """Make an observation by how a version was chosen; one that was not had no other beside it."""
+    lot = {"share": choice["share"]} if "share" in choice else {}
+    return Observation(
+        slug=version.slug,
+        branch=version.branch,
+        number=version.number,
+        score=outcome.score,
+        sentiment=NEUTRAL if outcome.sentiment is None else outcome.sentiment,
+        corrections=outcome.corrections or 0,
+        outcome=None if outcome.task == "unknown" else outcome.task,
+        signals=dict(_mapping(choice.get("signals", signals))),
+        propensity=choice.get("propensity", 1.0),
+        user=outcome.user,
+        at=outcome.at,
+        **lot,
+    )
+
+
+def _record(desk: Desk, seen: Observation, version: Version, outcome: Outcome) -> Any:
+    context = {
+        "score": seen.score,
+        "sentiment": seen.sentiment,
+        "corrections": seen.corrections,
+        "outcome": seen.outcome or "",
+        "turn": seen.turn,
+        "by": outcome.by,
+        **({"userId": seen.user} if seen.user else {}),  # in a text, which can be erased
+    }
+    return receipt(desk, version, "observe", context=context, conversation=seen.conversation)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

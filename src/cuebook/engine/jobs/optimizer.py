@@ -1,0 +1,141 @@
+"""The optimizer (C, "Adaptive Optimizer"): it judges a conversation's posts, marks what is of little use, and moves the
+conversation's parameters one step. What is marked takes effect where the front of a prompt changes anyway.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.budget import allot
+from cuebook.assembly.tune import LEAST_POSTS, tuned, untuned
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.foreground_gate import STANDS_BACK_S
+from cuebook.engine.core.judgement_cache import BATCH, aside
+from cuebook.errors import Conflict
+from cuebook.memory.ledger import Judged, Ledger
+from cuebook.ports.tuning import Changed, Run
+from cuebook.records.conversation import Conversation
+from cuebook.records.memory import Scope
+from cuebook.records.tuning import Snapshot, Tuning
+
+#: Conversations a chore takes at once.
+CONVERSATIONS = 100
+#: The newest rounds by which a run sees how the user is served, and how many of them it takes to say so.
+ROUNDS, FEWEST = 5, 3
+#: How often a run is decided anew when another was first.
+TRIES = 3
+
+
+class Analysis(Struct, frozen=True, kw_only=True):
+    """A conversation, how it is tuned, and how its posts are judged."""
+
+    conversation: Conversation
+    tuning: Tuning
+    updated_at: float  # of its last run, 0 before the first
+    ledger: Ledger
+    judged: Judged
+    served: float | None = None  # the mean score of its newest rounds, None where too few were heard
+
+
+class Tuner:
+    """One process's optimizer. Any number may run: a run is kept only on top of the one it was decided on."""
+
+    def __init__(self, *, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._looked = 0.0
+
+    async def keep(self, desk: Desk) -> None:
+        """Run for each conversation that changed since its last run, if that was an interval ago."""
+        now = desk.clock.now()
+        if not desk.tunes:
+            return
+        while found := await self._changed(desk, since=max(0.0, self._looked - self._interval_s)):
+            for each in found:
+                await desk.urgent.stand_back(STANDS_BACK_S)
+                await run_once(desk, Scope(each.tenant), each.conversation)
+            if len(found) < CONVERSATIONS:
+                break
+        self._looked = now
+
+    async def due(self, desk: Desk) -> int:
+        """Count the conversations that wait for a run."""
+        return len(await self._changed(desk, since=0.0)) if desk.tunes else 0
+
+    async def _changed(self, desk: Desk, *, since: float) -> Sequence[Changed]:
+        before = desk.clock.now() - self._interval_s
+        return await desk.store.tuning.changed(least=LEAST_POSTS, since=since, before=before, limit=CONVERSATIONS)
+
+
+async def analyze(desk: Desk, scope: Scope, conversation: str) -> Analysis:
+    """Judge a conversation's posts as they stand. Raises NotFound."""
+    store = desk.store.tuning
+    stands = await store.tuned(scope, conversation)
+    tuning = stands.tuning if stands and stands.tuning.runs else untuned(desk.limits)
+    found, ledger = await desk.ledgers.read(store, scope, conversation)
+    judged = await aside(len(ledger) > BATCH, ledger.judge, tuning, now=desk.clock.now(), mark=found.mark)
+    updated = stands.updated_at if stands else 0.0
+    lately = await desk.store.outcomes.lately(scope, conversation, limit=ROUNDS)
+    served = fmean(each.score for each in lately) if len(lately) >= FEWEST else None
+    return Analysis(conversation=found, tuning=tuning, updated_at=updated, ledger=ledger, judged=judged, served=served)
+
+
+async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
+    """Run. Raises NotFound, and Conflict where others run in this conversation all the time.
+
+    A conversation of fewer than LEAST_POSTS posts on its path stays as it is, and its run is not counted.
+    """
+    for _ in range(TRIES):
+        found = await analyze(desk, scope, conversation)
+        made = _made(desk, found)
+        if await desk.store.tuning.keep(scope, conversation, made):
+            return made.snapshot or _untuned(desk, found)
+    msg = f"conversation {conversation!r} is being tuned by others; try again"
+    raise Conflict(msg)
+
+
+def _made(desk: Desk, found: Analysis) -> Run:
+    """Decide a run."""
+    now, judged, ledger = desk.clock.now(), found.judged, found.ledger
+    tuning, snapshot = found.tuning, None
+    if judged.total >= LEAST_POSTS:
+        mark = found.conversation.mark
+        marked = ledger.marked(found.tuning, judged.actions, mark=mark)
+        after = ledger.used(marked, mark=mark)
+        saved = judged.used - after
+        usage = judged.used / max(1, allot(desk.limits, front=0).posts)
+        tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=found.served)
+        tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
+        snapshot = _snapshot(desk, found, tuning, after)
+    return Run(
+        no=found.conversation.no,
+        seen_seq=found.conversation.last_seq,
+        before=found.updated_at,
+        now=max(now, found.updated_at + 1e-3),  # two runs of one instant are two
+        tuning=tuning,
+        snapshot=snapshot,
+    )
+
+
+def _untuned(desk: Desk, found: Analysis) -> Snapshot:
+    """Give the snapshot of a run that changes nothing, with why."""
+    few = f"conversation {found.conversation.id!r} has {found.judged.total} posts, and it takes {LEAST_POSTS}"
+    return msgspec.structs.replace(_snapshot(desk, found, found.tuning, found.judged.used), untuned=few)
+
+
+def _snapshot(desk: Desk, found: Analysis, tuning: Tuning, after: int) -> Snapshot:
+    before = found.tuning
+    return Snapshot(
+        conversation_id=found.conversation.id,
+        tokens_before=found.judged.used,
+        tokens_after=after,
+        entries_compressed=len(tuning.compressed) - len(before.compressed),
+        entries_dropped=len(tuning.dropped) - len(before.dropped),
+        entries_promoted=len(tuning.promoted) - len(before.promoted),
+        compression_trigger_ratio=tuning.compression_trigger,
+        full_message_window=tuning.full_message_window,
+        min_relevance_score=tuning.min_relevance,
+        timestamp=desk.clock.now(),
+        served=found.served,
+    )

@@ -1,0 +1,416 @@
+"""Behind the reply a conversation reflects: metaprompts that fired are put to a model, or to the rules where there is
+none, and what they say moves the Mind (docs/design/011).
+
+Level-triggered: a reflection is due while nothing came of it, whoever works. A model is asked outside of any
+transaction, and what it says is kept by compare-and-set. Where it cannot be reached the rules decide; where its answer
+does not hold the Mind stays as it was, and the reflection says why.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.assembly.forms import parts_of
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.instructions import Instruction, Work, instruct, own_version, said, told
+from cuebook.engine.core.model_call import BROKEN, said_by
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
+from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
+from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.ports.model import Model, ModelRequest
+from cuebook.ports.reflections import Call, DueReflection, Reflecting
+from cuebook.ports.store import Look, Scene
+from cuebook.prompts.names import SYSTEM, project_of
+from cuebook.records.audit import Record
+from cuebook.records.conversation import TOOL, PathPost
+from cuebook.records.erasure import GONE
+from cuebook.records.memory import Scope
+from cuebook.records.mind import NEUTRAL, Counters, Heard, Mind, Reflection, Run, Sentiment
+from cuebook.records.openai_stream import mended
+from cuebook.records.prompt import Version
+from cuebook.records.tracking import Metaprompt, Tracking
+from cuebook.signals.hear import hear
+from cuebook.signals.judged import SCHEMA, asked, parse_reply
+from cuebook.signals.metaprompts import (
+    SELF,
+    SHIPPED,
+    Asked,
+    changes_of,
+    metaprompts_of,
+    read_answer,
+    schema_of,
+)
+from cuebook.signals.reflex import RULES, by_rules
+from cuebook.signals.trace import failed
+
+log = logging.getLogger("cuebook.reflect")
+
+#: Who the audit says was told.
+REFLECTION = "reflection"
+#: Messages a metaprompt sees, characters of each, and errors.
+RECENT = 10
+CHARACTERS = 600
+ERRORS = 5
+#: Conversations read at once of those that have something due.
+AT_ONCE = 100
+#: And of one conversation, before another has its turn.
+IN_A_ROW = 16
+
+
+async def reflect_due(desk: Desk) -> None:
+    """Make what is due; one that fails is tried again next time, and holds up no other conversation's.
+
+    A look ends when it took longer than a model may for one answer: other work waits behind it, and the rest is found
+    by the next.
+    """
+    look = asyncio.get_running_loop()
+    until = look.time() + desk.work_patience_s
+    failed: set[DueReflection] = set()
+    while True:
+        found = await desk.store.reflections.due(limit=AT_ONCE + len(failed))
+        fresh = [each for each in found if each not in failed]
+        for first in fresh:
+            failed.add(first)  # until something comes of it
+            for each in await desk.store.reflections.due_in(Scope(first.tenant), first.conversation, limit=IN_A_ROW):
+                if look.time() > until:
+                    return
+                if not await _tried(desk, each):
+                    failed.add(each)
+                    break
+                failed.discard(first)
+        if not fresh:
+            return
+
+
+async def due(desk: Desk) -> int:
+    """Count reflections that can be made."""
+    return await desk.store.reflections.left()
+
+
+async def reflect_on(desk: Desk, scope: Scope, conversation: str) -> None:
+    """Make all that is due of one conversation, what others make meanwhile left to them. Raises NotFound."""
+    before: DueReflection | None = None
+    while found := await desk.store.reflections.due_in(scope, conversation, limit=1):
+        if found[0] == before:
+            return
+        before = found[0]
+        await reflect_once(desk, before)
+
+
+async def _tried(desk: Desk, due: DueReflection) -> bool:
+    """Make one reflection; False where it is not made now. Whatever it fails with puts this conversation off alone."""
+    try:
+        return await reflect_once(desk, due)
+    except CuebookError as error:
+        log.warning("reflection on %s: %s", due.conversation, desk.writer.clean(str(error)))
+    except BROKEN:
+        log.exception("reflection on %s failed; it is tried again later", due.conversation)
+    return False
+
+
+async def reflect_once(desk: Desk, due: DueReflection) -> bool:
+    """Make one reflection; False where it was made or forgotten meanwhile."""
+    scope = Scope(due.tenant)
+    read = await desk.store.reflections.read(scope, due)
+    if read is None:
+        return False
+    desk.failpoint("reflect.read")
+    look = Look(
+        conversation=due.conversation,
+        parent=read.turn.query_seq,
+        full_tokens=RECENT * CHARACTERS,
+        post_tokens=CHARACTERS,
+        use_summary=False,
+    )
+    scene = await desk.store.scene(scope, look)
+    made, records = await _Reflecting(desk, scope, read, scene).made()
+    desk.failpoint("reflect.made")
+    kept = await desk.store.reflections.save(scope, read, made, audit=records)
+    desk.stirred()
+    return kept
+
+
+class _Answer(Struct, frozen=True, kw_only=True):
+    """What was decided about a metaprompt."""
+
+    mind: Mind
+    run: Run
+    records: tuple[Record, ...]
+
+
+class _Reflecting:
+    """One reflection being made: what it sees, and each metaprompt in its turn."""
+
+    def __init__(self, desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> None:
+        self._desk = desk
+        self._scope = scope
+        self._read = read
+        self._scene = scene
+        self._persona = persona_in(desk, read.conversation, read.turn)
+        mode = read.turn.metadata.get("mode")
+        self._tracking = tracking_in(desk, scene, self._persona, mode if isinstance(mode, str) else None)
+        first = heard_of(read.turn.metadata) or Heard()
+        self._judged = judged_on(read.before, first)
+        self._heard = self._judged or first
+
+    async def made(self) -> tuple[Reflection, list[Record]]:
+        """Do what was asked for, one after another: each sees the Mind as the one before left it."""
+        mind = self._read.before.mind if self._read.before else NEUTRAL
+        runs: list[Run] = []
+        records: list[Record] = []
+        calls = list(self._read.calls)
+        if any(call.trigger == BY_MODEL for call in calls):
+            self._heard, told = await reheard(self._desk, self._scope, self._read, self._scene, self._tracking)
+            self._judged = self._heard
+            records += told
+            calls = [call for call in calls if call.trigger != BY_MODEL]
+            calls = [*_newly(calls_of(self._persona, self._tracking, self._heard), calls), *calls]
+        known = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
+        for call in calls:
+            if call.trigger == RESET:
+                run = Run(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
+                runs.append(_with_changes(run, mind, NEUTRAL, ""))
+                mind = NEUTRAL
+                continue
+            metaprompt = known.get(call.metaprompt) or (
+                SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
+            )
+            if metaprompt is None:
+                reason = f"persona {self._persona.id!r} has no such metaprompt"
+                run = Run(metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason)
+                runs.append(run)
+                continue
+            answer = await self._answer(Asked(metaprompt=metaprompt, trigger=call.trigger), mind)
+            mind = answer.mind
+            runs.append(answer.run)
+            records += answer.records
+        at = self._desk.clock.now()
+        return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
+
+    async def _answer(self, asked: Asked, mind: Mind) -> _Answer:
+        model = self._desk.work_model
+        if model is None:
+            return self._by_rules(asked, mind)
+        work = self._work(asked, mind)
+        try:
+            instruction = await self._instruction(asked, work)
+            rendered = told(self._desk, instruction, work, conversation=self._read.conversation.id)
+            text = await self._asked(model, asked.metaprompt, instruction)
+        except (BackendError, InvalidInput) as error:
+            reason = self._desk.writer.clean(str(error))
+            log.warning("reflection on %s goes by the rules: %s", self._read.conversation.id, reason)
+            return self._by_rules(asked, mind, because=f"{model.name} could not be asked: {reason}")
+        version = instruction.version
+        run = Run(
+            metaprompt=asked.metaprompt.id,
+            trigger=asked.trigger,
+            by=model.name,
+            outcome="unchanged",
+            prompt=version.source,
+        )
+        try:
+            moved, reason = read_answer(text, asked.metaprompt, mind, clean=self._desk.writer.clean)
+        except InvalidInput as error:
+            reason = mended(f"{error.where}: {error}" if error.where else str(error))
+            moved, reason = mind, self._desk.writer.clean(reason)
+            run = replace(run, outcome="refused")
+            log.warning("%s answered %s with what does not hold: %s", model.name, asked.metaprompt.id, reason)
+        run = _with_changes(run, mind, moved, reason)
+        return _Answer(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
+
+    def _by_rules(self, asked: Asked, mind: Mind, *, because: str = "") -> _Answer:
+        moved, reason = by_rules(asked, mind, self._heard)
+        reason = f"{reason}; {because}" if because else reason
+        run = Run(metaprompt=asked.metaprompt.id, trigger=asked.trigger, by=RULES, outcome="unchanged")
+        run = _with_changes(run, mind, moved, reason)
+        return _Answer(mind=moved, run=run, records=(self._receipt(self._version(asked.metaprompt), run, reason),))
+
+    # ---- what a model is told --------------------------------------------------------------------------------------
+
+    def _work(self, asked: Asked, mind: Mind) -> Work:
+        kept = self._read.conversation.metadata.get("project")
+        return Work(
+            agent=REFLECTION,
+            key=asked.metaprompt.key or SELF,
+            otherwise=SELF,
+            values=self._values(asked, mind),
+            project=project_of(None, kept, self._desk.project),
+        )
+
+    async def _instruction(self, asked: Asked, work: Work) -> Instruction:
+        """Give a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
+        if not asked.metaprompt.template:
+            return await instruct(self._desk, self._scope, work)
+        own = own_version(self._persona, asked.metaprompt)
+        return said(await resolved_of(self._desk, own), work.values)
+
+    def _version(self, metaprompt: Metaprompt) -> Version:
+        """Give the version a record names: the shipped one, or the persona's own text by its version."""
+        if metaprompt.template:
+            return own_version(self._persona, metaprompt)
+        return self._desk.builtin.get(SYSTEM + metaprompt.key) or self._desk.builtin[SYSTEM + SELF]
+
+    async def _asked(self, model: Model, metaprompt: Metaprompt, instruction: Instruction) -> str:
+        """Put it to the model. What was said in the conversation is in it: it goes as data, never as a system text."""
+        request = ModelRequest(
+            messages=(msgspec.json.encode({"role": "user", "content": instruction.text}),),
+            purpose=REFLECTION,
+            schema=schema_of(metaprompt),
+            max_tokens=metaprompt.max_output_tokens,
+            temperature=metaprompt.temperature,
+            model=metaprompt.model_id,
+        )
+        return await said_by(self._desk, model, request)
+
+    def _values(self, asked: Asked, mind: Mind) -> dict[str, str]:
+        """Give all that a metaprompt's text may name, whichever it is."""
+        heard, counters = self._heard, self._heard.counters
+        noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in heard.events]
+        return {
+            "current_mood": mind.mood,
+            "user_skill": mind.user_skill,
+            "task_complexity": mind.task_complexity,
+            "current_sentiment": heard.sentiment.polarity,
+            "recent_conversation": _recent(self._scene.path),
+            "recent_errors": _errors(self._scene.path, self._read.turn.error),
+            "evidence": "; ".join(noticed) or asked.trigger,
+            "sentiment_score": f"{heard.sentiment.score:.2f}",
+            "consecutive_frustration": str(counters.frustration),
+            "consecutive_confusion": str(counters.confusion),
+            "consecutive_satisfaction": str(counters.satisfaction),
+            "confusion_keywords": ", ".join(heard.keywords),
+            "consecutive_neutral": str(counters.neutral),
+        }
+
+    def _receipt(self, version: Version, run: Run, output: str) -> Record:
+        """Give the audit's record of a metaprompt that ran, whoever decided."""
+        context = {
+            "metaprompt": run.metaprompt,
+            "trigger": run.trigger,
+            "by": run.by,
+            "outcome": run.outcome,
+            "changes": json.dumps(run.changes, ensure_ascii=False),
+        }
+        record = receipt(
+            self._desk,
+            version,
+            "reflect",
+            agent=REFLECTION,
+            context=context,
+            output=output,
+            conversation=self._read.conversation.id,
+        )
+        return replace(record, turn=self._read.turn.n)
+
+
+def _newly(calls: Sequence[Call], asked: Sequence[Call]) -> list[Call]:
+    """Give calls that fire now that the sentiment is known, without those asked for before."""
+    return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
+
+
+def _with_changes(run: Run, before: Mind, after: Mind, reason: str) -> Run:
+    changes = changes_of(before, after)
+    return replace(run, outcome="moved" if changes else run.outcome, reason=reason, changes=changes)
+
+
+def _recent(path: Sequence[PathPost]) -> str:
+    """Give the last messages as JSON lines, each cut to what matters. None can end the tag they stand in."""
+    said = [post for post in path if post.role != "system" and post.message and post.state != GONE]
+    told = [{"role": post.role, "text": _short(post.message or "")} for post in said[-RECENT:]]
+    return _tagless("\n".join(json.dumps(each, ensure_ascii=False) for each in told))
+
+
+def _errors(path: Sequence[PathPost], error: str) -> str:
+    """Give the last errors of the path, one a line."""
+    results = [post for post in path if post.role == TOOL and failed(post.message or "", parts_of(post))]
+    found = [_short(post.message or "") for post in results]
+    return _tagless("\n".join([*found, *([_short(error)] if error else [])][-ERRORS:]))
+
+
+def _tagless(text: str) -> str:
+    """Give data in which nothing closes a tag; in JSON it says the same."""
+    return text.replace("</", "<\\/")
+
+
+def _short(text: str) -> str:
+    """Give a text as one line; of a long one how it begins and ends, where what went wrong is told."""
+    text, half = " ".join(text.split()), CHARACTERS // 2
+    return text if len(text) <= CHARACTERS else f"{text[:half]} … {text[-half:]}"
+
+
+# ---- sentiment by a model -------------------------------------------------------------------------------------------
+
+
+#: The prompt a model is told that judges a message, and who the audit says was told.
+KEY = "sentiment_llm"
+LISTENER = "sentiment"
+#: Tokens an answer may take: it is one short object.
+ANSWER = 200
+
+
+async def reheard(
+    desk: Desk, scope: Scope, read: Reflecting, scene: Scene, tracking: Tracking
+) -> tuple[Heard, tuple[Record, ...]]:
+    """Give what was heard in a turn as a model judges it, with the audit's records. `scene` ends with its message."""
+    first = heard_of(read.turn.metadata) or Heard()
+    text = (scene.path[-1].message or "") if scene.path else ""
+    sentiment, records = await _judged(desk, scope, read, tracking, text)
+    before = await _before(desk, scope, read, scene)
+    news = first.counters.news
+    trace = first.counters.trace[-news:] if news else ()
+    found = hear(
+        text,
+        before=before,
+        sentiment=sentiment or first.sentiment,
+        tracking=tracking,
+        trace=trace,
+        now=first.counters.at,
+        drift=first.signals.get("topic_shift_high"),
+        kind=first.task,
+    )
+    return found, records
+
+
+async def _judged(
+    desk: Desk, scope: Scope, read: Reflecting, tracking: Tracking, text: str
+) -> tuple[Sentiment | None, tuple[Record, ...]]:
+    """Ask the model; None where it does not say."""
+    model = desk.work_model
+    if model is None or not text.strip():
+        return None, ()
+    project = project_of(None, read.conversation.metadata.get("project"), desk.project)
+    work = Work(agent=LISTENER, key=KEY, otherwise=KEY, values={}, project=project)
+    instruction = await instruct(desk, scope, work)
+    records = (told(desk, instruction, work, conversation=read.conversation.id),)
+    request = ModelRequest(
+        messages=(
+            msgspec.json.encode({"role": "system", "content": instruction.text}),
+            msgspec.json.encode({"role": "user", "content": asked(text)}),
+        ),
+        purpose=LISTENER,
+        schema=SCHEMA,
+        max_tokens=ANSWER,
+        temperature=0.0,
+        model=tracking.model_id,
+    )
+    try:
+        return parse_reply(await said_by(desk, model, request)), records
+    except (BackendError, InvalidInput) as error:
+        log.warning("the lexicon's word on %s stays: %s", read.conversation.id, desk.writer.clean(str(error)))
+        return None, records
+
+
+async def _before(desk: Desk, scope: Scope, read: Reflecting, scene: Scene) -> Counters:
+    """Give what the messages before this one left behind, as a model judged them where it did."""
+    parent = scene.path[-2].seq if len(scene.path) > 1 else 0
+    if not parent:
+        return Counters()
+    look = Look(conversation=read.conversation.id, parent=parent, full_tokens=1, use_summary=False)
+    return counters_on(await desk.store.scene(scope, look))

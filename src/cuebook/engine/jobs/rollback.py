@@ -1,0 +1,258 @@
+"""New versions that do worse are taken back, behind the reply and where an observation completes the evidence (G7, N8).
+
+`prompts.rollback` says how: `guarded` compares with the control beside it (`trials`), `sigma` with the past, `off`
+never does. What is decided follows from events and observations alone, so that a process may die anywhere and any
+number of them may look: the store takes a version back for the first and answers Conflict to the others. The event and
+the audit's record hold the evidence and come in the transaction that makes the version before active.
+
+Each prompt that was observed is looked at, and once more when its open conversations have lain idle.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import Conflict, CuebookError, InvalidInput
+from cuebook.ports.prompts import Event, Once
+from cuebook.prompts.docket import Talk
+from cuebook.prompts.learn import finite
+from cuebook.prompts.rollback import UNAIDED, SigmaSettings, Verdict, allowed, sigma, talks, units
+from cuebook.prompts.select import checked
+from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.prompt import Branch, Observation, Version
+
+log = logging.getLogger("cuebook.regress")
+
+#: Seconds after which a conversation's open rounds count (`rollback.units`), and a refused rollback is tried again.
+IDLE_S = 1_800.0
+#: Observations of a version after which only the work behind reads them first: it takes 10 ms for each thousand.
+EAGER = 2_000
+_PAGE = 200
+_SIGMA = SigmaSettings()
+Means = tuple[Sequence[float], Sequence[float]]
+
+
+class Watch:
+    """One process's look at what was observed of a tenant since its last; the first one looks at everything."""
+
+    def __init__(self) -> None:
+        self._after = 0
+        self._again: dict[str, float] = {}  # prompts to look at once more, and when
+
+    async def keep(self, desk: Desk) -> None:
+        """Look at each prompt that may be due; one that fails is looked at again."""
+        if desk.rollback == "off":
+            return
+        slugs, after = await desk.prompts.observed(Scope(), after=self._after)
+        now = desk.clock.now()
+        due = [slug for slug, at in self._again.items() if not now < at <= now + IDLE_S]  # a clock may be set back
+        for slug in dict.fromkeys([*slugs, *due]):
+            again = slug in slugs
+            try:
+                again |= "refused" in (await review(desk, slug)).values()
+            except CuebookError as error:
+                log.warning("rollback of %s: %s", slug, desk.writer.clean(str(error)))
+                again = True
+            self._again.pop(slug, None)
+            if again:
+                self._again[slug] = now + IDLE_S
+        self._after = after
+
+    async def due(self, desk: Desk) -> int:
+        """Count the prompts that were observed and not looked at since."""
+        return 0 if desk.rollback == "off" else len((await desk.prompts.observed(Scope(), after=self._after))[0])
+
+
+class Watches:
+    """A Watch for each tenant of which something was observed; `of` gives the desk that works for one."""
+
+    def __init__(self, of: Callable[[str], Desk]) -> None:
+        self._of = of
+        self._watches: dict[str, Watch] = {}
+
+    async def keep(self, desk: Desk) -> None:
+        """Look at each prompt of each tenant that may be due."""
+        for watch, own in await self._each(desk):
+            await watch.keep(own)
+
+    async def due(self, desk: Desk) -> int:
+        """Count the prompts that were observed and not looked at since."""
+        return sum([await watch.due(own) for watch, own in await self._each(desk)])
+
+    async def _each(self, desk: Desk) -> list[tuple[Watch, Desk]]:
+        found = [] if desk.rollback == "off" else await desk.prompts.tenants()
+        return [
+            (self._watches.setdefault(each, Watch()), desk if each == DEFAULT_TENANT else self._of(each))
+            for each in found
+        ]
+
+
+async def review(desk: Desk, slug: str, *, branch: str | None = None) -> dict[str, str]:
+    """Judge the newest version of each branch, or of one, and take it back where that is due.
+
+    Answers with what came of each branch: a verdict's decision, `refused` where a rollback is not allowed now, `lost`
+    where another process did it.
+    """
+    family = (await desk.prompts.families(Scope(), [slug], ancestors=False)).get(slug)
+    stands = [each for each in family.branches if branch in (None, each.name)] if family else []
+    return {each.name: await _review(desk, slug, each) for each in stands}
+
+
+async def _review(desk: Desk, slug: str, branch: Branch) -> str:
+    contest = await contest_of(desk, slug, branch)
+    if desk.rollback == "guarded":
+        await look(desk, branch, contest, slug=slug)
+    if contest is None:
+        return "keep"
+    verdict = await _verdict(desk, contest)
+    if verdict.decision != "rollback":
+        return verdict.decision
+    permission = allowed(contest.history, desk.clock.now(), number=contest.new, target=contest.control)
+    if not permission.allowed:
+        log.info("%s@%s: %s; not rolled back: %s", slug, branch.name, verdict.reason, permission.reason)
+        return "refused"
+    try:
+        await _take_back(desk, contest, verdict)
+    except Conflict:
+        return "lost"
+    finally:
+        desk.trials.pop((slug, branch.name), None)
+    return "rollback"
+
+
+async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
+    """Make the version before active, with the evidence."""
+    numbers = [contest.new]
+    [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
+    evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.docket.since}
+    event = Event(
+        kind="rollback",
+        branch=contest.branch,
+        number=contest.new,
+        to=contest.control,
+        by=ITSELF,
+        reason=verdict.reason,
+        at=desk.clock.now(),
+        evidence=evidence,
+    )
+    context = {"to": contest.control, "reason": verdict.reason, "evidence": evidence}
+    told = receipt(desk, version, "rollback", agent=ITSELF, context=context)
+    await desk.prompts.activate(Scope(), contest.slug, event, audit=told)
+
+
+async def _verdict(desk: Desk, contest: Contest) -> Verdict:
+    if desk.rollback == "sigma":
+        return await _by_the_past(desk, contest)
+    return contest.docket.verdict() if contest.docket.by_lot else await _unaided(desk, contest)
+
+
+# ---- sigma ----------------------------------------------------------------------------------------------------------
+
+
+async def _by_the_past(desk: Desk, contest: Contest) -> Verdict:
+    """Judge by the conversations of before; other prompts are asked only where it would be taken back.
+
+    A version that was cleared and does not speak is judged when it is active again.
+    """
+    docket = contest.docket
+    before, recent = [each.mean for each in docket.before], [each.mean for each in docket.now if contest.speaks]
+    verdict = sigma(before, recent, _SIGMA)
+    if verdict.decision != "rollback":
+        return verdict
+    others = await _others(desk, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].began), _SIGMA)
+    return sigma(before, recent, _SIGMA, others=others)
+
+
+async def _unaided(desk: Desk, contest: Contest) -> Verdict:
+    """Judge where no control was drawn beside it: by the version before, or by its own first conversations."""
+    docket = contest.docket
+    before = _ones(docket.said_before)
+    first, now = _ones(docket.said_first), _ones(docket.said_now)
+    before, now = (first, now) if len(before) < UNAIDED.baseline else (before, [*first, *now])
+    means, recent = [each.mean for each in before], [each.mean for each in now] if contest.speaks else []
+    verdict = sigma(means, recent, UNAIDED)
+    if verdict.decision != "rollback":
+        return verdict
+    until, began = now[0].began, now[-UNAIDED.window :][0].began
+    beside = [each.mean for each in _ones(docket.said_beside) if each.began >= began]
+    others = [(means, beside), *await _others(desk, contest, (until, began), UNAIDED)]
+    return sigma(means, recent, UNAIDED, others=others)
+
+
+def _ones(said: Iterable[Talk]) -> list[Talk]:
+    """Leave out conversations in which both versions spoke."""
+    return [each for each in said if each.is_one]
+
+
+async def _others(desk: Desk, contest: Contest, times: tuple[float, float], settings: SigmaSettings) -> list[Means]:
+    """Give how other prompts and branches did in conversations this one had no part in.
+
+    `times` are the end of this one's baseline and the beginning of its window.
+    """
+    until, began = times
+    place = (contest.slug, contest.branch)
+    own = await desk.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
+    ours = {each.conversation for each in own} - {""}
+    found: list[Means] = []
+    after = ""
+    while True:
+        page = await desk.prompts.page(Scope(), limit=_PAGE, after=after)
+        for family in page.items:
+            seen = await desk.prompts.observations(Scope(), family.slug)
+            apart = [each for each in seen if each.conversation not in ours]
+            for branch in family.branches:
+                if (family.slug, branch.name) == place:
+                    continue
+                heard = [each for each in apart if each.branch == branch.name]
+                said = talks(heard) if settings is UNAIDED else units(heard, desk.clock.now())
+                before = [each.mean for each in said if each.began < until]
+                found.append((before[-settings.baseline :], [each.mean for each in said if each.began >= began]))
+        if page.next is None:
+            return found
+        after = page.next
+
+
+# ---- what is heard --------------------------------------------------------------------------------------------------
+
+
+async def learn(
+    desk: Desk,
+    seen: Observation,
+    version: Version,
+    *,
+    named: bool,
+    placed: bool = True,
+    once: Once | None = None,
+) -> tuple[Branch, bool]:
+    """Keep an observation; answers with its branch, and whether its newest version was taken back for it.
+
+    Where nobody `named` the version, or `placed` it on a branch, it is about the one that spoke in its conversation.
+    """
+    share = finite(seen.propensity, "propensity")
+    if not 0.0 < share <= 1.0:
+        msg = f"propensity: {share!r} is out of range; give the probability with which it spoke, above 0 and at most 1"
+        raise InvalidInput(msg, where="propensity")
+    seen = structs.replace(seen, signals=checked(seen.signals))
+    seen, version = await spoken(desk, seen, version, named=named, placed=placed)
+    context: dict[str, Any] = {
+        "score": seen.score,
+        "sentiment": seen.sentiment,
+        "corrections": seen.corrections,
+        "outcome": seen.outcome or "",
+    }
+    if seen.user:
+        context["userId"] = seen.user  # in a text, which can be erased
+    told = receipt(desk, version, "observe", context=context, conversation=seen.conversation)
+    stands = await desk.prompts.observe(Scope(), seen, audit=told, once=once)
+    done = stands.head == 1 or stands.head in stands.rolled_back
+    known = (seen.slug, seen.branch) in desk.dockets
+    if desk.rollback == "off" or done or (stands.observations > EAGER and not known):
+        return stands, False
+    found = await review(desk, seen.slug, branch=seen.branch)
+    return stands, found.get(seen.branch) == "rollback"

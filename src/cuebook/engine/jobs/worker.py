@@ -1,0 +1,185 @@
+"""The work behind the reply: found in stored state, done again until nothing is due (DESIGN §1)."""
+
+import asyncio
+import contextlib
+import logging
+from typing import NamedTuple
+
+from cuebook.assembly.budget import allot
+from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.core.foreground_gate import STANDS_BACK_S
+from cuebook.engine.jobs.compaction import FAILURES, Outcome, compact_once
+from cuebook.engine.turn.summary_correction import correct_summary
+from cuebook.errors import CuebookError
+from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.memory.rolling import backoff_s, least_backlog
+from cuebook.memory.rolling import due as due_for
+from cuebook.ports.store import Due
+from cuebook.records.memory import Scope
+
+log = logging.getLogger("cuebook.worker")
+
+#: How long an Idempotency-Key stands for its request.
+KEYS_S = 48 * 3600.0
+#: Conversations read at once of those that may be due.
+BATCH = 100
+#: Seconds between two looks, each a dozen reads: the turns that end meanwhile are one reason to look, not many.
+REST_S = 0.25
+
+
+class Place(NamedTuple):
+    """A conversation."""
+
+    tenant: str
+    conversation: str
+
+
+class Worker:
+    """One process's worker. Any number of them may run: every effect is guarded by the rows it was derived from."""
+
+    def __init__(self, desk: Desk, *, interval_s: float) -> None:
+        self._desk = desk
+        self._interval = interval_s
+        self._stirred = asyncio.Event()
+        self._working = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+        desk.stirred = self._stirred.set
+
+    def start(self) -> None:
+        """Begin to look for work."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End; what was under way is found again by whoever looks next."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            self._stirred.clear()
+            try:
+                await self._until_idle()
+            except Exception:  # the outermost loop of the work behind: it records and goes on
+                log.exception("work behind failed; it is found again")
+            await asyncio.sleep(REST_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(
+                    self._interval
+                ):  # `wait_for` of 3.11 can lose a cancellation: stop would hang
+                    await self._stirred.wait()
+
+    async def _until_idle(self) -> None:
+        done = 1
+        while done:
+            done = await self.work(hurry=False)
+
+    async def work(self, *, hurry: bool, conversation: str | None = None) -> int:
+        """Do what is due, one pass a conversation; answers with how much was done. `hurry` ignores cool-downs."""
+        async with self._working:
+            done = await self._desk.expire()
+            await self._desk.store.forget_keys(before=self._desk.clock.now() - KEYS_S)
+            for due, profile in await self._due(hurry=hurry, conversation=conversation):
+                await self._desk.urgent.stand_back(STANDS_BACK_S)
+                done += await self._pass(due, profile) == "stored"
+            for chore in self._desk.chores:
+                await self._desk.urgent.stand_back(STANDS_BACK_S)
+                await self._do(chore)
+        return done
+
+    async def _do(self, chore: Chore) -> None:
+        """Do a chore; one that fails is done again next time, and holds up no other."""
+        try:
+            await chore.run()
+        except CuebookError as error:
+            log.warning("%s", self._desk.writer.clean(str(error)))
+        except Exception:  # a sink is its owner's code: whatever it raises holds up no other chore
+            log.exception("%s failed; it is done again", chore.name)
+
+    async def _whole(self, chore: Chore) -> None:
+        """Do a chore until nothing of it is due, or a run of it changes nothing."""
+        await self._do(chore)
+        left = await chore.due()
+        while left:
+            await self._do(chore)
+            before, left = left, await chore.due()
+            if left >= before:
+                return
+
+    async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
+        """Work until nothing is due, or the time is over; answers with what is still due by kind, empty when settled.
+
+        A pass that fails is tried again at once, by rules in the end; one that has nothing to win is left alone.
+        """
+        tries: dict[Place, int] = {}
+        refused: set[Place] = set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self._working:
+                await self._desk.expire()
+                while dues := [
+                    each
+                    for each in await self._due(hurry=True, conversation=conversation)
+                    if place_of(each[0]) not in refused and tries.get(place_of(each[0]), 0) <= FAILURES
+                ]:
+                    for due, profile in dues:
+                        outcome = await self._pass(due, profile)
+                        place = place_of(due)
+                        tries[place] = 0 if outcome == "stored" else tries.get(place, 0) + 1
+                        refused |= {place} if outcome == "refused" else set()
+                for chore in self._desk.chores:
+                    await self._whole(chore)
+        found = await self._due(hurry=True, conversation=conversation)
+        left = [due for due, _ in found if place_of(due) not in refused]
+        counts = {"compaction": len(left)} | {chore.name: await chore.due() for chore in self._desk.chores}
+        return {kind: count for kind, count in counts.items() if count}
+
+    async def _pass(self, due: Due, profile: CompactionProfile) -> Outcome:
+        """Do one pass. Whatever it fails with puts this conversation off, and no other."""
+        desk, scope = self._desk, Scope(due.tenant)
+        try:
+            await correct_summary(desk, scope, due.conversation)
+            return await compact_once(desk, scope, due.conversation, profile)
+        except CuebookError as error:
+            log.warning("compaction of %s: %s", due.conversation, desk.writer.clean(str(error)))
+        except Exception:
+            log.exception("compaction of %s failed; it is tried again later", due.conversation)
+        until = desk.clock.now() + backoff_s(due.failures, profile.cooldown_ms)
+        await desk.store.postpone(scope, due.conversation, until=until, failed=True, mark=due.mark)
+        return "failed"
+
+    async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[Due, CompactionProfile]]:
+        """Find what is due now, the largest backlog first."""
+        least = least_backlog(self._desk.compaction)
+        found: list[tuple[Due, CompactionProfile]] = []
+        last: Due | None = None
+        while True:
+            page = await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation)
+            profiles = ((due, self.profile_if_due(due, hurry=hurry)) for due in page)
+            found += [(due, profile) for due, profile in profiles if profile is not None]
+            if len(page) < BATCH:
+                return found
+            last = page[-1]
+
+    def profile_if_due(self, due: Due, *, hurry: bool) -> CompactionProfile | None:
+        """Give the profile of a conversation whose pass is due now."""
+        desk = self._desk
+        profile = choose(desk.compaction, due.mode or None)
+        verdict = due_for(
+            profile,
+            backlog=due.backlog,
+            backlog_tokens=due.backlog_tokens,
+            room=allot(desk.limits, front=0).posts,
+            trigger_ratio=due.trigger if desk.tunes and due.trigger else desk.limits.trigger_ratio,
+            now=desk.clock.now(),
+            last_at=due.last_at,
+            not_before=due.not_before,
+            hurry=hurry,
+        )
+        return profile if verdict.reason == "due" else None
+
+
+def place_of(due: Due) -> Place:
+    """Give the conversation that is due."""
+    return Place(due.tenant, due.conversation)

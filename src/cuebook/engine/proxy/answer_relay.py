@@ -1,0 +1,138 @@
+"""How an upstream's answer is relayed as it came, and kept."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from cuebook.engine.core.model_call import closing
+from cuebook.engine.proxy.chat_stream import Heard, Hearing
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.turn.step import Step
+from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.ports.model import RelayAnswer
+from cuebook.records.conversation import CALL
+from cuebook.records.openai_messages import Said, read_message
+from cuebook.records.openai_stream import ByteLines
+
+
+async def relay_answer(
+    reply: RelayAnswer, step: Step, heard: Hearing | None = None
+) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer's head and its body's bytes; the last of them come when it is durable.
+
+    `heard` reads it; without, it is one of OpenAI's wire.
+    """
+    heard = heard or Heard()
+    lease = step.lease
+    place: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
+    head = Head(status=reply.status, headers=reply.headers, **place)
+    try:
+        if reply.status < 400 and reply.headers.get("content-type", "").lower().startswith("text/event-stream"):
+            yield head
+            ear = Ear(step, heard)
+            async with closing(ear.relay(reply)) as lines:
+                async for line in lines:
+                    yield line
+            return
+        body = b"".join([chunk async for chunk in reply.chunks()])
+        await _keep_whole(step, heard, reply.status, body)
+        yield head
+        yield body
+    finally:
+        await reply.aclose()
+
+
+async def _keep_whole(step: Step, heard: Hearing, status: int, body: bytes) -> None:
+    """Keep an answer that came in one piece; an error ends the turn as failed, its query stays."""
+    if status < 400:
+        heard.take(body)
+    await keep(step, heard, nothing=f"the upstream answered {status}" + (" with no message" if status < 400 else ""))
+
+
+class Ear:
+    """Relays a stream and hears what it says."""
+
+    def __init__(self, step: Step, heard: Hearing) -> None:
+        self._step = step
+        self._heard = heard
+        self._kept = False
+        step.so_far = lambda: partly(self._heard)
+
+    async def relay(self, reply: RelayAnswer) -> AsyncGenerator[bytes, None]:
+        """Pass lines on as they come; the end of the stream waits until the turn is durable."""
+        lines = ByteLines()
+        try:
+            async with closing(reply.chunks()) as chunks:
+                async for data in chunks:
+                    ready: list[bytes] = []
+                    for line in lines.feed(data):
+                        self._hear(line)
+                        if self._heard.done and not self._kept:
+                            if ready:
+                                yield b"".join(ready)
+                                ready = []
+                            await self._keep("")
+                        ready.append(line)
+                    if ready:
+                        yield b"".join(ready)
+        except UpstreamError as error:
+            if self._kept:
+                return  # the connection broke behind the end
+            await self._keep(str(error))
+            raise
+        finally:
+            if self._heard.whole:  # nobody reads on, but all was said
+                await self._keep("")
+        rest = lines.rest()
+        self._hear(rest)
+        await self._keep("the upstream's stream ended before its answer did")
+        if rest:
+            yield rest
+
+    def _hear(self, line: bytes) -> None:
+        added = self._heard.hear(line)
+        if not self._kept:
+            if added:
+                self._step.hear(added)
+            else:
+                self._step.check()
+
+    async def _keep(self, broken: str) -> None:
+        """Keep the answer, once. `broken` is why it is not whole, if it should be."""
+        if not self._kept:
+            self._kept = True
+            await keep(self._step, self._heard, broken=broken)
+
+
+async def keep(step: Step, heard: Hearing, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
+    """End a step by what was heard: the whole answer, or what came of it."""
+    wire = heard.message()
+    said = _read(wire)
+    if heard.error:
+        await step.finish(state="failed", error=f"the upstream: {heard.error}", usage=heard.usage)
+    elif broken and not heard.whole:
+        await step.finish(state="interrupted", error=broken, usage=heard.usage)
+    elif wire is None or said is None:
+        reason = nothing if wire is None else "the answer cannot be read"
+        await step.finish(state="failed", error=reason, usage=heard.usage)
+    else:
+        others = [heard.message(choice) for choice in heard.choices if choice]
+        calls = any(part.type == CALL for part in said.parts)
+        step.metadata |= {"answer": {"step": step.lease.step, **heard.frame, "finishReasons": heard.reasons}}
+        await step.finish(
+            wire=wire,
+            usage=heard.usage,
+            waiting=calls and heard.waits,
+            others=tuple(other for other in others if other and _read(other)),
+        )
+
+
+def partly(heard: Hearing) -> Said | None:
+    """Give what came of an answer; None where that says nothing, or cannot be read."""
+    return _read(heard.message())
+
+
+def _read(wire: bytes | None) -> Said | None:
+    try:
+        return read_message(wire) if wire else None
+    except InvalidInput:
+        return None

@@ -1,0 +1,312 @@
+"""`/v1/chat/completions`: a request goes upstream as it came but for its messages, its answer comes back byte for byte.
+
+Both are kept.
+"""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import NoReturn
+
+import msgspec
+from msgspec import Raw, Struct
+
+from cuebook.assembly.anchors import with_breakpoints
+from cuebook.assembly.cache import rule_for
+from cuebook.assembly.window import Text
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.engine.proxy.answer_relay import relay_answer
+from cuebook.engine.proxy.chat_stream import Heard, Hearing
+from cuebook.engine.proxy.idempotent_replay import tell, told_before
+from cuebook.engine.proxy.local_answer import Head, answer
+from cuebook.engine.proxy.request import Call, Place, Request, key_of, place_of, read_request
+from cuebook.engine.proxy.shadow_ledger import Ledger, reckoned
+from cuebook.engine.turn.compare import frozen_volatile
+from cuebook.engine.turn.opening import Intent, Opened, open_step
+from cuebook.engine.turn.plan import Wish
+from cuebook.engine.turn.prompt_logs import logging_of
+from cuebook.engine.turn.step import Step
+from cuebook.errors import Conflict
+from cuebook.memory.profiles import RELAY
+from cuebook.memory.recall import read_query
+from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.ports.store import Look, Scene
+from cuebook.records.anthropic_messages import REMINDED
+from cuebook.records.conversation import TOOL, Draft
+from cuebook.records.memory import NO_MODEL, Scope
+from cuebook.records.turn import Ask, Turn
+
+log = logging.getLogger("cuebook.relay")
+#: A part the user did not say, as a conversation of Anthropic's wire keeps it; on this wire it is a text.
+_REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
+_encode = msgspec.json.Encoder().encode
+
+
+class Going(Struct, frozen=True, kw_only=True):
+    """What is to go up: a request as it was read and came, and its opened step. `model` stands for the request's."""
+
+    request: Request
+    call: Call
+    opened: Opened
+    model: str | None = None
+
+
+class Wire(Struct, frozen=True, kw_only=True):
+    """How requests of a wire are read as chat completions, what goes up for one, and how its answer is heard."""
+
+    read: Callable[[Desk, Call], Request]
+    outgoing: Callable[[Desk, Upstream, Going], RelayRequest]
+    hears: Callable[[], Hearing]
+    breaks: Callable[[Desk, Upstream, str], bool]  # whether cache breakpoints go up to a model
+    tells: Callable[..., Iterator[Head | bytes]] = tell  # an answer that is stored, once more
+    says: bool = True  # False: what goes up is the client's own, and the window is kept beside it
+
+
+async def relay(
+    desk: Desk,
+    upstream: Upstream | None,
+    scope: Scope,
+    call: Call,
+    *,
+    model: str | None,
+    wire: Wire | None = None,
+    ledger: Ledger | None = None,
+) -> AsyncGenerator[Head | bytes, None]:
+    """Answer a chat completion: the head first, then the body's bytes. The last of them come when the turn is durable.
+
+    `model` replaces the request's model where that names a persona. An Idempotency-Key that came before gives the
+    stored answer. Without an upstream the `wire` is OpenAI's. `ledger` reckons what a wire that does not say its window
+    would have sent. Raises InvalidInput, KeyReused, Conflict.
+    """
+    wire, began = wire or CHAT, time.perf_counter()
+    request = wire.read(desk, call)
+    if request.user and scope.user is None:
+        scope = Scope(scope.tenant, request.user)
+    key = key_of(desk, call, request)
+    if again := await _again(desk, upstream, scope, request, key, wire=wire):
+        for piece in again:
+            yield piece
+        return
+    conversation = request.conversation or (await _place(desk, scope, request, call)).conversation
+    request = msgspec.structs.replace(request, conversation=conversation)
+    async with desk.lines.hold(scope.tenant, conversation):
+        quotes = upstream is None and desk.model.name == NO_MODEL
+        intend = meaning(desk, scope, request, call, conversation, key=key, quotes=quotes)
+        place = None if wire.says else await _place(desk, scope, request, call)
+        opened = await open_step(desk, scope, intend if wire.says else unsaid(intend))
+        if opened is None:  # the same request was first, elsewhere
+            for piece in await _again(desk, upstream, scope, request, key, wire=wire) or _nothing(conversation):
+                yield piece
+            return
+        if opened.side and desk.first_aside((scope.tenant, conversation)):
+            log.info("a request of conversation %s continues nothing there: it is kept beside it", conversation)
+        async with Step(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
+            step.on_closed = logging_of(desk, opened) if wire.says else None
+            if upstream is None:
+                answers = answer(desk, opened, step, stream=request.stream, counts=request.wants_usage)
+            else:
+                going = Going(request=request, call=call, opened=opened, model=model)
+                if ledger is not None and place is not None:
+                    marks = wire.breaks(desk, upstream, model or request.model)
+                    step.metadata |= await reckoned(ledger, desk, request, place, opened, began=began, marks=marks)
+                reply = await upstream.send(wire.outgoing(desk, upstream, going))
+                answers = relay_answer(reply, step, wire.hears())
+            async with aclosing(_placed(answers, opened)) as pieces:
+                async for piece in pieces:
+                    yield piece
+
+
+async def _placed(answers: AsyncGenerator[Head | bytes, None], opened: Opened) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer with where its request stands, and how long its prompt is."""
+    tokens = opened.planned.window.tokens
+    async with aclosing(answers):
+        async for piece in answers:
+            if isinstance(piece, Head):
+                yield msgspec.structs.replace(piece, side=opened.side, tokens=tokens)
+            else:
+                yield piece
+
+
+async def _again(
+    desk: Desk, upstream: Upstream | None, scope: Scope, request: Request, key: Key | None, *, wire: Wire
+) -> list[Head | bytes]:
+    """Give the answer an Idempotency-Key stands for; nothing where it stands for none."""
+    told = await told_before(desk, scope, key, request) if key else None
+    return list(wire.tells(desk, told, request, estimate=upstream is None)) if told else []
+
+
+def _nothing(conversation: str) -> NoReturn:
+    raise Conflict(f"conversation {conversation!r} was taken by another request; try again")
+
+
+# ---- what a request means -------------------------------------------------------------------------------------------
+
+
+async def _place(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
+    return await place_of(desk, scope, request, call)
+
+
+def meaning(
+    desk: Desk,
+    scope: Scope,
+    request: Request,
+    call: Call,
+    conversation: str,
+    *,
+    key: Key | None = None,
+    quotes: bool = False,
+) -> Callable[[], Awaitable[Intent]]:
+    """Give a request as what a step intends: what is new of its history, behind the post it continues.
+
+    Where that is is looked for each time anew: the tree may have changed meanwhile.
+    """
+
+    async def intend() -> Intent:
+        place = await _place(desk, scope, request, call)
+        drafts = _drafts(desk, request, place)
+        turn = await _waiting(desk, scope, request, place, drafts)
+        frozen = await frozen_volatile(desk, scope, turn) if turn else None
+        return Intent(
+            ask=Ask(
+                "" if place.side else request.query,
+                conversation,
+                user=request.user or scope.user,
+                persona=request.model if request.model in desk.personas else None,
+                mode=RELAY if place.begins else None,
+                project=call.project,
+                time_zone=call.time_zone,
+                organization=request.organization,
+                memory_control=request.memory_control,
+                may_publish=call.may_publish,
+                key=call.key,
+                authenticated=call.authenticated and (request.user or scope.user) is not None,
+            ),
+            drafts=drafts,
+            wish=_wish(desk, request, place, drafts, frozen, quotes=quotes, time_zone=call.time_zone),
+            parent=place.parent,
+            moves_head=not place.side,
+            goes_on=turn,
+            idempotency=key,
+            told=call.told,
+            relayed=True,
+            own_text=any(each.text.strip() for each in request.client),
+            seqs=place.seqs,
+            first_new=place.first_new,
+        )
+
+    return intend
+
+
+def unsaid(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[Intent]]:
+    """Give what a step intends whose window is kept and never said."""
+
+    async def intended() -> Intent:
+        return msgspec.structs.replace(await intend(), shadow=True, asks_model=False)
+
+    return intended
+
+
+def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
+    drafts: list[Draft] = []
+    for each in request.history[place.first_new :]:
+        id_, now = desk.dice.new_id("post"), desk.clock.now()
+        drafts.append(
+            desk.writer.message(
+                each.raw, each.said, id=id_, user=request.user, now=now, owner=place.owner, clean=not each.secret
+            )
+        )
+    return tuple(drafts)
+
+
+async def _waiting(desk: Desk, scope: Scope, request: Request, place: Place, drafts: Sequence[Draft]) -> Turn | None:
+    """Give the turn that waits for the tool results that come now, or that are stored already."""
+    if place.side or place.parent == 0 or any(draft.role != TOOL for draft in drafts):
+        return None
+    asked = place.parent if drafts else _asked_by(request, place)
+    if not drafts and asked is None:
+        return None
+    scene = await desk.store.scene(scope, Look(conversation=place.conversation, parent=place.parent, use_summary=False))
+    turn = scene.open_turn
+    return turn if turn is not None and turn.waiting and turn.reply_seq == (asked or scene.parent) else None
+
+
+def _asked_by(request: Request, place: Place) -> int | None:
+    """Give the post whose calls the stored results at a history's end answer; None where it does not end so."""
+    number = len(request.history) - 1
+    while number >= 0 and request.history[number].role == TOOL:
+        number -= 1
+    return place.seqs.get(number) if number < len(request.history) - 1 else None
+
+
+def _wish(
+    desk: Desk,
+    request: Request,
+    place: Place,
+    drafts: tuple[Draft, ...],
+    frozen: tuple[Text, ...] | None,
+    *,
+    quotes: bool,
+    time_zone: str | None,
+) -> Callable[[Scene], Wish]:
+    live = {seq: request.history[n].raw for n, seq in place.seqs.items() if request.history[n].secret}
+    live_drafts = {n: each.raw for n, each in enumerate(request.history[place.first_new :]) if each.secret}
+    asked = "" if place.side or frozen is not None or not desk.recall else request.query
+
+    def wish(scene: Scene) -> Wish:
+        zone = zone_of(time_zone, scene.conversation, desk.zone)
+        return Wish(
+            conversation=request.conversation or place.conversation,
+            drafts=drafts,
+            user=place.owner,
+            query=read_query(asked, speakers=scene.speakers, now=desk.clock.now(), zone=zone) if asked else None,
+            zone=zone,
+            recall_hits=desk.recall_hits,
+            quotes=quotes,
+            client=request.client,
+            live_client=request.live_client,
+            tools=request.tools,
+            live_tools=request.live_tools,
+            live=live,
+            live_drafts=live_drafts,
+            frozen=frozen,
+            query_seq=scene.open_turn.query_seq if frozen is not None and scene.open_turn else None,
+        )
+
+    return wish
+
+
+# ---- what goes upstream ---------------------------------------------------------------------------------------------
+
+
+def _outgoing(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+    request, call, model = going.request, going.call, going.model
+    body = body_of(request, going.opened, model=model, breakpoints=breaks(desk, upstream, model or request.model))
+    return RelayRequest(method="POST", path="/chat/completions", headers=call.headers, body=body, query=call.query)
+
+
+def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
+    """Say whether breakpoints go on the wire: by setting, or where the provider itself is known to read them."""
+    if desk.breakpoints != "auto":
+        return desk.breakpoints == "on"
+    rule = rule_for(model, upstream.base_url)
+    return rule is not None and rule.name == "openai-breakpoints"
+
+
+def body_of(request: Request, opened: Opened, *, model: str | None, breakpoints: bool = False) -> bytes:
+    """Give the request's body with the window in the place of its messages; all else keeps its bytes and its place."""
+    fields = dict(request.fields)
+    messages = tuple(each.replace(_REMINDED, _TEXT) for each in opened.planned.messages)
+    if breakpoints:
+        messages = with_breakpoints(messages, opened.planned.window.anchors, opened.planned.sheet)
+        fields.setdefault("prompt_cache_key", Raw(_encode(opened.lease.conversation)))
+        fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
+    fields["messages"] = Raw(b"[" + b",".join(messages) + b"]")
+    if model is not None:
+        fields["model"] = Raw(_encode(model))
+    return _encode(fields)
+
+
+#: OpenAI's chat completions.
+CHAT = Wire(read=read_request, outgoing=_outgoing, hears=Heard, breaks=breaks)

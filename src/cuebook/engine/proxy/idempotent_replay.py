@@ -1,0 +1,163 @@
+"""How a chat completion whose Idempotency-Key came before is answered: from what its step has stored.
+
+It says the same as the first time; how it is cut into events is our own. A step that gave no whole answer stands for
+nothing: its request may be made again under the same key.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from cuebook.assembly.forms import whole
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.proxy.local_answer import Head, event_of, head_of
+from cuebook.engine.proxy.request import Request
+from cuebook.engine.turn.opening import POLL_S
+from cuebook.errors import KeyReused
+from cuebook.ports.store import Answered
+from cuebook.records.memory import Scope
+from cuebook.records.openai_messages import read_message
+from cuebook.records.turn import Step, Turn, Usage
+
+#: What a step said that ended without a word.
+_NOTHING = b'{"role":"assistant","content":""}'
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """An answer as it is stored: its choices' messages, and the step that gave it."""
+
+    conversation: str
+    no: int  # the conversation's number
+    turn: Turn
+    step: Step
+    messages: tuple[bytes, ...]
+
+
+async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> Told | None:
+    """Give the answer a key stands for, waited for while it is spoken; None for a new key, and where none was given.
+
+    Raises KeyReused where the key came with another request.
+    """
+    name, digest = key
+    answered = await desk.answered(scope, key)
+    if answered is None:
+        return None
+    if answered.digest != digest or not answered.turn:
+        msg = f"Idempotency-Key {name!r} came before with another request; choose a new key"
+        raise KeyReused(msg, where="Idempotency-Key")
+    turn, step = await _ended(desk, scope, answered)
+    if step.state != "finished":
+        return None
+    messages = await _choices(desk, scope, answered.conversation, step, most=request.choices)
+    no = (await desk.store.conversation(scope, answered.conversation)).no
+    return Told(conversation=answered.conversation, no=no, turn=turn, step=step, messages=messages)
+
+
+async def _ended(desk: Desk, scope: Scope, answered: Answered) -> tuple[Turn, Step]:
+    """Wait for the step a key stands for; one whose process went away is ended."""
+    while True:
+        turn = await desk.store.turn(scope, answered.conversation, answered.turn)
+        step = turn.steps[answered.step - 1]
+        if step.state != "running":
+            return turn, step
+        await desk.expire()
+        await asyncio.sleep(POLL_S)
+
+
+async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, most: int) -> tuple[bytes, ...]:
+    """Read the reply, and the further choices that stand behind it."""
+    if not step.reply_seq:
+        return (_NOTHING,)
+    span = (step.reply_seq, step.reply_seq + most - 1)
+    reply, *others = await desk.store.posts_in(scope, conversation, [span])
+    return tuple(whole(each, None) for each in (reply, *others) if each is reply or each.id.startswith(f"{reply.id}-"))
+
+
+def tell(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+    """Give a stored answer in the form of the wire; with `estimate` its usage is counted where nobody told it."""
+    about = told.turn.metadata.get("answer", {})
+    about = about if about.get("step") == told.step.n else {}
+    frame = {
+        "id": f"chatcmpl-{told.no}.{told.turn.n}.{told.step.n}",  # of this book unique
+        "created": int(told.turn.closed_at or told.turn.created_at),
+        "model": request.model,
+        **{name: value for name, value in about.items() if name not in ("step", "finishReasons")},
+    }
+    given = about.get("finishReasons", [])
+    reasons = [given[n] if n < len(given) and given[n] else _finish(each) for n, each in enumerate(told.messages)]
+    usage = _usage(desk, told, estimate=estimate)
+    yield told_head(told, request)
+    if request.stream:
+        yield from _stream(frame, told.messages, reasons, usage if request.wants_usage else None)
+    else:
+        yield _whole(frame, told.messages, reasons, usage)
+
+
+def told_head(told: Told, request: Request) -> Head:
+    """Give the head of a stored answer."""
+    place: Any = {"conversation": told.conversation, "turn": told.turn.n, "step": told.step.n}
+    return head_of(**place, stream=request.stream, tokens=told.step.manifest.tokens)
+
+
+def _whole(
+    frame: dict[str, Any], messages: Sequence[bytes], reasons: Sequence[str], usage: dict[str, Any] | None
+) -> bytes:
+    choices = [
+        {"index": n, "message": Raw(message), "finish_reason": reason, "logprobs": None}
+        for n, (message, reason) in enumerate(zip(messages, reasons, strict=True))
+    ]
+    counted = {"usage": usage} if usage else {}
+    return _encode({**frame, "object": "chat.completion", "choices": choices, **counted})
+
+
+def _stream(
+    frame: dict[str, Any], messages: Sequence[bytes], reasons: Sequence[str], usage: dict[str, Any] | None
+) -> Iterator[bytes]:
+    for n, message in enumerate(messages):
+        yield event_of(frame, _delta(message), index=n)
+    for n, reason in enumerate(reasons):
+        yield event_of(frame, {}, index=n, finish=reason)
+    if usage:
+        yield event_of(frame, None, usage=usage)
+    yield b"data: [DONE]\n\n"
+
+
+def _delta(message: bytes) -> dict[str, Any]:
+    """Give a message as one delta: its calls numbered."""
+    said: dict[str, Any] = msgspec.json.decode(message)
+    calls = said.get("tool_calls")
+    if isinstance(calls, list):
+        said["tool_calls"] = [{"index": n, **call} if isinstance(call, dict) else call for n, call in enumerate(calls)]
+    return said
+
+
+def _finish(message: bytes) -> str:
+    said = msgspec.json.decode(message)
+    return "tool_calls" if said.get("tool_calls") else "function_call" if said.get("function_call") else "stop"
+
+
+def counted(desk: Desk, told: Told, *, estimate: bool) -> Usage | None:
+    """Give what the provider counted; where it said nothing None, or with `estimate` what we count."""
+    found = told.step.usage
+    if found is None or found.input is None or found.output is None:
+        if not estimate:
+            return None
+        said = sum(desk.count(read_message(each).message) for each in told.messages)
+        found = Usage(input=told.step.manifest.tokens, output=said)
+    return found
+
+
+def _usage(desk: Desk, told: Told, *, estimate: bool) -> dict[str, Any] | None:
+    found = counted(desk, told, estimate=estimate)
+    if found is None:
+        return None
+    tokens = (found.input or 0, found.output or 0)
+    usage: dict[str, Any] = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    if found.cache_read is not None:
+        usage["prompt_tokens_details"] = {"cached_tokens": found.cache_read}
+    return usage

@@ -1,0 +1,91 @@
+"""How a chat completion is answered without an upstream, in the form of the wire.
+
+By the book's own model, or by what was recalled where there is none.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.turn.opening import Opened
+from cuebook.engine.turn.step import Step
+from cuebook.engine.turn.turn import speak
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """Status and headers of an answer; its bytes follow. `side`: the request continued no path, and is kept beside."""
+
+    status: int
+    headers: Mapping[str, str]
+    conversation: str = ""
+    turn: int = 0
+    step: int = 1
+    side: bool = False
+    tokens: int = 0  # of the prompt, as we count
+
+
+async def answer(
+    desk: Desk, opened: Opened, step: Step, *, stream: bool, counts: bool = False
+) -> AsyncGenerator[Head | bytes, None]:
+    """Answer by the book's own model, or by what was recalled where there is none.
+
+    `counts`: a stream ends with its usage.
+    """
+    lease = step.lease
+    created = int(desk.clock.now())
+    id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # of this book unique: clients tell answers apart by it
+    frame = {"id": id_, "created": created, "model": desk.model.name}
+    step.metadata = {"answer": {"step": lease.step, **frame}}
+    head = head_of(conversation=lease.conversation, turn=lease.turn, step=lease.step, stream=stream)
+    if stream:
+        yield head
+        yield event_of(frame, {"role": "assistant", "content": ""})
+    async with aclosing(speak(desk, opened, step)) as texts:
+        async for text in texts:
+            if stream:
+                yield event_of(frame, {"content": text})
+    text, finish = "".join(step.text), finish_of(step)
+    usage = {"prompt_tokens": opened.planned.window.tokens, "completion_tokens": desk.count(text)}
+    usage["total_tokens"] = sum(usage.values())
+    if stream:
+        yield event_of(frame, {}, finish=finish)
+        if counts:
+            yield event_of(frame, None, usage=usage)
+        yield b"data: [DONE]\n\n"
+        return
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish, "logprobs": None}
+    yield head
+    yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
+
+
+def finish_of(step: Step) -> str:
+    """Give why an answer of the book's own model ended."""
+    reasons = step.metadata.get("answer", {}).get("finishReasons") or ["stop"]
+    return str(reasons[0])
+
+
+def head_of(*, conversation: str, turn: int, step: int, stream: bool, tokens: int = 0) -> Head:
+    """Give the head of an answer of our own."""
+    kind = "text/event-stream; charset=utf-8" if stream else "application/json"
+    place: Any = {"conversation": conversation, "turn": turn, "step": step}
+    return Head(status=200, headers={"content-type": kind}, **place, tokens=tokens)
+
+
+def event_of(
+    frame: Mapping[str, Any],
+    delta: Mapping[str, Any] | None,
+    *,
+    index: int = 0,
+    finish: str | None = None,
+    usage: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Give an event of a stream; without `delta` it has no choice, and tells the usage."""
+    choice = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": None}
+    chunk = {**frame, "object": "chat.completion.chunk", "choices": [] if delta is None else [choice]}
+    return b"data: " + _encode(chunk | ({"usage": usage} if usage else {})) + b"\n\n"

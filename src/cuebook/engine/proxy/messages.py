@@ -1,0 +1,324 @@
+"""Anthropic's `/v1/messages`: a request read as the chat completion that means the same, and as it came on its way up.
+
+What goes up unread, or as it came, gets cache breakpoints where they are read and the client placed none.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from cuebook.assembly.cache import CacheRule, rule_for
+from cuebook.assembly.forms import weigh
+from cuebook.assembly.messages_anchors import with_cache_marks
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.chat_completions import Going, Wire
+from cuebook.engine.proxy.chat_stream import Heard, message_of
+from cuebook.engine.proxy.idempotent_replay import Told, counted, told_head
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.messages_window import body_of
+from cuebook.engine.proxy.request import Call, Request, read_request
+from cuebook.errors import InvalidInput
+from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.records.anthropic_messages import read_reply, read_system, read_turned, write_blocks
+from cuebook.records.anthropic_stream import Grown, grow, take_message
+from cuebook.records.messages_chat import chat_fields, plain_chat
+from cuebook.records.messages_told import events_of, told_usage
+from cuebook.records.openai_stream import Events, read_event
+from cuebook.records.turn import Usage
+
+# ---- repeated requests ----------------------------------------------------------------------------------------------
+
+
+def tell_message(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+    """Give a stored answer of Anthropic's wire once more."""
+    about = told.turn.metadata.get("answer", {})
+    about = about if about.get("step") == told.step.n else {}
+    content = [block for each in told.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
+    stops = about.get("finishReasons") or [None]
+    calls = any(block["type"] == "tool_use" for block in content)
+    usage = counted(desk, told, estimate=estimate)
+    message = {
+        "id": about.get("id") or f"msg_{told.no}_{told.turn.n}_{told.step.n}",
+        "type": "message",
+        "role": "assistant",
+        "model": about.get("model") or request.model,
+        "content": content,
+        "stop_reason": stops[0] or ("tool_use" if calls else "end_turn"),
+        "stop_sequence": None,
+        "usage": told_usage(
+            (usage and usage.input) or 0,
+            (usage and usage.output) or 0,
+            read=(usage and usage.cache_read) or 0,
+            written=(usage and usage.cache_write) or 0,
+        ),
+    }
+    yield told_head(told, request)
+    if request.stream:
+        yield from events_of(message)
+    else:
+        yield _encode(message)
+
+
+# ---- answers of other models ----------------------------------------------------------------------------------------
+
+
+#: OpenAI's own models take the most tokens of an answer under another name than most servers of its wire.
+_OPENAI = "api.openai.com"
+#: Headers of Anthropic's wire, and where its clients put their key.
+_THEIRS = "anthropic-"
+_KEY, _BEARER = "x-api-key", "authorization"
+
+
+def read_as_chat(desk: Desk, call: Call) -> Request:
+    """Read a request whose answer comes of another wire. Raises InvalidInput, also for what that cannot carry."""
+    request = read_messages(desk, call)
+    chat_fields(_fields.decode(call.body))
+    return msgspec.structs.replace(request, fields={**request.fields, "stream_options": Raw(b'{"include_usage":true}')})
+
+
+def count_messages(desk: Desk, call: Call) -> int:
+    """Estimate the tokens of a request as it stands. Raises InvalidInput."""
+    request = read_messages(desk, call)
+    history = sum(weigh(msgspec.json.decode(each.raw), desk.count) for each in request.history)
+    front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), desk.count) for each in request.client)
+    return history + front + (desk.count(request.tools) if request.tools else 0)
+
+
+def _as_chat(_: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+    """Give the window as a chat completion."""
+    call = going.call
+    fields = chat_fields(_fields.decode(call.body))
+    if "max_tokens" in fields and urlsplit(upstream.base_url).hostname == _OPENAI:
+        fields["max_completion_tokens"] = fields.pop("max_tokens")
+    fields["messages"] = [Raw(each) for each in plain_chat(going.opened.planned.messages)]
+    fields["model"] = going.request.model if going.model is None else going.model
+    headers = {name: value for name, value in call.headers.items() if not name.startswith(_THEIRS) and name != _KEY}
+    if _KEY in call.headers:
+        headers.setdefault(_BEARER, f"Bearer {call.headers[_KEY]}")
+    return RelayRequest(method="POST", path="/chat/completions", headers=headers, body=_encode(fields))
+
+
+class ChatHeard(Heard):
+    """What an answer has said that is told on Anthropic's wire: as its client will send it again."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls of it are to be answered before it goes on, whatever reason the model gave."""
+        return True
+
+    def message(self, choice: int = 0) -> bytes | None:
+        """Give what came as the chat message that its blocks, sent again, are read as."""
+        said = message_of(self, choice)
+        return said if said is None else read_reply(write_blocks(said, thoughts=True)[1])
+
+
+def _breaks(*_: Any) -> bool:
+    return False
+
+
+#: A request of Anthropic's wire, answered on OpenAI's.
+CHATTED = Wire(read=read_as_chat, outgoing=_as_chat, hears=ChatHeard, breaks=_breaks)
+
+
+# ---- the stream -----------------------------------------------------------------------------------------------------
+
+
+#: Why an answer ended that waits for the results of its calls.
+_CALLS = "tool_use"
+
+
+class MessageHeard(Struct):
+    """What an answer has said so far; grown in place."""
+
+    grown: Grown = field(default_factory=Grown)
+    events: Events = field(default_factory=Events)
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that it is done."""
+        return self.grown.done
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was said to its end."""
+        return self.grown.begun and bool(self.grown.stop or self.grown.done)
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls of it are to be answered before it goes on."""
+        return self.grown.stop == _CALLS
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider counted, of its input what was read of its cache or written to it too."""
+        return self.grown.usage
+
+    @property
+    def error(self) -> str:
+        """Why it is none, as the provider says."""
+        return self.grown.error
+
+    @property
+    def frame(self) -> dict[str, str]:
+        """Which answer it is and who gave it."""
+        return {"id": self.grown.id, "model": self.grown.model}
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The one answer there is."""
+        return (0,)
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why it ended, as Anthropic names it."""
+        return [self.grown.stop or None]
+
+    def hear(self, line: bytes) -> str:
+        """Take in a line of a stream; answers with what it adds to the text."""
+        return grow(self.grown, self.events.read(line))
+
+    def take(self, body: bytes) -> None:
+        """Take in an answer in one piece."""
+        message = read_event(body)
+        if isinstance(message, dict):
+            take_message(self.grown, message)
+
+    def message(self, choice: int = 0) -> bytes | None:
+        """Give what came as one chat message."""
+        if choice or not self.grown.begun or not (self.grown.blocks or self.whole):
+            return None
+        try:
+            return read_reply(self.grown.content)
+        except (InvalidInput, msgspec.MsgspecError):
+            return None
+
+
+#: Requests that make an answer; those that only count tokens are neither cached nor kept.
+PATH = "/messages"
+#: Fields a chat completion has too, in the same words.
+_SAME = ("model", "stream", "tools")
+#: Behind this Claude Code names its session in the user's id.
+_SESSION = "_session_"
+
+_encode = msgspec.json.Encoder().encode
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_raws = msgspec.json.Decoder(list[Raw])
+
+
+class NotReadError(InvalidInput):
+    """A request of Anthropic's wire that nobody here can read."""
+
+
+class _Named(msgspec.Struct):
+    model: str = ""
+
+
+# ---- breakpoints ----------------------------------------------------------------------------------------------------
+
+
+def breaks(desk: Desk, upstream: Upstream, model: str) -> bool:
+    """Say whether markers go on the wire: by setting, or where the provider itself answers."""
+    return desk.breakpoints != "off" and (desk.breakpoints == "on" or _rule(upstream, model) is not None)
+
+
+def _rule(upstream: Upstream, model: str) -> CacheRule | None:
+    rule = rule_for(model, upstream.base_url)
+    return rule if rule is not None and rule.name.startswith("anthropic") else None
+
+
+def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayRequest:
+    """Give a request with cache breakpoints, by setting or where the provider itself answers; else as it is.
+
+    One that is shorter than the least a model caches, each byte a token, gets none.
+    """
+    if request.method != "POST" or request.path != PATH or desk.breakpoints == "off":
+        return request
+    try:
+        model = msgspec.json.decode(request.body, type=_Named).model
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return request
+    rule = _rule(upstream, model)
+    if not breaks(desk, upstream, model) or (rule is not None and len(request.body) < rule.minimum):
+        return request
+    return msgspec.structs.replace(request, body=with_cache_marks(request.body, hour=lasts_an_hour(desk)))
+
+
+def lasts_an_hour(desk: Desk) -> bool:
+    """Say whether the cache is to last an hour, by setting."""
+    return desk.cache_rule is not None and desk.cache_rule.name == "anthropic-1h"
+
+
+# ---- what is asked --------------------------------------------------------------------------------------------------
+
+
+def read_messages(desk: Desk, call: Call) -> Request:
+    """Read a request as the chat completion that means the same.
+
+    Raises NotReadError where that cannot be, and InvalidInput for what its headers say.
+    """
+    try:
+        fields = _fields.decode(call.body)
+        turned = read_turned(_raws.decode(fields["messages"]))
+        system = [_system(block) for block in read_system(fields["system"])] if "system" in fields else []
+    except (KeyError, InvalidInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"the request is none of Anthropic's that is known here: {error}"
+        raise NotReadError(msg, where="body") from None
+    if not turned:
+        msg = "messages: empty; send at least one"
+        raise NotReadError(msg, where="messages")
+    chat: dict[str, Any] = {name: fields[name] for name in _SAME if name in fields}
+    chat["messages"] = [*system, *(Raw(each.chat) for each in turned)]
+    chat["user"] = user_of(fields)
+    request = read_request(desk, msgspec.structs.replace(call, body=_encode(chat)))
+    return msgspec.structs.replace(request, turned=tuple(turned))
+
+
+def _system(block: Raw) -> dict[str, Any]:
+    """Give a block of the system text as a message of its own: one that changes with each request is kept alone."""
+    return {"role": "system", "content": [block]}
+
+
+def user_of(fields: Mapping[str, Raw]) -> str:
+    """Give the user a request's metadata names, "" where it names none; Claude Code's id without its session."""
+    metadata = msgspec.json.decode(fields["metadata"]) if "metadata" in fields else None
+    named = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(named, str):
+        return ""
+    if named.startswith("{"):
+        try:
+            told = msgspec.json.decode(named)
+        except (msgspec.DecodeError, RecursionError):
+            return named
+        known = [told.get(name) for name in ("account_uuid", "device_id")] if isinstance(told, dict) else []
+        return next((each for each in known if isinstance(each, str) and each), named)
+    return named.partition(_SESSION)[0] or named
+
+
+# ---- what goes upstream ---------------------------------------------------------------------------------------------
+
+
+def _window(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+    named = going.model or going.request.model
+    rule, tokens = _rule(upstream, named), going.opened.planned.window.tokens
+    marks = breaks(desk, upstream, named) and not (rule is not None and tokens < rule.minimum)
+    return _sent(going.call, body_of(going, marks=marks, hour=lasts_an_hour(desk)))
+
+
+def _as_it_came(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+    body, model = going.call.body, going.model
+    if model is not None:
+        body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
+    return marked(desk, upstream, _sent(going.call, body))
+
+
+def _sent(call: Call, body: bytes) -> RelayRequest:
+    return RelayRequest(method="POST", path=PATH, headers=call.headers, body=body, query=call.query)
+
+
+#: The window goes up in the place of the client's messages.
+MESSAGES = Wire(read=read_messages, outgoing=_window, hears=MessageHeard, breaks=breaks, tells=tell_message)
+#: The client's own messages go up, and what would have gone is kept beside them.
+KEPT = Wire(read=read_messages, outgoing=_as_it_came, hears=MessageHeard, breaks=breaks, tells=tell_message, says=False)

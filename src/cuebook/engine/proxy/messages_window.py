@@ -1,0 +1,205 @@
+"""A window on Anthropic's wire: the client's own blocks wherever a post stands as it came, ours where one does not.
+
+The system text is the client's, then the persona's, then the summary: what an agent's program puts in front (Claude
+Code's billing line, and who it is) is looked for there by the provider. What is recalled is a block behind the query's
+own. Cache markers stand at the window's anchors, unless the client placed its own. A conversation begins with the user:
+where its beginning is left out, that is said. A system message in the middle goes up as it came while the answer behind
+it does too; where that is left out, the provider would refuse it, and what it says stands in the user's next message.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from cuebook.assembly.forms import JOIN
+from cuebook.assembly.window import MOST_ANCHORS, Sheet
+from cuebook.engine.proxy.chat_completions import Going
+from cuebook.engine.proxy.request import Request
+from cuebook.engine.turn.opening import Opened
+from cuebook.engine.turn.plan import Planned
+from cuebook.records.anthropic_messages import MARK, THOUGHTS, Turned, read_reminders, read_system, write_blocks
+from cuebook.records.conversation import ASSISTANT, SYSTEM
+
+#: Said in front where the path begins with an answer.
+LEFT_OUT = "[What was said before is left out.]"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_raws = msgspec.json.Decoder(list[Raw])
+
+
+class _Message(Struct):
+    """A message on its way up: its blocks, and of which of the client's it is made, -1 where it is not of one alone."""
+
+    role: str
+    blocks: list[Any]
+    at: int = -1
+    pieces: int = 0  # of those a client's message was read as
+    changed: bool = False
+
+
+def body_of(going: Going, *, marks: bool, hour: bool = False) -> bytes:
+    """Give a request's body with the window in the place of its system text and messages; all else keeps its bytes.
+
+    One that holds the window as it came keeps all of them.
+    """
+    request, body, planned = going.request, going.call.body, going.opened.planned
+    fields = _fields.decode(body)
+    front = len(planned.messages) - len(planned.sheet.partition.kept)
+    system, own_alone = _system(fields, planned.messages[:front], planned.sheet)
+    messages, places = _messages(request, going.opened, front)
+    if marks and MARK.encode() not in body:
+        mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
+        system, own_alone = _mark(planned, system, messages, places, mark), False
+        if not system and "tools" in fields:
+            fields["tools"] = _marked_tools(fields["tools"], mark)
+    if system and not own_alone:
+        fields["system"] = Raw(_encode(system))
+    own = _raws.decode(fields["messages"])
+    written = _written(request, own, messages)
+    if written is not None:
+        fields["messages"] = Raw(b"[" + b",".join(written) + b"]")
+    if going.model is not None:
+        fields["model"] = Raw(_encode(going.model))
+    given = _fields.decode(body)
+    return body if all(bytes(fields[name]) == bytes(given.get(name, b"")) for name in fields) else _encode(fields)
+
+
+# ---- the system text ------------------------------------------------------------------------------------------------
+
+
+def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> tuple[list[Any], bool]:
+    """Give the system text's blocks, and whether they are the client's alone."""
+    own: list[Any] = list(read_system(fields["system"])) if "system" in fields else []
+    if not own:
+        content = _decode(front[0])["content"] if front else ""
+        return [{"type": "text", "text": content}] if content else [], False
+    before = [_decode(front[0])["content"][0]] if sheet.front else []
+    behind = [_decode(front[-1])["content"][-1]] if sheet.summary else []
+    return [*own, *before, *behind], not (before or behind)
+
+
+# ---- the path -------------------------------------------------------------------------------------------------------
+
+
+def _messages(request: Request, opened: Opened, front: int) -> tuple[list[_Message], dict[int, tuple[int, int]]]:
+    """Give what goes up of the path; and by number of the window's message where its last stable block stands."""
+    planned = opened.planned
+    sheet = planned.sheet
+    messages: list[_Message] = []
+    places: dict[int, tuple[int, int]] = {}
+    for number, placed in enumerate(sheet.partition.kept, front):
+        seq, chat, recalled = placed.post.seq, planned.messages[number], ""
+        if seq == sheet.query and sheet.volatile:
+            chat, recalled = _parted(chat, sheet.fence)
+        sent = opened.sent.get(seq)
+        turned = request.turned[sent] if sent is not None and placed.form == "full" else None
+        if turned is not None:
+            _add(messages, turned.role, list(turned.blocks), at=turned.at)
+        else:
+            role, blocks = write_blocks(chat, thoughts=seq > sheet.query)
+            _add(messages, role, blocks)
+        last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].role != SYSTEM), None)
+        if last is not None:
+            places[number] = (last, len(messages[last].blocks) - 1)
+        if recalled and last is not None:
+            messages[last].blocks.append({"type": "text", "text": recalled})
+            messages[last].changed = True
+        for at, raw in enumerate(turned.behind, turned.at + 1) if turned is not None else ():
+            messages.append(_Message(SYSTEM, read_reminders(raw), at=at, pieces=1))
+    if messages and messages[0].role == ASSISTANT:
+        messages.insert(0, _Message("user", [{"type": "text", "text": LEFT_OUT}], changed=True))
+        places = {number: (at + 1, block) for number, (at, block) in places.items()}
+    return messages, places
+
+
+def _add(messages: list[_Message], role: str, blocks: list[Any], *, at: int = -1) -> None:
+    """Add what a post says: to the message before it where one of both is ours, or both are of the same."""
+    if role == "user" and messages and messages[-1].role == SYSTEM and at != messages[-1].at + 1:
+        said: list[Any] = []
+        while messages[-1].role == SYSTEM:
+            said = messages.pop().blocks + said
+        blocks, at = said + blocks, -1
+    last = messages[-1] if messages else None
+    if last is not None and last.role == role and (at < 0 or last.at < 0 or at == last.at):
+        last.blocks += blocks
+        last.pieces += 1
+        if at != last.at:
+            last.at, last.changed = -1, True
+    elif blocks or at >= 0:  # an empty one of the client's is for the provider to judge
+        messages.append(_Message(role, blocks, at=at, pieces=1))
+
+
+def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
+    """Part the query from what is recalled for it."""
+    message = _decode(chat)
+    content = message["content"]
+    if isinstance(content, list):
+        return _encode(message | {"content": content[:-1]}), content[-1]["text"]
+    said, _, recalled = content.rpartition(f"<recalled {fence}>")
+    return _encode(message | {"content": said.removesuffix(JOIN)}), f"<recalled {fence}>{recalled}"
+
+
+def _written(request: Request, own: Sequence[Raw], messages: Sequence[_Message]) -> list[bytes] | None:
+    """Give the messages' bytes, the client's own where all of one goes up as it came; None where all do."""
+    pieces = _pieces(request.turned)
+    as_came = [each.at >= 0 and not each.changed and each.pieces == pieces[each.at] for each in messages]
+    if all(as_came) and [each.at for each in messages] == list(range(len(own))):
+        return None
+    return [
+        bytes(own[each.at]) if same else _encode({"role": each.role, "content": each.blocks})
+        for each, same in zip(messages, as_came, strict=True)
+    ]
+
+
+def _pieces(turned: Sequence[Turned]) -> dict[int, int]:
+    counted: dict[int, int] = {}
+    for each in turned:
+        counted[each.at] = counted.get(each.at, 0) + 1
+        counted |= dict.fromkeys(range(each.at + 1, each.at + 1 + len(each.behind)), 1)
+    return counted
+
+
+# ---- markers --------------------------------------------------------------------------------------------------------
+
+
+def _mark(
+    planned: Planned,
+    system: list[Any],
+    messages: Sequence[_Message],
+    places: Mapping[int, tuple[int, int]],
+    mark: Mapping[str, str],
+) -> list[Any]:
+    """Place markers at the window's anchors, in messages where they stand; answers with the marked system text."""
+    for anchor in planned.window.anchors:
+        if anchor.name in ("system", "summary"):
+            stable = 2 if planned.sheet.summary and len(planned.window.anchors) < MOST_ANCHORS else 1
+            system = [*system[:-stable], *(_with_mark(each, mark) for each in system[-stable:])]
+        elif anchor.after in places:
+            at, block = places[anchor.after]
+            _mark_block(messages[at], block, mark)
+    return system
+
+
+def _mark_block(message: _Message, last: int, mark: Mapping[str, str]) -> None:
+    """Mark the last block up to a number that can carry a marker."""
+    for number in range(last, -1, -1):
+        block = message.blocks[number]
+        read = _decode(block) if isinstance(block, Raw) else block
+        blank = read.get("type") == "text" and not str(read.get("text", "")).strip()
+        if read.get("type") not in THOUGHTS and not blank:
+            message.blocks[number], message.changed = _with_mark(read, mark), True
+            return
+
+
+def _with_mark(block: Any, mark: Mapping[str, str]) -> dict[str, Any]:
+    read = _decode(block) if isinstance(block, Raw) else block
+    return {**read, MARK: mark}
+
+
+def _marked_tools(tools: Raw, mark: Mapping[str, str]) -> Raw:
+    own = _raws.decode(tools)
+    return Raw(_encode([*own[:-1], _with_mark(own[-1], mark)])) if own else tools

@@ -1,0 +1,320 @@
+"""How a chat-completions request is read, and where its messages continue what is stored."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from cuebook.assembly.window import ClientSystem, client_system
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.drafts import check_name
+from cuebook.engine.proxy.history_alignment import (
+    Continuation,
+    anchors,
+    continue_at,
+    same_conversation,
+    same_items,
+    same_request,
+)
+from cuebook.errors import InvalidInput
+from cuebook.memory.scopes import read_control
+from cuebook.ports.store import Alignment
+from cuebook.records import openai_messages
+from cuebook.records.anthropic_messages import Turned
+from cuebook.records.conversation import ASSISTANT, SYSTEM
+from cuebook.records.digest import digest_of
+from cuebook.records.key import no_organization
+from cuebook.records.memory import Scope
+from cuebook.records.openai_messages import Said, read_message
+from cuebook.records.responses_items import may_be_ours
+
+#: Answers looked for when a history comes without a conversation id, from the newest on.
+ANCHORS = 32
+#: Seconds after which a call is none of a conversation that its client began and filled: it does so just before.
+LISTED_S = 60.0
+#: Fields of a request beside its messages that a provider charges as input.
+_CHARGED = ("tools", "functions", "response_format")
+#: Fields that say how an answer comes, not what is asked.
+_DELIVERY = frozenset({"stream", "stream_options"})
+#: The most choices a request asks for (OpenAI's limit of `n`).
+MOST_CHOICES = 128
+
+_encode = msgspec.json.Encoder().encode
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_raws = msgspec.json.Decoder(list[Raw])
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A chat-completions request as it came."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    conversation: str | None = None  # from the base URL or a header
+    user: str | None = None
+    server_history: bool = False  # X-History: server: `messages` are new ones only
+    parent: int | None = None  # with it: seq of the post they follow; the head otherwise
+    leading: int | None = None  # so many system messages stand in front, further ones are said; all that lead otherwise
+    lists: bool = False  # its client may keep what it sends as items of a conversation it began
+    told: Mapping[str, Any] = {}  # what the answer tells again of its request, kept with its step
+    query: str = ""
+    idempotency_key: str | None = None
+    project: str | None = None  # whose own prompts stand for the others; kept in the conversation
+    time_zone: str | None = None  # whose days the request speaks of; kept in the conversation
+    authenticated: bool = False  # a key says who asks
+    organization: str | None = None  # asserted with each request; kept nowhere
+    memory_control: str | None = None  # JSON, as `memoryControl` of /api/chat
+    organizations: frozenset[str] | None = None  # those a key may name; None: all
+    may_publish: bool = True  # the caller may write to the organization's memory
+    key: str = ""  # the id of the key that asks; none where no keys are configured
+
+    @property
+    def retried(self) -> bool:
+        """Whether the client says that it sends this again: OpenAI's and Anthropic's libraries count their retries."""
+        return self.headers.get("x-stainless-retry-count", "0") != "0"
+
+
+class Spoken(Struct, frozen=True):
+    """A message of a request: as it came, its role, the digest of what would be stored, whether it holds secrets."""
+
+    raw: bytes
+    role: str
+    digest: bytes
+    secret: bool
+    read: Said | None = None  # where it was read for this request, and holds no secret
+
+    @property
+    def said(self) -> Said:
+        """What it says."""
+        return self.read or read_message(self.raw)
+
+
+class Request(Struct, frozen=True, kw_only=True):
+    """A request read: its fields' own bytes, its system messages, and the rest of its history."""
+
+    fields: dict[str, Raw]
+    client: tuple[ClientSystem, ...]
+    live_client: tuple[ClientSystem, ...]
+    history: tuple[Spoken, ...]
+    model: str
+    conversation: str | None
+    user: str | None
+    stream: bool
+    tools: str  # what a provider charges beside the messages, as it is stored
+    live_tools: str  # where secrets were replaced in `tools`: the same as it came
+    organization: str | None = None
+    memory_control: dict[str, Any] | None = None
+    turned: tuple[Turned, ...] = ()  # where it came on Anthropic's wire: what each message of its history was there
+
+    @property
+    def query(self) -> str:
+        """The newest user message's text."""
+        return next((each.said.message for each in reversed(self.history) if each.role == "user"), "")
+
+    @property
+    def choices(self) -> int:
+        """How many answers are asked for."""
+        n = _value(self.fields, "n")
+        return min(max(n, 1), MOST_CHOICES) if isinstance(n, int) else 1
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream ends with its usage."""
+        options = _value(self.fields, "stream_options")
+        return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
+    """Give the Idempotency-Key of a call with its request's digest, None without one.
+
+    A stream and an answer in one piece are the same request.
+    """
+    if call.idempotency_key is None:
+        return None
+    terms: list[Any] = (
+        [request.organization, request.memory_control] if request.organization or request.memory_control else []
+    )
+    terms += [call.parent] if call.parent is not None else []
+    places = _encode([request.conversation, request.user, call.server_history, *terms])
+    fields = _fields.decode(call.body) if request.turned else request.fields  # on Anthropic's wire, those it came with
+    asked = [name.encode() + b":" + bytes(raw) for name, raw in fields.items() if name not in _DELIVERY]
+    return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
+
+
+def read_request(desk: Desk, call: Call) -> Request:
+    """Read a request; whatever is not ours to judge is left to the upstream.
+
+    Raises InvalidInput naming the field, NotFound for an organization that is not the caller's.
+    """
+    try:
+        fields = _fields.decode(call.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"the request body is no JSON object ({error})"
+        raise InvalidInput(msg, where="body") from None
+    try:
+        raws = _raws.decode(fields["messages"])
+    except KeyError:
+        msg = "messages: missing; a chat completion needs a list of messages"
+        raise InvalidInput(msg, where="messages") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"messages: expected a list of messages ({error})"
+        raise InvalidInput(msg, where="messages") from None
+    spoken = [_spoken(desk, bytes(raw), number) for number, raw in enumerate(raws)]
+    if not spoken:
+        msg = "messages: empty; send at least one message"
+        raise InvalidInput(msg, where="messages")
+    lead = next((n for n, each in enumerate(spoken) if each.role != SYSTEM), len(spoken))
+    lead = lead if call.leading is None else min(lead, call.leading)
+    front = spoken[:lead]
+    given = _value(fields, "metadata")
+    metadata = given if isinstance(given, dict) else {}
+    named = _text(metadata.get("conversation_id"))
+    user = call.user or _text(_value(fields, "user")) or _text(_value(fields, "safety_identifier")) or None
+    check_name(call.conversation or named, "conversation")
+    check_name(user or "", "user")
+    tools, live_tools = _charged(desk, fields)
+    return Request(
+        fields=fields,
+        client=tuple(client_system(desk.writer.clean_json(each.raw)) for each in front),
+        live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
+        history=tuple(spoken[lead:]),
+        model=_text(_value(fields, "model")),
+        conversation=call.conversation or named or None,
+        user=user,
+        stream=_value(fields, "stream") is True,
+        tools=tools,
+        live_tools=live_tools,
+        organization=_organization(call, metadata),
+        memory_control=_control(call, metadata),
+    )
+
+
+def _organization(call: Call, metadata: Mapping[str, Any]) -> str | None:
+    named = call.organization or _text(metadata.get("organization_id"))
+    if named and call.organizations is not None and named not in call.organizations:
+        raise no_organization(named)
+    return named or None
+
+
+def _control(call: Call, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Give what a request says of its memory: in a header, or in `metadata`, whose values OpenAI wants as strings."""
+    where = "X-Memory-Control"
+    given: Any = call.memory_control
+    if given is None:
+        where, given = "metadata.memory_control", metadata.get("memory_control")
+    if isinstance(given, str):
+        try:
+            given = msgspec.json.decode(given)
+        except (msgspec.DecodeError, RecursionError):
+            given = ""
+    if given is not None and not isinstance(given, dict):
+        msg = f"{where}: is no JSON object; write it like memoryControl of /api/chat"
+        raise InvalidInput(msg, where=where)
+    if given is not None:
+        read_control(given)
+    return given
+
+
+def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
+    """Give what a provider charges beside the messages, as it is stored, and as it came where that differs.
+
+    It comes again with every call: whether it holds secrets is remembered.
+    """
+    given = [bytes(fields[name]) for name in _CHARGED if _value(fields, name)]
+    live = b"\n".join(given)
+    name = digest_of(b"charged\n" + live)
+    known = desk.heard.get(name)
+    if known is not None and not known[2]:
+        return live.decode(), ""
+    clean = b"\n".join(map(desk.writer.clean_json, given))
+    desk.keep_heard(name, ("", b"", clean != live))
+    return clean.decode(), live.decode() if clean != live else ""
+
+
+def _spoken(desk: Desk, raw: bytes, number: int) -> Spoken:
+    """Read a message; one that came before, byte for byte, is known by its digest."""
+    name = digest_of(raw)
+    known = desk.heard.get(name)
+    if known is not None:
+        return Spoken(raw, *known)
+    clean = desk.writer.clean_json(raw)
+    said = read_message(clean, index=number)
+    known = desk.keep_heard(name, (said.role, openai_messages.digest(said), clean is not raw))
+    return Spoken(raw, *known, None if clean is not raw else said)
+
+
+def _value(fields: Mapping[str, Raw], name: str) -> Any:
+    return msgspec.json.decode(fields[name]) if name in fields else None
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# ---- where a request continues --------------------------------------------------------------------------------------
+
+
+class Place(Struct, frozen=True, kw_only=True):
+    """Where a request's new messages go."""
+
+    conversation: str
+    parent: int | None = None  # None: the head of a conversation, or its beginning
+    first_new: int = 0
+    seqs: Mapping[int, int] = {}  # message number -> the stored post that says the same
+    side: bool = False  # continues no path: stored apart, teaches nothing
+    owner: str | None = None  # of the conversation, where it exists
+    begins: bool = False  # a conversation whose client sends all of it each time
+
+
+async def place_of(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
+    """Find the stored path a resent history continues."""
+    history = request.history
+    named = request.conversation
+    if call.server_history:
+        owner = request.user or scope.user
+        return Place(conversation=named or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
+    digests = [each.digest for each in history]
+    answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
+    if named is not None:
+        found = await desk.store.align(scope, digests, conversation=named)
+        if found and found[0].conversation.last_seq:
+            return _place(continue_at(found[0], answers))
+        return Place(conversation=named, owner=request.user or scope.user, begins=True)
+    return await _recognised(desk, scope, request, call, answers)
+
+
+async def _recognised(desk: Desk, scope: Scope, request: Request, call: Call, answers: frozenset[int]) -> Place:
+    """Find the path a history that names no conversation continues; else a new one begins."""
+    history = request.history
+    digests = [each.digest for each in history]
+    sought = anchors(digests, answers, most=ANCHORS)
+    if not sought and call.retried:  # the first try was not answered: its conversation holds these messages alone
+        found = _unnamed(await desk.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
+        if continuation := same_request(found, len(history)):
+            return _place(continuation)
+    looked = sought or (digests[-1:] if call.lists else ())
+    every = await desk.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
+    if call.lists and history[-1].role != ASSISTANT:
+        begun = [each for each in every if may_be_ours(each.conversation.id)]
+        if kept := same_items(begun, len(history), since=desk.clock.now() - LISTED_S):
+            return _place(kept)
+    found = _unnamed(every) if sought else []
+    if continuation := same_conversation(found, answers):
+        return _place(continuation)
+    return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
+
+
+def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
+    """Give the conversations a history may be known by. One a client began itself is named by it."""
+    return [each for each in found if not may_be_ours(each.conversation.id)]
+
+
+def _place(continuation: Continuation) -> Place:
+    return Place(
+        conversation=continuation.alignment.conversation.id,
+        parent=continuation.parent,
+        first_new=continuation.first_new,
+        seqs=continuation.seqs,
+        side=continuation.side,
+        owner=continuation.alignment.conversation.user,
+    )

@@ -1,0 +1,184 @@
+"""How an answer of OpenAI's Responses wire is read that its provider gave, and which answers passed here.
+
+A request that continues an answer by its id says what is new alone, and its provider puts the rest before it: so it is
+read with the path up to that answer, as it is kept.
+"""
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.request import Call
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.ports.store import Lease
+from cuebook.records.openai_messages import write_message
+from cuebook.records.openai_stream import Events, read_event, read_usage
+from cuebook.records.responses_asked import read_asked, read_items
+from cuebook.records.turn import Usage
+
+#: Requests of this wire that ask a model.
+PATH: Final = "/responses"
+#: Answers that are known by the ids their provider gave them.
+MOST_ANSWERS = 50_000
+#: Items of an answer that a chat message has words for; the rest is its provider's own.
+_SAID = ("message", "function_call")
+#: Fields of an answer that say which it is and who gave it.
+_FRAME = ("id", "model")
+#: How an answer ends of which no more comes.
+_ENDS = ("completed", "incomplete", "failed", "cancelled")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ResponseHeard(Struct):
+    """What an answer has said so far; grown in place."""
+
+    answer: dict[str, Any] = {}
+    items: dict[int, dict[str, Any]] = {}
+    texts: dict[int, list[str]] = {}  # of items that have not ended
+    error: str = ""
+    events: Events = field(default_factory=Events)
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has said that it is done."""
+        return bool(self.error) or self.answer.get("status") in _ENDS
+
+    @property
+    def whole(self) -> bool:
+        """Whether it was said to its end."""
+        return self.answer.get("status") in ("completed", "incomplete")
+
+    @property
+    def waits(self) -> bool:
+        """Whether calls of it are to be answered before it goes on."""
+        return any(item.get("type") == "function_call" for item in self.items.values())
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider counted."""
+        used = self.answer.get("usage")
+        if not isinstance(used, dict):
+            return None
+        names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+        return read_usage(
+            {ours: used.get(theirs) for ours, theirs in names.items()}
+            | {"prompt_tokens_details": used.get("input_tokens_details")}
+        )
+
+    @property
+    def frame(self) -> dict[str, str]:
+        """Which answer it is and who gave it."""
+        return {name: self.answer[name] for name in _FRAME if isinstance(self.answer.get(name), str)}
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """The one answer there is."""
+        return (0,)
+
+    @property
+    def reasons(self) -> list[str | None]:
+        """Why it ended, as a chat completion names it."""
+        if not self.whole:
+            return [None]
+        return ["tool_calls" if self.waits else "stop" if self.answer["status"] == "completed" else "length"]
+
+    def hear(self, line: bytes) -> str:
+        """Take in a line of a stream; answers with what it adds to the text."""
+        event = self.events.read(line)
+        if not isinstance(event, dict):
+            return ""
+        kind, place, delta = event.get("type"), event.get("output_index"), event.get("delta")
+        if kind == "response.output_text.delta" and isinstance(place, int) and isinstance(delta, str):
+            self.texts.setdefault(place, []).append(delta)
+            return delta
+        if kind == "response.output_item.done" and isinstance(place, int) and isinstance(event.get("item"), dict):
+            self.items[place] = event["item"]
+            self.texts.pop(place, None)
+        elif kind == "error":
+            self.error = str(event.get("message") or "it reports an error")
+        elif isinstance(event.get("response"), dict):
+            self._take(event["response"])
+        return ""
+
+    def take(self, body: bytes) -> None:
+        """Take in an answer in one piece."""
+        answer = read_event(body)
+        if isinstance(answer, dict):
+            self._take(answer)
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        self.answer = answer
+        output = answer.get("output")
+        items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+        if items:
+            self.items, self.texts = dict(enumerate(items)), {}
+        error = answer.get("error")
+        if isinstance(error, dict):
+            self.error = str(error.get("message") or "it reports an error")
+
+    def message(self, choice: int = 0) -> bytes | None:
+        """Give what came as one chat message."""
+        begun = {
+            place: {"type": "message", "role": "assistant", "content": "".join(said)}
+            for place, said in self.texts.items()
+        }
+        items = [item for _, item in sorted((begun | self.items).items()) if item.get("type") in _SAID]
+        try:
+            messages = [] if choice else read_items(items, "output")
+        except InvalidInput:
+            return None
+        return _encode(_joined(messages)) if messages else None
+
+
+def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """Give what an answer says in several messages as one."""
+    texts = [each["content"] for each in messages if each["content"] is not None]
+    calls = [call for each in messages for call in each.get("tool_calls", ())]
+    content = texts[0] if len(texts) == 1 else "\n\n".join(map(str, texts)) or None
+    return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
+
+
+class Answers:
+    """Answers that passed, by the ids their provider gave them: which step of which turn each is."""
+
+    def __init__(self, most: int = MOST_ANSWERS) -> None:
+        self._known: OrderedDict[str, Lease] = OrderedDict()
+        self._most = most
+
+    def learn(self, heard: ResponseHeard, lease: Lease) -> None:
+        """Know an answer from now on."""
+        if id_ := heard.frame.get("id"):
+            self._known[id_] = lease
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+    async def as_chat(self, desk: Desk, call: Call) -> Call:
+        """Give a request as the chat completion that means the same, all that was said before it in it.
+
+        Raises InvalidInput where a chat completion has no words for it, or what it continues is not known here.
+        """
+        asked = read_asked(call.body)
+        if asked.conversation is not None:
+            msg = "conversation: what it holds is its provider's"
+            raise InvalidInput(msg, where="conversation")
+        if asked.previous is None:
+            return msgspec.structs.replace(call, body=_encode(asked.fields))
+        lease = self._known.get(asked.previous)
+        if lease is None:
+            msg = f"previous_response_id: {asked.previous!r} did not pass here"
+            raise InvalidInput(msg, where="previous_response_id")
+        try:
+            turn = await desk.store.turn(lease.scope, lease.conversation, lease.turn)
+        except NotFound as error:
+            raise InvalidInput(str(error), where="previous_response_id") from None
+        end = turn.steps[lease.step - 1].reply_seq or turn.query_seq
+        path = await desk.store.posts(lease.scope, lease.conversation, head=end)
+        said = [Raw(post.wire or write_message(post, user=lease.scope.user)) for post in path]
+        front = int(bool(asked.echo["instructions"]))
+        messages = asked.fields["messages"]
+        body = _encode(asked.fields | {"messages": [*messages[:front], *said, *messages[front:]]})
+        return msgspec.structs.replace(call, body=body, conversation=lease.conversation)

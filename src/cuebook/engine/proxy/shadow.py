@@ -1,0 +1,381 @@
+"""Shadow mode: a client's request passes as it came, and behind its answer it is kept with what would have been sent.
+
+Nothing here may delay or change what passes. What waits to be kept is bounded; what does not fit, cannot be read or
+meets a store that fails or hangs is lost to the ledger alone, and told by the next turn that is kept.
+"""
+
+import asyncio
+import logging
+import time
+import zlib
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+
+import msgspec
+from msgspec import Struct, field
+
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.model_call import closing
+from cuebook.engine.jobs.erasure import forgotten_since
+from cuebook.engine.proxy.answer_relay import relay_answer
+from cuebook.engine.proxy.chat_completions import CHAT, Wire, meaning, unsaid
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.messages import MESSAGES
+from cuebook.engine.proxy.messages import PATH as MESSAGES_PATH
+from cuebook.engine.proxy.request import Call, Place, Request, place_of
+from cuebook.engine.proxy.responses_stream import PATH as RESPONSES_PATH
+from cuebook.engine.proxy.responses_stream import Answers, ResponseHeard
+from cuebook.engine.proxy.shadow_ledger import Ledger, cut_short
+from cuebook.engine.turn.opening import Intent, open_step
+from cuebook.engine.turn.step import Step
+from cuebook.errors import CuebookError, InvalidInput, UpstreamError
+from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.records.memory import Scope
+from cuebook.records.turn import SHADOW
+
+# ---- compressed bodies ----------------------------------------------------------------------------------------------
+
+
+#: How zlib is told to find out what it reads: a header of gzip or zlib, or none.
+_ANY, _BARE = zlib.MAX_WBITS | 32, -zlib.MAX_WBITS
+
+
+def unpacked(body: bytes, encoding: str, *, most: int) -> bytes:
+    """Give a body without its Content-Encoding; one that was cut short, as far as it goes.
+
+    Raises InvalidInput for an encoding that is not read here, and for more than `most` bytes.
+    """
+    for each in reversed([name.strip().lower() for name in encoding.split(",") if name.strip()]):
+        if each == "identity":
+            continue
+        if each not in ("gzip", "x-gzip", "deflate"):
+            msg = f"Content-Encoding: {each!r} is not read here; gzip and deflate are"
+            raise InvalidInput(msg, where="Content-Encoding")
+        body = _inflated(body, each, most)
+    return body
+
+
+def _inflated(body: bytes, name: str, most: int) -> bytes:
+    for bits in (_ANY, _BARE) if name == "deflate" else (_ANY,):
+        reader = zlib.decompressobj(bits)
+        try:
+            plain = reader.decompress(body, most)
+        except zlib.error:
+            continue
+        if reader.unconsumed_tail:
+            msg = f"the body holds more than {most} bytes behind its packing"
+            raise InvalidInput(msg, where="body")
+        return plain
+    msg = f"the body is no {name}, though its Content-Encoding says so"
+    raise InvalidInput(msg, where="Content-Encoding")
+
+
+log = logging.getLogger("cuebook.shadow")
+
+#: Calls that may wait to be kept, and bytes they may hold.
+MOST, MOST_BYTES = 256, 64 * 1024 * 1024
+#: Bytes a call takes beside its bodies, about.
+ENTRY_BYTES = 1024
+#: Seconds keeping one call may take, and a book that closes waits for all of them.
+PATIENCE_S, DRAIN_S = 60.0, 10.0
+#: Seconds a call that waits lets others get their first byte, and how many may wait before none does.
+STANDS_BACK_S, HURRIES_AT = 0.25, 32
+#: Seconds `settle` gives calls that still pass: a client has the last byte of its answer before its end is seen here.
+PASSING_S = 2.0
+#: Why calls are lost to the ledger.
+OVERLOAD, UNREAD, FAILED, SLOW, FORGOTTEN = "overload", "unreadable", "failed", "slow", "forgotten"
+
+
+#: Read as the chat completion that means the same, of which the client's own never goes up.
+RESPONSES = msgspec.structs.replace(CHAT, hears=ResponseHeard)
+#: How what passes is read, by its path; a chat completion elsewhere.
+WIRES: Mapping[str, Wire] = {MESSAGES_PATH: MESSAGES, RESPONSES_PATH: RESPONSES}
+
+
+class _Forgotten(CuebookError):
+    """What a call said was forgotten while it waited to be kept."""
+
+
+class Overheard(Struct, kw_only=True):
+    """A call that passed, and the copy of its answer; grown in place."""
+
+    desk: Desk
+    call: Call
+    wire: Wire
+    at: float  # when it came, in Unix seconds
+    status: int = 0  # 0: the upstream gave no answer
+    headers: Mapping[str, str] = {}
+    pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
+    broken: str = ""  # why the answer is not whole
+    added_s: float = 0.0  # between reading the request and sending it, and its answer's first byte and passing it on
+
+
+class Shadow:
+    """Passes requests on, and keeps those that ask a model, in order, behind their answers."""
+
+    def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
+        self._upstream = upstream
+        self._ledger = Ledger(upstream)
+        self._answers = Answers()
+        self._most, self._most_bytes = most, most_bytes
+        self._waiting: deque[Overheard] = deque()
+        self._held = 0  # bytes of calls that pass or wait
+        self._passing = 0  # calls that are listened to
+        self._lost: Counter[str] = Counter()  # since the last turn that was kept
+        self._come = asyncio.Event()
+        self._idle, self._quiet = asyncio.Event(), asyncio.Event()  # nothing waits; nothing passes
+        self._idle.set()
+        self._quiet.set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to keep."""
+        self._task = asyncio.create_task(self._work())
+
+    async def aclose(self) -> None:
+        """Keep what waits, for a while, and stop."""
+        if self._task is None:
+            return
+        await self.settle(DRAIN_S)
+        self._task.cancel()
+        await asyncio.wait((self._task,))
+        self._task = None
+        self._lost[SLOW] += len(self._waiting)
+        if lost := self.lost:
+            log.warning("shadow: %d calls were not kept: %s", sum(lost.values()), lost)
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait to be kept."""
+        return len(self._waiting)
+
+    @property
+    def lost(self) -> dict[str, int]:
+        """How many calls were not kept since the last one that was, by reason."""
+        return {reason: count for reason, count in self._lost.items() if count}
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until nothing waits to be kept, or the time is over. Calls that still pass may end within PASSING_S."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(timeout_s, PASSING_S)):
+                await self._quiet.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    async def pass_on(self, desk: Desk, request: RelayRequest, call: Call | None) -> AsyncGenerator[Head | bytes, None]:
+        """Give an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
+
+        Raises UpstreamError.
+        """
+        began, whole = time.perf_counter(), False
+        heard, wire = None, WIRES.get(request.path, CHAT)
+        if call is not None:
+            heard = self._listen(Overheard(desk=desk, call=call, wire=wire, at=desk.clock.now()))
+        try:
+            async with closing(self._pass(desk, request, heard, began)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except UpstreamError as error:
+            if heard is not None:
+                heard.broken = str(error)
+            raise
+        else:
+            whole = True
+        finally:
+            if heard is not None and not whole and not heard.broken:
+                heard.broken = "the caller went away"
+            self._over(heard)
+
+    async def _pass(
+        self, desk: Desk, request: RelayRequest, heard: Overheard | None, began: float
+    ) -> AsyncGenerator[Head | bytes, None]:
+        sent, first = time.perf_counter(), True
+        answered = desk.urgent.begin()
+        try:
+            answer = await self._upstream.send(request)
+            try:
+                if heard is not None:
+                    heard.status, heard.headers, heard.added_s = answer.status, answer.headers, sent - began
+                yield Head(status=answer.status, headers=answer.headers)
+                async with closing(answer.chunks()) as chunks:
+                    async for chunk in chunks:
+                        came = time.perf_counter()
+                        yield chunk
+                        if heard is not None:
+                            heard.added_s += time.perf_counter() - came if first else 0.0
+                            self._hear(heard, chunk)
+                        if first:
+                            first = False
+                            answered()
+            finally:
+                await answer.aclose()
+        finally:
+            answered()
+
+    # ---- what waits ----------------------------------------------------------------------------------------------
+
+    def _listen(self, heard: Overheard) -> Overheard | None:
+        """Begin to listen to a call; None where there is no room."""
+        size = len(heard.call.body) + ENTRY_BYTES
+        if len(self._waiting) >= self._most or self._held + size > self._most_bytes:
+            self._lose(OVERLOAD)
+            return None
+        heard.size = size
+        self._held += size
+        self._passing += 1
+        self._quiet.clear()
+        return heard
+
+    def _hear(self, heard: Overheard, chunk: bytes) -> None:
+        if heard.size and self._held + len(chunk) <= self._most_bytes:
+            heard.pieces.append(chunk)
+            heard.size += len(chunk)
+            self._held += len(chunk)
+        else:
+            self._release(heard)
+
+    def _release(self, heard: Overheard) -> None:
+        self._held -= heard.size
+        heard.size = 0
+        heard.pieces.clear()
+
+    def _over(self, heard: Overheard | None) -> None:
+        """Let a call wait whose answer is over."""
+        if heard is None:
+            return
+        self._passing -= 1
+        if not self._passing:
+            self._quiet.set()
+        if not heard.size or len(self._waiting) >= self._most:
+            self._release(heard)
+            self._lose(OVERLOAD)
+            return
+        self._waiting.append(heard)
+        self._idle.clear()
+        self._come.set()
+
+    def _lose(self, reason: str) -> None:
+        self._lost[reason] += 1
+
+    # ---- what is kept --------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while True:
+            if not self._waiting:
+                self._idle.set()
+                self._come.clear()
+                await self._come.wait()
+            if len(self._waiting) < HURRIES_AT:
+                await self._waiting[0].desk.urgent.stand_back(STANDS_BACK_S)
+            heard = self._waiting.popleft()
+            lost = Counter(self._lost)
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._keep(heard, lost=self.lost)
+                self._lost -= lost
+            except InvalidInput as error:
+                self._unkept(UNREAD, error)
+            except _Forgotten as error:
+                self._unkept(FORGOTTEN, error)
+            except TimeoutError as error:
+                self._unkept(SLOW, error)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the next call is kept
+                self._unkept(FAILED, error)
+            finally:
+                self._release(heard)
+
+    async def _keep(self, heard: Overheard, *, lost: Mapping[str, int]) -> None:
+        """Keep a call that passed with the window it would have got. Raises CuebookError."""
+        desk = heard.desk
+        await desk.catch_up()
+        call = msgspec.structs.replace(heard.call, body=_unpacked(heard.call.body, heard.call.headers))
+        if heard.wire is RESPONSES:
+            call = await self._answers.as_chat(desk, call)
+        request = heard.wire.read(desk, call)
+        scope = Scope(user=call.user or request.user)
+        place = await place_of(desk, scope, request, call)
+        named = request.conversation or place.conversation
+        request = msgspec.structs.replace(request, conversation=named)
+        async with desk.lines.hold(scope.tenant, named):
+            place = await place_of(desk, scope, request, call)
+            truncated = await _truncated(desk, scope, request, place)
+            meant = _unless_forgotten(heard, scope, named, meaning(desk, scope, request, call, named))
+            opened = await open_step(desk, scope, unsaid(meant), waits=False)
+            if opened is None:
+                return
+            async with Step(desk, opened.lease, zone=opened.zone, timed=False) as step:
+                marks = heard.wire.breaks(desk, self._upstream, request.model)
+                refused = heard.status if heard.status >= HTTPStatus.BAD_REQUEST else 0
+                reckoned = partial(
+                    self._ledger.entry, desk, request, place, opened, now=heard.at, marks=marks, refused=refused
+                )
+                entry = await asyncio.to_thread(reckoned)
+                added = round(heard.added_s * 1000, 3)
+                entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
+                told = {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(entry)}
+                step.metadata = {SHADOW: told}
+                if not heard.status:
+                    await step.finish(state="failed", error=heard.broken)
+                    return
+                said = heard.wire.hears()
+                with suppress(UpstreamError):  # it was told to the client
+                    async with closing(relay_answer(_Replayed(heard), step, said)) as pieces:
+                        async for _ in pieces:
+                            pass
+                if isinstance(said, ResponseHeard):
+                    self._answers.learn(said, opened.lease)
+
+    def _unkept(self, reason: str, error: Exception) -> None:
+        self._lose(reason)
+        log.warning("shadow: a call was not kept (%s): %s", reason, type(error).__name__)
+
+
+def _unless_forgotten(
+    heard: Overheard, scope: Scope, conversation: str, intend: Callable[[], Awaitable[Intent]]
+) -> Callable[[], Awaitable[Intent]]:
+    """Give what a step intends, anew each time as long as what its call says was not forgotten since it came."""
+
+    async def intended() -> Intent:
+        intent = await intend()
+        if await forgotten_since(heard.desk, scope, heard.at, user=scope.user, conversation=conversation):
+            msg = "what it says was forgotten while it waited"
+            raise _Forgotten(msg)
+        return intent
+
+    return intended
+
+
+async def _truncated(desk: Desk, scope: Scope, request: Request, place: Place) -> tuple[int, ...]:
+    """Give the stored posts whose places new messages take that are their shortened forms."""
+    new = request.history[place.first_new :]
+    if not place.parent or not new or place.side:
+        return ()
+    before = await desk.store.posts_in(scope, place.conversation, [(place.parent + 1, place.parent + len(new))])
+    return cut_short(before, [(each.role, each.said.message) for each in new])
+
+
+def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
+    return unpacked(body, headers.get("content-encoding", ""), most=MOST_BYTES)
+
+
+class _Replayed:
+    """The copy of an answer, to be heard again."""
+
+    def __init__(self, heard: Overheard) -> None:
+        self._heard = heard
+        self.status = heard.status
+        self.headers = heard.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give what came. Raises UpstreamError where it broke off."""
+        yield _unpacked(b"".join(self._heard.pieces), self.headers)
+        if self._heard.broken:
+            raise UpstreamError(self._heard.broken)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,215 @@
+"""What the ledger of shadow mode says of a call: the client's prompt held against the one it would have got."""
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.anchors import FIELD
+from cuebook.assembly.cache import CacheRule, CacheSimulator, CacheUse, Chunk, rule_for
+from cuebook.assembly.forms import weigh
+from cuebook.engine.core.desk import Desk, chunks_of
+from cuebook.engine.proxy.request import Place, Request
+from cuebook.engine.turn.opening import Opened
+from cuebook.errors import InvalidInput
+from cuebook.ports.model import Upstream
+from cuebook.records.conversation import PathPost
+from cuebook.records.digest import digest_of
+from cuebook.records.shadow import Reckoned, Shadowed
+from cuebook.records.turn import SHADOW
+
+#: Conversations whose caches go on being simulated; of others both rows begin anew, cold.
+CONVERSATIONS = 64
+#: Messages whose weight is remembered: they come again with every call.
+WEIGHED = 20_000
+#: Posts that are named of those in neither prompt.
+NAMED = 3
+#: Rules whose provider caches nothing that the client did not mark.
+_MARKED_ALONE = ("anthropic", "anthropic-1h")
+#: What a part of a message carries that is marked for the provider's cache.
+_MARKS = (FIELD.encode(), b'"cache_control"')
+
+_decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
+_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class _Rows(Struct):
+    """The provider's cache as each row of requests would have it."""
+
+    client: CacheSimulator
+    ours: CacheSimulator
+
+
+class Ledger:
+    """Reckons calls one after another, in the order they come."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self._upstream = upstream
+        self._rows: OrderedDict[tuple[str, str], _Rows] = OrderedDict()
+        self._weights: OrderedDict[bytes, int] = OrderedDict()
+        self._alone = threading.Lock()
+
+    def entry(
+        self,
+        desk: Desk,
+        request: Request,
+        place: Place,
+        opened: Opened,
+        *,
+        now: float,
+        marks: bool,
+        refused: int = 0,
+    ) -> Shadowed:
+        """Say what a call's prompt was and would have been. It counts tokens: call it aside.
+
+        `now` is when it came; `marks`: ours would be marked for the provider's cache; `refused`: the status by which
+        the upstream refused it, which no cache keeps.
+        """
+        with self._alone:
+            return self._entry(desk, request, place, opened, now=now, marks=marks, refused=refused)
+
+    def _entry(
+        self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool, refused: int
+    ) -> Shadowed:
+        body = bytes(request.fields["messages"])
+        messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
+        weights = [self._weigh(desk, raw, message) for raw, message in zip(raws, messages, strict=True)]
+        window, tools = opened.planned.window, request.live_tools or request.tools
+        tool_tokens = desk.count(tools) if tools else 0
+        rule = None if refused else _rule(desk, self._upstream, request.model)
+        client = ours = None
+        if rule is not None:
+            rows = self._rows_of(desk, opened, rule)
+            tools_marked = _MARKS[1].decode() in tools
+            chunks = [Chunk(tool_tokens, digest_of(tools.encode()), "tools", tools_marked)] if tools else []
+            own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
+            for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
+                marked = n in own or any(mark in raw for mark in _MARKS)
+                chunks.append(Chunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
+            own_marks = rule.name in _MARKED_ALONE
+            client = _reckoned(rows.client, chunks, now, explicit=own_marks)
+            placed = chunks_of(window, tools=request.tools)
+            placed = placed if marks else [msgspec.structs.replace(each, marked=False) for each in placed]
+            ours = _reckoned(rows.ours, placed, now, explicit=marks or own_marks)
+        return Shadowed(
+            model=request.model,
+            refused=refused,
+            client_tokens=sum(weights) + tool_tokens,
+            window_tokens=window.tokens,
+            rule=rule.name if rule is not None and client is not None and ours is not None else "",
+            client=client,
+            ours=ours,
+            parted=parted(messages),
+            **_posts(opened, place),
+        )
+
+    def _weigh(self, desk: Desk, raw: bytes, message: Mapping[str, Any]) -> int:
+        name = digest_of(raw)
+        known = self._weights.get(name)
+        if known is None:
+            known = self._weights[name] = weigh(message, desk.count)
+            while len(self._weights) > WEIGHED:
+                self._weights.popitem(last=False)
+        return known
+
+    def _rows_of(self, desk: Desk, opened: Opened, rule: CacheRule) -> _Rows:
+        name = (opened.lease.scope.tenant, opened.lease.conversation)
+        rows = self._rows.get(name)
+        if rows is None or rows.client.rule != rule:
+            rows = self._rows[name] = _Rows(CacheSimulator(rule), CacheSimulator(rule))
+        self._rows.move_to_end(name)
+        while len(self._rows) > CONVERSATIONS:
+            self._rows.popitem(last=False)
+        _ = desk
+        return rows
+
+
+async def reckoned(
+    ledger: Ledger, desk: Desk, request: Request, place: Place, opened: Opened, *, began: float, marks: bool
+) -> dict[str, Any]:
+    """Give what a turn's metadata say of a call that is about to go up; `began`: its `perf_counter` when it came."""
+    entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
+    found = await asyncio.to_thread(entry)
+    found = msgspec.structs.replace(found, added_ms=round((time.perf_counter() - began) * 1000, 3))
+    return {SHADOW: {**opened.metadata[SHADOW], str(opened.lease.step): msgspec.to_builtins(found)}}
+
+
+def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
+    """Give the rule of a model at the upstream, else the one that was set."""
+    return None if desk.cache_rule is None else rule_for(model, upstream.base_url) or desk.cache_rule
+
+
+def _reckoned(simulator: CacheSimulator, chunks: Sequence[Chunk], now: float, *, explicit: bool) -> Reckoned | None:
+    try:
+        use: CacheUse = simulator.request(chunks, now, explicit=explicit)
+    except InvalidInput:
+        return None  # more markers than the provider takes
+    return Reckoned(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
+
+
+def _posts(opened: Opened, place: Place) -> dict[str, Any]:
+    """Count the posts stored before a call by which prompt holds them."""
+    scene, planned = opened.scene, opened.planned
+    sent = set(place.seqs.values())
+    shown = {placed.post.seq for placed in planned.sheet.partition.kept if placed.form != "cut"}
+    shown |= {hit.seq for hit in planned.hits if hit.seq}
+    path = [post.seq for post in scene.path]
+    unread = [(each, {seq for seq in sent if each.first <= seq <= each.last}) for each in scene.unread]
+    first = min([*path[:1], *(each.first for each in scene.unread)], default=None)
+    covered = max(0, scene.path_count - len(path) - sum(each.count for each in scene.unread))
+    sent_covered = len([seq for seq in sent if first is None or seq < first]) if covered else 0
+    neither = [seq for seq in path if seq not in sent and seq not in shown]
+    recalled = {seq for seq in shown if any(each.first <= seq <= each.last for each in scene.unread)}
+    lost_unread = sum(each.count - len(theirs) for each, theirs in unread) - len(recalled - sent)
+    return {
+        "path": scene.path_count,
+        "neither": len(neither) + max(0, lost_unread),
+        "neither_seqs": tuple((neither or [each.last for each, _ in unread])[-NAMED:])
+        if neither or lost_unread
+        else (),
+        "client_alone": len([seq for seq in path if seq in sent and seq not in shown])
+        + sum(len(theirs - recalled) for _, theirs in unread),
+        "condensed": sent_covered,
+        "ours_alone": len([seq for seq in path if seq in shown and seq not in sent])
+        + len(recalled - sent)
+        + max(0, covered - sent_covered),
+    }
+
+
+def cut_short(before: Sequence[PathPost], drafts: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+    """Give the seqs of posts that messages in their places (role and text) are the shortened form of."""
+    found = []
+    for post, (role, text) in zip(before, drafts, strict=False):
+        whole = post.message or ""
+        same = next((n for n, (one, other) in enumerate(zip(whole, text, strict=False)) if one != other), len(text))
+        if post.role == role and text and len(text) < len(whole) and 2 * same >= len(text):
+            found.append(post.seq)
+    return tuple(found)
+
+
+def parted(messages: Sequence[Mapping[str, Any]]) -> int:
+    """Count tool calls whose results are missing, and results whose calls are: pairs that trimming broke.
+
+    The calls of the newest message of the assistant may still wait for theirs.
+    """
+    open_calls: set[str] = set()
+    known: set[str] = set()
+    broken = 0
+    for message in messages:
+        role, calls = message.get("role"), message.get("tool_calls")
+        if role == "tool":
+            name = message.get("tool_call_id")
+            broken += isinstance(name, str) and name not in known
+            open_calls.discard(name if isinstance(name, str) else "")
+        else:
+            broken += len(open_calls)
+            ids = [call.get("id") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+            open_calls = {each for each in ids if isinstance(each, str)} if role == "assistant" else set()
+            known |= open_calls
+    return broken

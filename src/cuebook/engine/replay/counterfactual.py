@@ -1,0 +1,293 @@
+"""A recorded turn's window as it would have been: with other versions of prompts, another memory, or parts of it gone.
+
+Both windows are decided anew, so that what is other in them comes of the change alone; nothing is stored.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.memory_selection import Retrieved, retrieve
+from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.query_vector import sense
+from cuebook.engine.replay.prompt_impact import Versions
+from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, Recorded, plan_again, policy_of, read_recorded
+from cuebook.engine.turn.plan import Planned
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Whose, read_places
+from cuebook.ports.memories import Asked, Known, MemoryLook
+from cuebook.ports.model import ModelRequest
+from cuebook.prompts.names import parse_reference
+from cuebook.records.memory import NO_MODEL, Memory, Place, Scope
+from cuebook.records.prompt import Version
+from cuebook.records.turn import Block, Window
+
+#: What a model is asked for, as its adapter and the audit are told.
+PURPOSE = "counterfactual"
+#: Summaries looked at for the one that stood at a time.
+SUMMARIES = 200
+_POST, _PROMPT = "post:", "prompt:"
+
+
+class Change(Struct, frozen=True, kw_only=True):
+    """What is to be other: prompts in these versions, memory as of a time (Unix seconds), these sources not there."""
+
+    prompts: tuple[Version, ...] = ()
+    as_of: float | None = None
+    without: tuple[str, ...] = ()
+
+
+class Counterfactual(Struct, frozen=True, kw_only=True):
+    """A turn's window as it was and as it would have been.
+
+    `after` is None where what must stand in it would not have fitted: `refused` says why. `reproduced`: deciding anew
+    without the change gave the recorded window, byte for byte.
+    """
+
+    before: Window
+    after: Window | None
+    left_out: tuple[Block, ...] = ()  # that only the window before has
+    let_in: tuple[Block, ...] = ()  # that only the one after has
+    changed: tuple[Block, ...] = ()  # that both have, as the one after says them
+    posts: tuple[int, int] = (0, 0)  # left out, before and after
+    reproduced: bool = False
+    refused: str = ""
+    answer: str | None = None  # of the model to the window after, where it was asked
+
+
+async def counterfactual(
+    desk: Desk, scope: Scope, recorded: Recorded, change: Change, *, ask: bool = False
+) -> Counterfactual:
+    """Decide a recorded window with a change, and compare; with `ask` the book's model answers it too.
+
+    Raises InvalidInput for a change that means nothing of this window, and where there is no model; NotFound.
+    """
+    if ask and desk.model.name == NO_MODEL:
+        msg = "ask: no model is configured; set [model] in cuebook.toml, or compare the windows alone"
+        raise InvalidInput(msg, where="ask")
+    was = plan_again(desk, recorded, recorded.wish.front)
+    reproduced = was.remembered.manifest.digest == recorded.manifest.digest
+    await asyncio.sleep(0)  # each takes up to 20 ms, and others wait
+    other = await changed(desk, scope, recorded, change)
+    try:
+        would = plan_again(desk, other, other.wish.front)
+    except InvalidInput as error:
+        return Counterfactual(before=was.window, after=None, reproduced=reproduced, refused=str(error))
+    found = compared(was, would)
+    answer = await _answer(desk, scope, other, would) if ask else None
+    return replace(found, reproduced=reproduced, answer=answer)
+
+
+def compared(was: Planned, would: Planned) -> Counterfactual:
+    """Hold two decided windows of a turn against each other."""
+    before, after = _by_source(was.window), _by_source(would.window)
+    return Counterfactual(
+        before=was.window,
+        after=would.window,
+        left_out=tuple(block for name, block in before.items() if name not in after),
+        let_in=tuple(block for name, block in after.items() if name not in before),
+        changed=tuple(block for name, block in after.items() if name in before and before[name].text != block.text),
+        posts=(_posts_dropped(was.window), _posts_dropped(would.window)),
+    )
+
+
+async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: Change) -> Recorded:
+    """Give what a turn would have been decided on. Raises InvalidInput, NotFound."""
+    other = recorded
+    if change.as_of is not None:
+        other = await _as_of(desk, scope, recorded, change.as_of)
+    for version in change.prompts:
+        other = await _with_prompt(desk, other, version)
+    return without(other, change.without) if change.without else other
+
+
+def without(recorded: Recorded, sources: Sequence[str]) -> Recorded:
+    """Take sources out of what a turn may say beside its query. Raises InvalidInput naming those there are."""
+    wish, scene = recorded.wish, recorded.scene
+    gone = {source if ":" in source else f"{MEMORY}{source}" for source in sources}
+    known = [text.source for text in (*wish.advice, *([wish.mind] if wish.mind else []))]
+    known += [hit.memory_id for hit in wish.memories.hits]
+    found = [f"{_POST}{each.id}" for each in scene.found.found]
+    if missing := sorted(gone - {*known, *found}):
+        said = [text.source for text in recorded.manifest.volatile]
+        there = ", ".join(said) or "nothing"
+        msg = f"without: turn {recorded.turn.n} had no {missing[0]} to say; beside its query stood {there}"
+        raise InvalidInput(msg, where="without")
+    memories = replace(wish.memories, hits=tuple(each for each in wish.memories.hits if each.memory_id not in gone))
+    left = tuple(each for each in scene.found.found if f"{_POST}{each.id}" not in gone)
+    return replace(
+        recorded,
+        scene=replace(scene, found=replace(scene.found, found=left)),
+        wish=replace(
+            wish,
+            memories=memories,
+            advice=tuple(text for text in wish.advice if text.source not in gone),
+            mind=None if wish.mind and wish.mind.source in gone else wish.mind,
+        ),
+    )
+
+
+# ---- another prompt -------------------------------------------------------------------------------------------------
+
+
+async def _with_prompt(desk: Desk, recorded: Recorded, version: Version) -> Recorded:
+    """Put a version in the place of the one of its prompt that stood in front, and below the prompts that follow it.
+
+    Raises InvalidInput where none did.
+    """
+    sources = [text.source.removeprefix(_PROMPT) for text in recorded.wish.front if text.source.startswith(_PROMPT)]
+    stood = next((each for each in map(parse_reference, sources) if each.slug == version.slug), None)
+    before = replace(version, branch=stood.branch) if stood and stood.branch else version
+    versions = Versions(desk, before, version)
+    if not await versions.concern(recorded.manifest):
+        there = ", ".join(text.source for text in recorded.wish.front) or "nothing of the book"
+        msg = f"with: prompt {version.slug!r} did not stand in front of turn {recorded.turn.n}; there stood {there}"
+        raise InvalidInput(msg, where="withPrompt")
+    said = await versions.said(recorded, "after")
+    if said.unsaid:
+        msg = f"with: {version.source} cannot be said in turn {recorded.turn.n}: {said.unsaid}"
+        raise InvalidInput(msg, where="withPrompt")
+    if stood is not None:
+        own = f"{_PROMPT}{stood}"
+        front = tuple(replace(text, source=version.source) if text.source == own else text for text in said.front)
+        return replace(recorded, wish=replace(recorded.wish, front=front))
+    return replace(recorded, wish=replace(recorded.wish, front=said.front))
+
+
+# ---- another memory -------------------------------------------------------------------------------------------------
+
+
+async def _as_of(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Recorded:
+    """Give a turn with what was known at a time: the summary that stood then, and the memories that held."""
+    version = await _summary_at(desk, scope, recorded, when)
+    if version != recorded.manifest.summary_version:
+        again = await read_recorded(desk, scope, recorded.conversation, recorded.turn, summary_version=version)
+        recorded = replace(recorded, scene=again.scene, wish=replace(again.wish, front=recorded.wish.front))
+    memories = await _memories_at(desk, scope, recorded, when)
+    return replace(recorded, wish=replace(recorded.wish, memories=memories))
+
+
+async def _summary_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> int:
+    """Give the newest summary there was at a time whose posts all stand before the query, 0 for none."""
+    name, query = recorded.conversation.id, recorded.turn.query_seq
+    newest = await desk.store.summary(scope, name)
+    versions = range(newest.version, max(0, newest.version - SUMMARIES), -1) if newest else ()
+    path: set[int] | None = None
+    for version in versions:
+        found = await desk.store.summary(scope, name, version=version)
+        if found is None or found.created_at > when or not found.upto_seq < query:
+            continue
+        if path is None:
+            path = {post.seq for post in await desk.store.posts(scope, name, head=query)}
+        if found.upto_seq in path:
+            return version
+    return 0
+
+
+async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float) -> Retrieved:
+    """Choose anew among the memories that held at a time, in the places the turn might read."""
+    turn = recorded.turn
+    policy = policy_of(turn)
+    organization = await _organization(desk, scope, recorded)
+    settings = await desk.store.memories.settings(scope, organization) if organization else {}
+    conversation = recorded.conversation
+    persona = str(turn.metadata.get(SPOKEN_WITH) or conversation.persona or desk.default_persona)
+    alone = not set(conversation.participants) - {conversation.user}
+    whose = Whose(user=conversation.user, persona=persona, organization=organization, alone=alone)
+    places = read_places(policy, whose, settings)
+    if not places:
+        return Retrieved()
+    query = recorded.query
+    text = query.text if query else ""
+    limit = MemoryLook().limit
+    asked = Asked(text=text, dense=await sense(desk, text) if text else None, at=when, limit=limit, standing=limit)
+    found = await desk.store.memories.find(scope, places, asked)
+    held = tuple(replace(each, valid_to=None) for each in found.memories if _held(each, when))
+    fields = {name: getattr(found, name) for name in found.__struct_fields__} | {"memories": held}
+    scene = replace(recorded.scene, known=Known(policy=policy, places=places, settings=settings, **fields), told={})
+    every, hits = desk.review_every, desk.recall_hits
+    return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=desk.count) or Retrieved()
+
+
+async def _organization(desk: Desk, scope: Scope, recorded: Recorded) -> str | None:
+    """Give the organization a turn named, as far as it can be told: one it shared with, or that told it something."""
+    if shared := recorded.turn.metadata.get(SHARED_WITH):
+        return str(shared)
+    for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
+        if each.get("scope") == "organization":
+            known = await desk.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
+            place: Place | None = known[0].place if known else None
+            if place is not None:
+                return place.id
+    return None
+
+
+def _held(memory: Memory, when: float) -> bool:
+    return memory.valid_from <= when and (memory.valid_to is None or memory.valid_to > when)
+
+
+# ---- the answer -----------------------------------------------------------------------------------------------------
+
+
+async def _answer(desk: Desk, scope: Scope, recorded: Recorded, planned: Planned) -> str:
+    answer = await asked(desk, recorded, planned)
+    told = receipt(
+        desk,
+        Version(slug=f"turn/{recorded.turn.n}"),
+        PURPOSE,
+        context={"turn": recorded.turn.n, "recorded": recorded.manifest.digest, "asked": _digest(planned)},
+        output=answer,
+        conversation=recorded.conversation.id,
+    )
+    await desk.audit.append(scope, [replace(told, selection=None)])
+    return answer
+
+
+async def asked(
+    desk: Desk,
+    recorded: Recorded,
+    planned: Planned,
+    *,
+    temperature: float | None = None,
+    max_tokens: int | None = None,
+) -> str:
+    """Give what the book's model answers to a decided window. Raises what the model does, BackendError for half an
+    answer.
+    """
+    request = ModelRequest(
+        messages=planned.messages,
+        purpose=PURPOSE,
+        conversation=recorded.conversation.id,
+        zone=recorded.wish.zone,
+        temperature=temperature,
+        max_tokens=max_tokens,
+    )
+    said, finish = [], ""
+    async with closing(desk.model.stream(request)) as pieces:
+        async for piece in pieces:
+            said.append(piece.text)
+            finish = piece.finish or finish
+    if not finish:
+        msg = f"the answer of {desk.model.name} broke off"
+        raise BackendError(msg, retryable=True)
+    return "".join(said)
+
+
+def _digest(planned: Planned) -> str:
+    return planned.remembered.manifest.digest
+
+
+# ---- blocks ---------------------------------------------------------------------------------------------------------
+
+
+def _by_source(window: Window) -> dict[tuple[str, str], Block]:
+    """Give a window's blocks by what they are; a post beside the query is another than the same on the path."""
+    return {("" if block.seq else block.kind, block.source): block for block in window.blocks}
+
+
+def _posts_dropped(window: Window) -> int:
+    return sum(each.count for each in window.dropped if each.kind == "post")

@@ -1,0 +1,120 @@
+"""Of what use a memory was in the turns that said it: what an answer holds that came of the memory alone.
+
+Without a model by the answer that was given: the share of the words that the memory alone brought to the window which
+stand in it. With one by asking: how much the answer changes when the memory is left away, less than what it changes by
+itself when asked twice.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.assembly.forms import whole
+from cuebook.assembly.manifest import digests_of, ranges_of, restore
+from cuebook.assembly.readable import text_of
+from cuebook.assembly.window import render
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.query_vector import sense_all
+from cuebook.engine.replay.counterfactual import asked, without
+from cuebook.engine.replay.recorded_turn import MEMORY, Recorded, plan_again, read_recorded
+from cuebook.engine.turn.plan import Planned
+from cuebook.memory.words import words
+from cuebook.records.conversation import Conversation
+from cuebook.records.expression import Expression
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Manifest, Turn
+
+#: Calls of a model that a turn with one memory takes: twice as it was, once without.
+LEAST_CALLS: Final = 3
+#: Tokens of an answer that are compared with another.
+ANSWER: Final = 300
+#: The day in front of a memory, which is no word of it.
+_DAY: Final = Expression(r"^- \[[^\]]{1,20}\] ")
+#: How a turn was measured.
+WORDS, MODEL = "words", "model"
+
+
+class Use(Struct, frozen=True, kw_only=True):
+    """Of what use a memory was in a turn, from 0 (the answer is the same without it) to 1."""
+
+    memory: str
+    conversation: str
+    turn: int
+    score: float
+    by: str
+
+
+def said_in(manifest: Manifest) -> list[str]:
+    """Give the ids of the memories a window says."""
+    return [text.source.removeprefix(MEMORY) for text in manifest.volatile if text.source.startswith(MEMORY)]
+
+
+async def uses_by_words(desk: Desk, scope: Scope, conversation: Conversation, turn: Turn) -> list[Use]:
+    """Measure a turn's memories by the answer that was given; not those whose words all stand elsewhere in the window.
+
+    Raises NotFound where something of it was erased.
+    """
+    manifest = turn.steps[-1].manifest
+    posts = await desk.store.posts_in(scope, conversation.id, ranges_of(manifest))
+    texts = await desk.store.texts(scope, digests_of(manifest))
+    sheet = restore(manifest, posts, texts, user=conversation.user)
+    window = render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
+    [reply] = await desk.store.posts_in(scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
+    answer = set(words(reply.message or text_of(whole(reply, None))))
+    held = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
+    found: list[Use] = []
+    for source, own in held:
+        if source.startswith(MEMORY):
+            alone = own.difference(*(other for name, other in held if name != source))
+            if alone:
+                found.append(_use(source, conversation, turn, len(alone & answer) / len(alone), WORDS))
+    return found
+
+
+async def uses_by_asking(
+    desk: Desk, scope: Scope, conversation: Conversation, turn: Turn, memories: Sequence[str]
+) -> list[Use]:
+    """Measure memories of a turn by asking the model with and without each: two calls, and one for each memory.
+
+    Raises NotFound, InvalidInput where the window cannot be made again, and what the model does.
+    """
+    recorded = await read_recorded(desk, scope, conversation, turn)
+    planned = plan_again(desk, recorded, recorded.wish.front)
+    answers = [await _answer(desk, recorded, planned) for _ in range(2)]
+    for memory in memories:
+        other = without(recorded, [memory])
+        answers.append(await _answer(desk, other, plan_again(desk, other, other.wish.front)))
+    alike = await _alike(desk, answers)
+    noise = 1.0 - alike[0]
+    return [
+        _use(memory, conversation, turn, max(0.0, 1.0 - same - noise), MODEL)
+        for memory, same in zip(memories, alike[1:], strict=True)
+    ]
+
+
+async def _answer(desk: Desk, recorded: Recorded, planned: Planned) -> str:
+    return await asked(desk, recorded, planned, temperature=0.0, max_tokens=ANSWER)
+
+
+async def _alike(desk: Desk, answers: Sequence[str]) -> list[float]:
+    """Say of each answer but the first how far it is the first, from 0 to 1: by the words they share, and where their
+    meaning is known by that too; the smaller counts, for a word may be all that is other.
+    """
+    first, *others = [set(words(each)) for each in answers]
+    shared = [_dice(first, other) for other in others]
+    vectors = await sense_all(desk, answers)
+    if vectors is None:
+        return shared
+    one = memoryview(vectors[0].vector).cast("f")
+    meant = [sum(x * y for x, y in zip(one, memoryview(each.vector).cast("f"), strict=True)) for each in vectors[1:]]
+    return [min(word, max(0.0, meaning)) for word, meaning in zip(shared, meant, strict=True)]
+
+
+def _dice(one: set[str], other: set[str]) -> float:
+    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 1.0
+
+
+def _use(source: str, conversation: Conversation, turn: Turn, score: float, by: str) -> Use:
+    memory = source.removeprefix(MEMORY)
+    return Use(memory=memory, conversation=conversation.id, turn=turn.n, score=round(score, 4), by=by)

@@ -1,0 +1,214 @@
+"""What a change of a prompt would have done to a recorded window: decided anew with each version, and compared.
+
+A version stands in for its own branch's and the other's: where one of them spoke, and below each prompt that follows
+them. All else in front is what the turn said.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.assembly.forms import Placed
+from cuebook.assembly.window import Text
+from cuebook.engine.core.desk import Desk, prefix_ratio
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.replay.recorded_turn import Recorded, plan_again
+from cuebook.engine.turn.front import own_prompt, spoken, values_of
+from cuebook.engine.turn.plan import Planned
+from cuebook.errors import CuebookError, InvalidInput
+from cuebook.ports.prompts import Family
+from cuebook.prompts.names import DEFAULT, Reference, parse_reference
+from cuebook.records.memory import Scope
+from cuebook.records.persona import Persona
+from cuebook.records.prompt import Resolved, Version
+from cuebook.records.turn import Manifest
+
+#: A block that only one of two windows has: its kind and its tokens.
+Gone = tuple[str, int]
+
+_PROMPT = "prompt:"
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """A turn's front with a version in place; `unsaid` says why it could not be said there."""
+
+    front: tuple[Text, ...]
+    tokens: int  # of the texts that are the version's, or follow it
+    unsaid: str = ""
+
+
+class Shift(Struct, frozen=True, kw_only=True):
+    """What is other in a window with the version after than with the one before; both in tokens.
+
+    `refused`: what must stand in the window did not fit any more, and the turn would have been an error.
+    """
+
+    prompt: tuple[int, int]
+    window: tuple[int, int] = (0, 0)
+    left_out: tuple[Gone, ...] = ()
+    let_in: tuple[Gone, ...] = ()
+    shortened: int = 0  # posts that were whole, and are compressed or cut
+    prefix: float = 1.0  # bytes from the front that stay, over the bytes of the window after
+    reproduced: bool = False  # the recorded front gave the recorded window, byte for byte
+    refused: bool = False
+    unsaid: str = ""
+
+
+class Versions:
+    """Two versions of one prompt, as they would stand in front of a turn."""
+
+    def __init__(self, desk: Desk, before: Version, after: Version) -> None:
+        self._desk = desk
+        self._sides = {"before": before, "after": after}
+        self._branches = {before.branch, after.branch}
+        self._slug = after.slug
+        self._resolved: dict[tuple[str, str], Resolved | CuebookError | None] = {}
+
+    async def concern(self, manifest: Manifest) -> bool:
+        """Whether one of them, or a prompt that follows them, stood in front of a window."""
+        return any([await self._find(text.source, "after") is not None for text in manifest.front])
+
+    async def said(self, recorded: Recorded, side: Literal["before", "after"]) -> Said:
+        """Give a turn's front with one of them in place."""
+        persona = _persona_of(self._desk, recorded)
+        mode = recorded.turn.metadata.get("mode")
+        values = values_of(
+            persona,
+            user=recorded.conversation.user,
+            mode=mode if isinstance(mode, str) else None,
+            now=recorded.turn.created_at,
+            zone=recorded.wish.zone,
+        )
+        front: list[Text] = []
+        tokens, unsaid = 0, ""
+        for text in recorded.wish.front:
+            found = await self._find(text.source, side)
+            if found is None:
+                front.append(text)
+                continue
+            try:
+                told = _speak(found, values)
+            except CuebookError as error:
+                unsaid = str(error)
+                continue
+            if told.strip():
+                tokens += self._desk.count(told)
+                front.append(replace(text, text=told, tokens=0))
+        return Said(front=tuple(front), tokens=tokens, unsaid=unsaid)
+
+    async def _find(self, source: str, side: Literal["before", "after"]) -> Resolved | CuebookError | None:
+        """Give what stands in a block's place; None where the block has nothing to do with them."""
+        if not source.startswith(_PROMPT):
+            return None
+        if (source, side) not in self._resolved:
+            try:
+                self._resolved[source, side] = await self._resolve(parse_reference(source[len(_PROMPT) :]), side)
+            except CuebookError as error:
+                self._resolved[source, side] = error
+        return self._resolved[source, side]
+
+    async def _resolve(self, named: Reference, side: Literal["before", "after"]) -> Resolved | None:
+        version = self._sides[side]
+        if named.slug == self._slug:
+            return await resolved_of(self._desk, version) if named.branch in self._branches else None
+        numbers = [named.number or 0]
+        found = await self._desk.prompts.versions(Scope(), named.slug, branch=named.branch, numbers=numbers)
+        if not found or found[0].inherits is None:
+            return None
+        slugs = [named.slug, parse_reference(found[0].inherits).slug]
+        families = await self._desk.prompts.families(Scope(), slugs)
+        family = families.get(self._slug)
+        if family is None:
+            return None
+        stood = {name: replace(version, branch=name, number=0) for name in self._branches}
+        resolved = await resolved_of(self._desk, found[0], {**families, self._slug: _put(family, stood)})
+        return resolved if {each.source for each in stood.values()} & set(resolved.lineage) else None
+
+
+async def shift(desk: Desk, recorded: Recorded, versions: Versions) -> Shift:
+    """Decide a recorded window with each version and compare. Raises InvalidInput where it holds not even the first."""
+    before, after = await versions.said(recorded, "before"), await versions.said(recorded, "after")
+    known: dict[tuple[str, ...], Planned] = {}
+
+    def planned(front: tuple[Text, ...]) -> Planned:
+        said = tuple(text.text for text in front)
+        if said not in known:
+            known[said] = plan_again(desk, recorded, front)
+        return known[said]
+
+    was = planned(before.front)
+    await asyncio.sleep(0)  # each takes up to 20 ms, and others wait
+    prompt, reproduced = (before.tokens, after.tokens), _reproduced(recorded, planned)
+    await asyncio.sleep(0)
+    try:
+        would = planned(after.front)
+    except InvalidInput:
+        return Shift(prompt=prompt, reproduced=reproduced, refused=True, unsaid=after.unsaid)
+    return Shift(
+        prompt=prompt,
+        window=(was.window.tokens, would.window.tokens),
+        left_out=_gone(was, would),
+        let_in=_gone(would, was),
+        shortened=_shortened(was, would),
+        prefix=prefix_ratio(was.window.messages, would.window.messages),
+        reproduced=reproduced,
+        unsaid=after.unsaid,
+    )
+
+
+def _reproduced(recorded: Recorded, planned: Callable[[tuple[Text, ...]], Planned]) -> bool:
+    try:
+        again = planned(recorded.wish.front)
+    except InvalidInput:
+        return False
+    return again.remembered.manifest.digest == recorded.manifest.digest
+
+
+def _gone(one: Planned, other: Planned) -> tuple[Gone, ...]:
+    """Give what one window has and the other has not: posts in any form, what is recalled, the summary.
+
+    A post that the other shows in full is not gone because it is no longer recalled.
+    """
+    posts, others = _kept(one), _kept(other)
+    shown = {f"post:{placed.post.id}" for placed in others.values() if placed.form == "full"}
+    shown.update(text.source for text in other.sheet.volatile)
+    gone = [("post", placed.tokens) for seq, placed in posts.items() if seq not in others]
+    gone += [(text.kind, text.tokens) for text in one.sheet.volatile if text.source not in shown]
+    if one.sheet.summary and not other.sheet.summary:
+        gone.append(("summary", one.sheet.summary.tokens))
+    return tuple(gone)
+
+
+def _shortened(one: Planned, other: Planned) -> int:
+    others = _kept(other)
+    both = [(placed, others[seq]) for seq, placed in _kept(one).items() if seq in others]
+    return sum(was.form == "full" and now.form != "full" for was, now in both)
+
+
+def _kept(planned: Planned) -> dict[int, Placed]:
+    return {placed.post.seq: placed for placed in planned.sheet.partition.kept}
+
+
+def _speak(found: Resolved | CuebookError, values: Mapping[str, str]) -> str:
+    if isinstance(found, CuebookError):
+        raise found
+    return spoken(found, values)[1]
+
+
+def _put(family: Family, versions: Mapping[str, Version]) -> Family:
+    """Give a prompt with other versions active on its branches."""
+    return replace(family, active=tuple(versions.get(each.branch, each) for each in family.active))
+
+
+def _persona_of(desk: Desk, recorded: Recorded) -> Persona:
+    """Give the persona a turn had: the one whose text stood in front, else its conversation's, or the default one."""
+    sources = [text.source for text in recorded.wish.front]
+    for persona in desk.personas.values():
+        own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona)}@" for there in ("", DEFAULT)))
+        if any(source.startswith(own) for source in sources):
+            return persona
+    name = recorded.conversation.persona
+    return desk.persona(name if name in desk.personas else None)

@@ -1,0 +1,1 @@
+"""One turn: from the read of a scene to the stored reply."""

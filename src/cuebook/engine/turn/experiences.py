@@ -1,0 +1,389 @@
+"""Which handwritten experiences a round gets (D4, D5): chosen anew for each query, by a model or without one.
+
+A model sees `when` alone, and is waited for so long and no longer. What it does not decide in time, or not readably,
+words and meaning decide (`memory/experience`). What it chose is remembered for the same query in the same place, so
+that a turn that is decided again does not ask again.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.tokens import Counter
+from cuebook.assembly.window import Text
+from cuebook.engine.core.audit_records import answered
+from cuebook.engine.core.desk import Desk, Selected
+from cuebook.engine.core.instructions import Work, instruct, told
+from cuebook.engine.core.model_call import BROKEN, closing
+from cuebook.engine.core.query_vector import check_size, sense, space_of
+from cuebook.errors import BackendError, CuebookError, UpstreamError
+from cuebook.memory.experience import Scored, choose, clauses, offered, score
+from cuebook.memory.selection_reply import read_reply
+from cuebook.ports.model import Model, ModelRequest
+from cuebook.ports.store import Scene
+from cuebook.prompts.names import project_of
+from cuebook.records.audit import Record
+from cuebook.records.conversation import ERROR, Part, PathPost
+from cuebook.records.experience import Experience
+from cuebook.records.memory import Scope
+from cuebook.records.persona import Persona
+from cuebook.records.turn import Ask, Dropped
+
+# ---- in the prompt --------------------------------------------------------------------------------------------------
+
+
+SOURCE = "experience:"
+#: Of the volatile block's room they take at the most; the rest is what is recalled.
+SHARE = 2 / 3
+
+
+def advice_of(experience: Experience) -> Text:
+    """Give an experience as it is said. Only `what` is: `when` was for choosing."""
+    told = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
+    return Text(kind="experience", source=SOURCE + experience.exp_id, text=told, role="user")
+
+
+def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+    """Give those that fit, best first, those that do not, and the tokens that are left for what is recalled."""
+    most = left = max(0, int(room * SHARE))
+    kept: list[Text] = []
+    dropped: list[Dropped] = []
+    for text in texts:
+        size = count(text.text) + 1
+        if size > left:
+            reason = f"experiences take {most} tokens of this window at the most"
+            dropped.append(Dropped(kind=text.kind, source=text.source, tokens=size, reason=reason))
+            continue
+        left -= size
+        kept.append(text)
+    return kept, dropped, room - (most - left)
+
+
+def experiences_in(texts: Sequence[Text]) -> list[str]:
+    """Give the ids of the experiences among texts of a window."""
+    return [text.source.removeprefix(SOURCE) for text in texts if text.kind == "experience"]
+
+
+log = logging.getLogger("cuebook.experience")
+
+#: The prompt of the book that is said to the model, and who the audit says was told.
+KEY = "experience_selection"
+SELECTOR = "experience selector"
+#: Rounds of the conversation a model is shown, and characters of each query in them.
+ROUNDS = 3
+SHOWN = 400
+#: Characters of the query itself, from its front; of a longer one its end is shown too.
+ASKED = 6_000
+#: Candidates a model is shown, the likeliest by words and meaning first, and characters of each `when`.
+CANDIDATES = 40
+WHEN = 1_000
+#: Characters a model may say, and tokens: an id has at most 120, and says true or false.
+LONGEST = 20_000
+REPLY_TOKENS = 1_024
+#: Choices and vectors remembered; a failed choice is tried again after so many seconds.
+REMEMBERED = 256
+VECTORS = 8_192
+#: Texts embedded at once.
+AT_ONCE = 64
+AGAIN_S = 30.0
+#: How servers answer that hold an answer to no schema, or not to this one: they are asked without.
+NO_SCHEMA = (400, 404, 415, 422)
+
+#: Under which it is remembered that the model did not answer.
+_DOWN = b"down"
+_parts = msgspec.json.Decoder(tuple[Part, ...])
+
+
+class Advice(Struct, frozen=True, kw_only=True):
+    """What a round gets: the texts, best first, and what its metadata tells of the choice."""
+
+    texts: tuple[Text, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    asked: tuple[bytes, ...] = ()  # the messages a model was asked with
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    """What was chosen among the offered: each with its score, the chosen in their order, and who decided."""
+
+    chosen: tuple[str, ...]
+    scored: tuple[Scored, ...]
+    by: str  # a model's name, "meaning" or "words"
+    instead: str = ""  # why it was not the model
+    selected: Selected | None = None
+
+
+async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
+    """Give a query the experiences that fit it; none where none does, and none to a query without words."""
+    if desk.experiences is None or not ask.text.strip():
+        return Advice()
+    known = scene.conversation
+    persona = desk.persona(ask.persona or (known.persona if known else None))
+    candidates = offered(await desk.experiences(), (persona.id, persona.role))
+    if not candidates:
+        return Advice()
+    project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
+    query = Query(
+        text=desk.writer.clean(ask.text), context=context_of(scene.path), project=project, conversation=ask.conversation
+    )
+    choice = await choose_for(desk, scope, persona, query, candidates, asks_model=asks_model)
+    by_id = {each.exp_id: each for each in candidates}
+    texts = tuple(advice_of(clean(desk, by_id[name])) for name in choice.chosen)
+    return Advice(texts=texts, metadata=told_of(choice), asked=_asked(choice))
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """What experiences are chosen for: what is asked, its secrets replaced, and what was said before it."""
+
+    text: str
+    context: str = ""
+    project: str = ""
+    conversation: str = ""
+
+
+def _asked(choice: Choice) -> tuple[bytes, ...]:
+    return choice.selected.messages if choice.selected else ()
+
+
+def told_of(choice: Choice) -> dict[str, Any]:
+    """Give `metadata.experienceSelection`; nothing where nothing was chosen and nothing failed."""
+    if not (choice.chosen or choice.instead):
+        return {}
+    scores = {each.exp_id: each.score for each in choice.scored}
+    said: dict[str, Any] = {
+        "by": choice.by,
+        "chosen": {name: scores[name] for name in choice.chosen},
+        "offered": len(choice.scored),
+    }
+    return {"experienceSelection": said | ({"instead": choice.instead} if choice.instead else {})}
+
+
+def clean(desk: Desk, experience: Experience) -> Experience:
+    """Give an experience without the secrets it holds, as all that is stored and sent."""
+    when, what = desk.writer.clean(experience.when), desk.writer.clean(experience.what)
+    return msgspec.structs.replace(experience, when=when, what=what)
+
+
+async def choose_for(
+    desk: Desk, scope: Scope, persona: Persona, query: Query, candidates: Sequence[Experience], *, asks_model: bool
+) -> Choice:
+    """Choose among the offered: by the model where there is one, else by meaning, else by words."""
+    closeness, akin = await _closeness(desk, query.text, candidates)
+    scored = score(query.text, candidates, closeness, akin=akin)
+    without = choose(scored, most=desk.experience_most)
+    plain = Choice(
+        chosen=tuple(each.exp_id for each in without if each.chosen),
+        scored=tuple(without),
+        by="words" if closeness is None else "meaning",
+    )
+    if desk.experience_model is None:
+        return plain
+    by_id = {each.exp_id: each for each in candidates}
+    shown = [by_id[each.exp_id] for each in scored[:CANDIDATES]]
+    selected = await _selected(desk, scope, persona, query, shown, asks=asks_model)
+    if selected is None or selected.ids is None:
+        why = selected.failed if selected else ""
+        return msgspec.structs.replace(plain, instead=why, selected=selected)
+    chosen = selected.ids[: desk.experience_most]
+    judged = tuple(
+        msgspec.structs.replace(
+            each,
+            chosen=each.exp_id in chosen,
+            reason=_reason(each.exp_id, chosen, selected.ids, {one.exp_id for one in shown}),
+        )
+        for each in scored
+    )
+    return Choice(chosen=chosen, scored=judged, by=selected.by, selected=selected)
+
+
+def _reason(name: str, chosen: Sequence[str], named: Sequence[str], shown: set[str]) -> str:
+    if name in chosen:
+        return "the model says that it helps"
+    if name in named:
+        return f"the model says that it helps, but {len(chosen)} are chosen at the most"
+    return (
+        "the model says that it does not help" if name in shown else "too far from the query to be shown to the model"
+    )
+
+
+# ---- by meaning -----------------------------------------------------------------------------------------------------
+
+
+async def _closeness(
+    desk: Desk, query: str, candidates: Sequence[Experience]
+) -> tuple[Mapping[str, float] | None, float]:
+    """Give the best cosine between a query and each one's clauses, and the embedder's `akin`; None without vectors."""
+    embedder = desk.embedder
+    dense = await sense(desk, query)
+    if embedder is None or dense is None:
+        return None, 0.0
+    texts = {each.exp_id: clauses(each.when) for each in candidates}
+    space = space_of(embedder)
+    missing = list(dict.fromkeys(text for own in texts.values() for text in own if (space, text) not in desk.meant))
+    try:
+        async with asyncio.timeout(max(desk.embed_s, desk.experience_s)):
+            for batch in batched(missing, AT_ONCE):  # what came in time is there for the next turn
+                vectors = await embedder.embed([desk.writer.clean(text) for text in batch])
+                check_size(embedder, vectors)
+                desk.meant.update({(space, text): vector for text, vector in zip(batch, vectors, strict=True)})
+    except TimeoutError:
+        log.warning("%s took too long for the experiences; words alone choose among them", embedder.name)
+        return None, 0.0
+    except BackendError as error:
+        log.warning("words alone choose among the experiences: %s", desk.writer.clean(str(error)))
+        return None, 0.0
+    held = {
+        name: [vector for text in own if (vector := desk.meant.get((space, text))) is not None]
+        for name, own in texts.items()
+    }
+    found = _cosines(dense.vector, held)
+    while len(desk.meant) > VECTORS:
+        desk.meant.popitem(last=False)
+    return found, embedder.akin
+
+
+def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    """Cut into batches."""
+    return (texts[first : first + size] for first in range(0, len(texts), size))
+
+
+def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, float]:
+    import numpy as np
+
+    asked = np.frombuffer(query, "<f4")
+    length = float(np.linalg.norm(asked)) or 1.0
+    found = dict.fromkeys(texts, 0.0)
+    for name, vectors in texts.items():
+        if not vectors:
+            continue
+        rows = np.stack([np.frombuffer(vector, "<f4") for vector in vectors])
+        norms = np.linalg.norm(rows, axis=1)
+        found[name] = float((rows @ asked / (np.where(norms > 0, norms, 1.0) * length)).max())
+    return found
+
+
+# ---- by a model -----------------------------------------------------------------------------------------------------
+
+
+def context_of(path: Sequence[PathPost]) -> str:
+    """Give what a model is told of the last rounds before a query: what was asked, how it went, what failed."""
+    lines: list[str] = []
+    rounds = sorted({post.round for post in path})[-ROUNDS:]
+    for post in path:
+        if post.round not in rounds:
+            continue
+        if post.role == "user" and post.seq == post.round and post.message:
+            lines.append(f"User: {' '.join(post.message.split())[:SHOWN]}")
+        for part in _parts.decode(post.parts) if post.parts else ():
+            if part.type == "execution_status":
+                lines.append(f"Execution: {' '.join(part.content.split())[:SHOWN]}")
+            elif part.type == ERROR and part.content:
+                lines.append(f"Error: {' '.join(part.content.split())[:SHOWN]}")
+    return "\n".join(lines)
+
+
+async def _selected(
+    desk: Desk, scope: Scope, persona: Persona, query: Query, shown: Sequence[Experience], *, asks: bool
+) -> Selected | None:
+    """Give what the model chose for this before, else ask it where that is allowed."""
+    model = desk.experience_model
+    if model is None:
+        return None
+    listed = "\n\n".join(
+        f"--- Experience {number} (ID: {each.exp_id}) ---\n{desk.writer.clean(each.when)[:WHEN]}"
+        for number, each in enumerate(shown, 1)
+    )
+    values = {"experiences": listed, "agent_name": persona.name, "most": desk.experience_most}
+    work = Work(agent=SELECTOR, key=KEY, otherwise=KEY, values=values, project=query.project)
+    instruction = await instruct(desk, scope, work)
+    messages = _messages(instruction.text, listed, query)
+    key, now = _key(desk, model, messages), desk.clock.now()
+    kept = desk.selected.get(key)
+    if kept is not None and (kept.ids is not None or now - kept.at < AGAIN_S):
+        return kept
+    if not asks:
+        return None
+    down = desk.selected.get(_DOWN)
+    if down is not None and now - down.at < AGAIN_S:  # nobody waits for it again so soon
+        return Selected(ids=None, by=model.name, failed=f"{down.failed}; it is asked again after {AGAIN_S:g} s")
+    reply, failed = await _reply(desk, model, messages, shown)
+    if failed:
+        desk.selected[_DOWN] = Selected(ids=None, by=model.name, failed=failed, at=now)
+    ids = None if failed else read_reply(reply, [each.exp_id for each in shown])
+    if ids is None and not failed:
+        failed = f"{model.name} gave no answer that can be read"
+    if failed:
+        log.warning("experiences are chosen without the model: %s", failed)
+    await _tell(desk, scope, told(desk, instruction, work, conversation=query.conversation), reply)
+    found = desk.selected[key] = Selected(ids=ids, by=model.name, failed=failed, at=now, messages=messages)
+    while len(desk.selected) > REMEMBERED:
+        desk.selected.popitem(last=False)
+    return found
+
+
+def _messages(instruction: str, listed: str, query: Query) -> tuple[bytes, bytes]:
+    """Give what a model is told: what was said in the conversation as data, never in the system text."""
+    asked = query.text if len(query.text) <= ASKED else f"{query.text[:ASKED]} … {query.text[-SHOWN:]}"
+    before = "" if listed in instruction else f"{listed}\n\n"
+    before += f"The conversation before it:\n{query.context}\n\n" if query.context else ""
+    return (
+        msgspec.json.encode({"role": "system", "content": instruction}),
+        msgspec.json.encode({"role": "user", "content": f"{before}Select relevant experiences for: {asked}"}),
+    )
+
+
+def _key(desk: Desk, model: Model, messages: Sequence[bytes]) -> bytes:
+    said = json.dumps([model.name, *(message.decode() for message in messages)])
+    return hashlib.blake2b(said.encode(), key=desk.key[:64]).digest()
+
+
+async def _tell(desk: Desk, scope: Scope, record: Record, reply: str) -> None:
+    """Let the audit tell that a model was asked, whatever came of it."""
+    try:
+        await desk.audit.append(scope, [record, *answered(desk, [record], reply)])
+    except CuebookError as error:  # the turn goes on: the store says so where it must be written
+        log.warning("the audit does not tell of a choice of experiences: %s", desk.writer.clean(str(error)))
+
+
+async def _reply(desk: Desk, model: Model, messages: tuple[bytes, ...], shown: Sequence[Experience]) -> tuple[str, str]:
+    """Ask; answers with what the model says, or with why it says nothing."""
+    names = [each.exp_id for each in shown]
+    schema = {
+        "type": "object",
+        "properties": {name: {"type": "boolean"} for name in names},
+        "required": names,
+        "additionalProperties": False,
+    }
+    held = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
+    try:
+        async with asyncio.timeout(desk.experience_s):
+            try:
+                return await _said(model, held), ""
+            except UpstreamError as error:
+                if error.status not in NO_SCHEMA:
+                    raise
+            return await _said(model, msgspec.structs.replace(held, schema=None)), ""
+    except TimeoutError:
+        return "", f"{model.name} took longer than {desk.experience_s:g} s"
+    except BackendError as error:
+        return "", desk.writer.clean(str(error))[:SHOWN]
+    except BROKEN as error:  # a model may be its owner's code, and what it raises may hold what was said
+        return "", f"{model.name} broke ({type(error).__name__})"
+
+
+async def _said(model: Model, request: ModelRequest) -> str:
+    """Give all a model says. Raises BackendError for one that comes to no end."""
+    said, room = list[str](), LONGEST
+    async with closing(model.stream(request)) as pieces:
+        async for piece in pieces:
+            said.append(piece.text)
+            room -= len(piece.text)
+            if room < 0:
+                msg = f"{model.name} said more than {LONGEST:,} characters"
+                raise BackendError(msg)
+    return "".join(said)

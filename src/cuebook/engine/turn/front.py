@@ -1,0 +1,347 @@
+"""What stands in front of a turn's path: the persona, the prompts of its chain, the profile's add-ons (P1-P4, K8).
+
+Chosen once per round: later steps of a round find the texts in the first one's manifest. A persona's own text comes
+first, in the graph's form where a prompt `persona/ID` is there; then the chain `init`, `persona`, `summary`; then the
+add-ons in the order of the preset. What a link cannot say, the chain's `fallback` says in its place. A link that names
+the persona's own text says it in the link's place; a persona's `baseSystemPrompt` holds where the graph has none. A
+project's own prompts, below `projects/NAME/`, stand for those of the same id (K9).
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.assembly.window import Text
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.branch_trial import drawn
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.prompt_reading import resolved_of, select_from
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.errors import CuebookError, InvalidInput
+from cuebook.memory.words import day_of
+from cuebook.ports.prompts import Family
+from cuebook.ports.reflections import Call
+from cuebook.ports.store import Scene
+from cuebook.prompts.inherit import text_of
+from cuebook.prompts.names import candidates, parse_reference, project_of
+from cuebook.prompts.params import coerce
+from cuebook.prompts.presets import Profile, ProfileState, route
+from cuebook.prompts.template import render
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.mind import Heard
+from cuebook.records.persona import CHAIN, Persona
+from cuebook.records.prompt import MAIN, Resolved, Version
+from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
+
+#: The mode of a conversation that has none, for rules and defaults that name one (A).
+GENERAL = "general"
+#: The block each link of a chain is shown as.
+_KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
+#: The key of a turn's metadata that says that the client's own system text stood alone.
+SILENT = "personaSilent"
+#: What a round's later steps tell of the choice as its first one did.
+_TOLD = (
+    SILENT,
+    "promptProject",
+    "promptProfile",
+    "promptVariants",
+    "promptVariant",
+    "experienceSelection",
+    "sentiment",
+    "mind",
+)
+
+
+class Front(Struct, frozen=True, kw_only=True):
+    """The texts in front, what could not be said and why, and what the reply's metadata tells of the choice."""
+
+    texts: tuple[Text, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    renders: tuple[Record, ...] = ()  # what the audit keeps of them
+    asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
+    mind: Text | None = None  # the state of mind the path is in, where the persona asks for one and it says anything
+    calls: tuple[Call, ...] = ()  # what the reflection on the turn is to do
+    heard: Heard | None = None  # of the message that is answered, where it is a fresh turn and somebody wants to know
+
+
+async def front_of(
+    desk: Desk, scene: Scene, ask: Ask, *, turn: int, signals: Mapping[str, float] | None = None
+) -> Front:
+    """Choose what stands in front of a turn; variants by these signals, else by those the caller gives."""
+    signals = ask.signals or {} if signals is None else signals
+    known = scene.conversation
+    persona = desk.persona(ask.persona or (known.persona if known else None))
+    profile = _profile(desk, scene, ask, turn)
+    addons = profile.addon_keys if profile else ()
+    project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
+    own = _first(own_names(persona, project), scene.families)
+    if not (addons or persona.chain or own):
+        return Front(texts=_base(persona), metadata=_told(profile, project, {}))
+    fresh = profile is not None and profile.was_reviewed
+    said = _Speaker(desk, scene, ask, persona, project, fresh=fresh, signals=signals)
+    links = {said.known(slug) for slug in persona.chain.values()}
+    texts: list[Text | None] = []
+    if own is None or own not in links:  # a link that names it says it in its place
+        own_text = await said.text("persona", own) if own else None
+        texts += [own_text] if own_text else _base(persona)
+    texts += [await said.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
+    texts += [await said.addon(key) for key in addons]
+    kept = tuple(text for text in texts if text is not None)
+    return Front(
+        texts=kept,
+        dropped=tuple(said.dropped),
+        metadata=_told(profile, project, said.chosen) | _variant(kept, said.chosen, signals),
+        renders=tuple(said.renders),
+    )
+
+
+def is_silent(desk: Desk, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
+    """Whether a client's own system text stands alone: it came with the request or, where persona and add-ons were
+    silent in the turn before for it, with an earlier one, and nobody asked for a persona.
+    """
+    known, last = scene.conversation, scene.last_turn
+    if not desk.persona_waits or ask.persona or (known and known.persona):
+        return False
+    return own_text or bool(last and last.metadata.get(SILENT))
+
+
+def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
+    """Give `metadata.promptVariant`: the persona's prompt that speaks, and how likely that was."""
+    for text in texts:
+        if text.kind == "persona" and text.source.startswith("prompt:"):
+            reference = parse_reference(text.source.removeprefix("prompt:"), where="prompt")
+            propensity = chosen.get(reference.slug, {}).get("propensity", 1.0)
+            told = {"id": reference.slug, "version": reference.number, "branch": reference.branch}
+            return {"promptVariant": told | {"propensity": propensity, "signals": dict(signals)}}
+    return {}
+
+
+async def front_again(desk: Desk, scope: Scope, manifest: Manifest, metadata: Mapping[str, Any]) -> Front:
+    """Give the front an earlier step of the round had."""
+    kept = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
+    texts = await desk.store.texts(scope, [text.digest for text in kept])
+    return Front(
+        texts=tuple(
+            Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
+            for text in kept
+            if text.digest in texts
+        ),
+        metadata={key: metadata[key] for key in _TOLD if key in metadata},
+    )
+
+
+def wanted(desk: Desk, persona: str | None) -> tuple[str, ...]:
+    """Give the prompts that may stand in front: a persona's, or every persona's where it is not known yet."""
+    named = desk.personas.get(persona or "")
+    personas = [named] if named else list(desk.personas.values())
+    links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
+    keys = [key for preset in desk.presets.presets.values() for key in preset.addon_prompt_keys]
+    addons = [name for key in keys for name in candidates(key)]
+    own = [name for each in personas for name in own_names(each)]
+    return tuple(dict.fromkeys([*own, *links, *addons]))
+
+
+def own_prompt(persona: Persona) -> str:
+    """Give the id a persona's own text has in the prompt book, if it is there."""
+    return f"persona/{persona.id.lower()}"
+
+
+def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
+    """Give the ids a persona's own text may have in the prompt book; none where no prompt can be named after it."""
+    try:
+        return candidates(own_prompt(persona), project)
+    except InvalidInput:
+        return ()
+
+
+def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:
+    """Give the first of some names that is a prompt."""
+    return next((name for name in names if name in families), None)
+
+
+def _base(persona: Persona) -> tuple[Text, ...]:
+    if not persona.base_system_prompt:
+        return ()
+    return (Text(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
+
+
+def _profile(desk: Desk, scene: Scene, ask: Ask, turn: int) -> Profile | None:
+    if not desk.presets.presets:
+        return None
+    told = scene.told.get("promptProfile")
+    state = None
+    if isinstance(told, Mapping) and isinstance(told.get("reviewedAt"), int):
+        state = ProfileState(preset_id=str(told.get("presetId", "")), reviewed=told["reviewedAt"])
+    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
+    before = scene.previous.summary_version if scene.previous else 0
+    compacted = scene.summary is not None and scene.summary.version != before
+    mode = ask.mode or (kept if isinstance(kept, str) else None) or GENERAL
+    return route(desk.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
+
+
+def _told(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = {"promptProject": project} if project else {}
+    if profile is not None:
+        told["promptProfile"] = {
+            "presetId": profile.preset_id,
+            "addonPromptKeys": list(profile.addon_keys),
+            "wasReviewed": profile.was_reviewed,
+            "reason": profile.reason,
+            "reviewedAt": profile.state.reviewed,
+        }
+    return told | ({"promptVariants": dict(chosen)} if chosen else {})
+
+
+def values_of(
+    persona: Persona, *, user: str | None, mode: str | None, now: float, zone: tzinfo = UTC
+) -> dict[str, str]:
+    """Give what a prompt of a turn may name. The day and no time of day: it stands in front of all that is cached."""
+    return {
+        "agent_name": persona.name,
+        "persona_id": persona.id,
+        "user_name": user or "user",
+        "user_id": user or "user",
+        "mode": mode or "",
+        "date": day_of(now, zone),
+    }
+
+
+def spoken(found: Resolved, values: Mapping[str, str]) -> tuple[Mapping[str, Any], str]:
+    """Give what a prompt takes of a turn's values, and what it says with them. Raises InvalidInput."""
+    declared = {param.name for param in found.params}
+    given = coerce(found.params, {key: values[key] for key in declared & set(values)})
+    return given, render(text_of(found), given, engine=found.engine, declared=declared)
+
+
+class _Speaker:
+    """Renders the prompts of one turn, each in its chosen variant."""
+
+    def __init__(
+        self,
+        desk: Desk,
+        scene: Scene,
+        ask: Ask,
+        persona: Persona,
+        project: str,
+        *,
+        fresh: bool,
+        signals: Mapping[str, float],
+    ) -> None:
+        self._signals = signals
+        self._desk = desk
+        self._ask = ask
+        self._families = scene.families
+        self._project = project
+        user = scene.conversation.user if scene.conversation else ask.user
+        zone = zone_of(ask.time_zone, scene.conversation, desk.zone)
+        self._values = values_of(persona, user=user, mode=ask.mode, now=desk.clock.now(), zone=zone)
+        told = scene.told.get("promptVariants")
+        self._told: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+        self._kept: Mapping[str, Any] = told if isinstance(told, Mapping) and not fresh else {}
+        self.chosen: dict[str, Any] = {}
+        self.dropped: list[Dropped] = []
+        self.renders: list[Record] = []
+        self._agent = persona.id
+        self._render_id = desk.dice.new_id("render")
+
+    async def link(self, persona: Persona, key: str) -> Text | None:
+        """Say a link of the chain, or what the fallback says in its place."""
+        slug = self.known(persona.chain[key])
+        text = await self.text(_KINDS[key], slug or persona.chain[key])
+        if text is None and "fallback" in persona.chain:
+            spare = self.known(persona.chain["fallback"])
+            return await self.text(_KINDS["fallback"], spare or persona.chain["fallback"])
+        return text
+
+    async def addon(self, key: str) -> Text | None:
+        """Say an add-on."""
+        return await self.text("addon", self.known(key) or key)
+
+    def known(self, name: str) -> str | None:
+        """Give the prompt a name means here."""
+        return _first(candidates(name, self._project), self._families)
+
+    async def text(self, kind: BlockKind, slug: str) -> Text | None:
+        """Say a prompt; one that cannot be said is left out, with the reason."""
+        try:
+            found = await self._resolved(slug)
+            given, text = spoken(found, self._values)
+        except CuebookError as error:
+            self.dropped.append(Dropped(kind=kind, source=f"prompt:{slug}", tokens=0, reason=str(error)))
+            return None
+        self.renders.append(
+            receipt(
+                self._desk,
+                found.version,
+                "render",
+                agent=self._agent,
+                context=given,
+                text=text,
+                render_id=self._render_id,
+                selection=self.chosen.get(slug),
+                conversation=self._ask.conversation,
+            )
+        )
+        return Text(kind=kind, source=found.source, text=text) if text.strip() else None
+
+    async def _resolved(self, slug: str) -> Resolved:
+        family = self._families.get(slug)
+        if family is None:
+            msg = f"no prompt {slug!r}"
+            raise InvalidInput(msg)
+        return await resolved_of(self._desk, await self._drawn(family), self._families)
+
+    async def _drawn(self, family: Family) -> Version:
+        """Give the version that speaks: the variant, or beside it the one before where it is on trial."""
+        slug, version = family.slug, self._variant(family)
+        told, name = self._told.get(slug), self._ask.conversation
+        lot = await drawn(self._desk, family, version.branch, conversation=name, told=told)
+        if lot is None:
+            return version
+        choice = self.chosen.get(slug, {"branch": version.branch, "propensity": 1.0})
+        drawn_as = {"propensity": choice["propensity"] * lot.share, "share": lot.share, "trial": lot.trial}
+        self.chosen[slug] = {**choice, "version": lot.version.number, **drawn_as}
+        return lot.version
+
+    def _variant(self, family: Family) -> Version:
+        """Give the version that speaks: the only one, the one this conversation has, or the one chosen now."""
+        if len(family.active) == 1:
+            return family.active[0]
+        kept = self._kept.get(family.slug)
+        kept = kept if isinstance(kept, Mapping) else {}
+        branch = kept.get("branch")
+        if isinstance(branch, str) and (version := family.version(branch)) is not None:
+            plain = {key: value for key, value in kept.items() if key not in ("share", "trial")}
+            plain["propensity"] = kept.get("propensity", 1.0) / (kept.get("share") or 1.0)  # the branch's own
+            self.chosen[family.slug] = {**plain, "version": version.number}
+            return version
+        seed = hashlib.blake2b(
+            f"{self._ask.conversation}\x00{family.slug}\x00{len(self._kept)}".encode(), key=self._desk.key[:64]
+        ).digest()
+        strategy = self._desk.strategy
+        choice = select_from(
+            self._desk,
+            family,
+            self._signals,
+            strategy=strategy,
+            epsilon=self._desk.epsilon,
+            seed=int.from_bytes(seed[:8], "big"),
+        )
+        picked = choice.selected
+        self.chosen[family.slug] = {
+            "branch": picked.branch,
+            "version": picked.number,
+            "propensity": choice.propensity,
+            "explored": choice.explored,
+            "strategy": strategy,
+            "edgeWeight": picked.edge_weight,
+            "contextFit": picked.context_fit,
+            "totalScore": picked.total_score,
+            "signals": dict(self._signals),
+        }
+        return family.version(picked.branch) or family.version(MAIN) or family.active[0]

@@ -1,0 +1,294 @@
+"""What is heard of the message a turn answers: read from the scene, decided purely, told in the turn's metadata.
+
+Heard is the newest message of a user that the turn brings. One that is answered anew was heard before and is not
+counted twice. Where the persona tracks sentiment, everything is heard and events fire; else only where it serves a
+choice of prompt, now or in the turn before, and then nothing fires.
+"""
+
+import logging
+import math
+from array import array
+from collections.abc import Mapping, Sequence
+from operator import mul
+from typing import Any, Final
+
+import msgspec
+
+from cuebook.assembly.forms import parts_of
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.model_call import BROKEN
+from cuebook.engine.core.query_vector import sense_all
+from cuebook.engine.turn.front import GENERAL, Front
+from cuebook.engine.turn.task_examples import kind_of
+from cuebook.memory.scopes import SPOKEN_WITH
+from cuebook.ports.store import Scene, TurnOn
+from cuebook.prompts.learn import score
+from cuebook.prompts.select import ALIASES
+from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
+from cuebook.records.mind import Counters, Event, Heard, Reflection, Sentiment
+from cuebook.records.outcome import Outcome
+from cuebook.records.persona import Persona
+from cuebook.records.tracking import Tracking
+from cuebook.records.turn import Ask
+from cuebook.signals.context import drift_by_meaning, drift_by_words
+from cuebook.signals.events import TRACE
+from cuebook.signals.hear import hear
+from cuebook.signals.outcome import word_on
+from cuebook.signals.profiles import tracking_of
+from cuebook.signals.sentiment import FALLBACK
+from cuebook.signals.trace import failed
+
+log = logging.getLogger("cuebook.sentiment")
+
+#: The key of a turn's metadata that holds what was heard (A).
+SENTIMENT: Final = "sentiment"
+#: The user's messages before this one that its topic is compared with.
+EARLIER: Final = 3
+#: Posts of a path looked through for results of tools, where no turn on it was heard before.
+LOOKED_BACK: Final = 200
+#: How a turn broke off without anything having gone wrong: whoever asked did not wait, or asked something else.
+_LEFT: Final = ("", "the caller went away")
+#: In the JSON of a post's parts: attachments of what was run.
+_MARKS: Final = (b'"code_error"', b'"execution_status"')
+
+
+async def hear_turn(
+    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
+) -> Heard | None:
+    """Hear the message a turn answers; None where nobody wants to know, and for a request beside the path."""
+    if aside:
+        return None
+    persona, last = speaker_in(desk, scene, ask), scene.last_turn
+    tracking = tracking_in(desk, scene, persona, ask.mode)
+    if not (tracking.enabled or persona.metaprompts or _serves(desk, scene)):
+        return None
+    before = heard_of(last.metadata) if last else None
+    if last and before and _answers_again(scene, last, drafts):
+        return before
+    earlier = _earlier(scene, drafts)
+    return hear(
+        ask.text,
+        before=counters_on(scene),
+        sentiment=read_sentiment(desk, tracking, ask.text),
+        tracking=tracking,
+        trace=trace_of(scene, last, drafts),
+        now=desk.clock.now(),
+        drift=await _drift(desk, ask.text, earlier),
+        kind=await _kind(desk, ask.text),
+        fires=tracking.method in desk.analyzers,
+    )
+
+
+def speaker_in(desk: Desk, scene: Scene, ask: Ask) -> Persona:
+    """Give the persona that speaks in a turn."""
+    return desk.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
+
+
+def persona_in(desk: Desk, conversation: Conversation, turn: TurnOn | None) -> Persona:
+    """Give who spoke in a turn, else in its conversation; a persona that is no more has no metaprompts."""
+    said = turn.metadata.get(SPOKEN_WITH) if turn else None
+    name = said if isinstance(said, str) else conversation.persona or desk.default_persona
+    return desk.personas.get(name) or Persona(id=name)
+
+
+def tracking_in(desk: Desk, scene: Scene, persona: Persona, mode: str | None) -> Tracking:
+    """Give the tracking of sentiment that holds for a persona in a turn."""
+    kept = scene.conversation.metadata.get("mode") if scene.conversation else None
+    return tracking_of(persona, mode or (kept if isinstance(kept, str) else None) or GENERAL, desk.profiles)
+
+
+def counters_on(scene: Scene) -> Counters:
+    """Give what the newest message of a path left behind: as a model judged it, else as it was heard at once."""
+    heard = heard_of(scene.last_turn.metadata) if scene.last_turn else None
+    if heard is None:
+        return Counters()
+    return (judged_on(scene.reflection, heard) or heard).counters
+
+
+def judged_on(reflected: Reflection | None, heard: Heard) -> Heard | None:
+    """Give what a model judged of the very message that was heard, also where it was answered anew or reflected on
+    again since; None where none did.
+    """
+    judged = reflected.heard if reflected else None
+    own = heard.counters
+    return judged if judged and (judged.counters.turns, judged.counters.at) == (own.turns, own.at) else None
+
+
+def signals_for(ask: Ask, heard: Heard | None) -> dict[str, float]:
+    """Give the signals prompts are chosen by: the caller's own before those that were read, name by name.
+
+    Of those that were read the ones that are 0 are left out: a signal nobody names is 0.
+    """
+    given = ask.signals or {}
+    named = {*given, *(ALIASES[name] for name in given if name in ALIASES)}
+    read = heard.signals if heard else {}
+    return {name: value for name, value in read.items() if value and name not in named} | given
+
+
+def read_sentiment(desk: Desk, tracking: Tracking, text: str) -> Sentiment:
+    """Read how a text sounds by a persona's method; the lexicon where that one answers behind the reply, or is gone.
+
+    A method is its owner's code: one that fails, or says what no Sentiment is, stops no turn and has read nothing.
+    """
+    analyzer = desk.analyzers.get(tracking.method) or desk.analyzers[FALLBACK]
+    try:
+        found = analyzer.read(text)
+        told = msgspec.convert(msgspec.to_builtins(found), Sentiment)
+    except BROKEN as error:  # whose message may hold the text, which belongs in no log
+        log.warning("method %s could not read a message: %s", tracking.method, type(error).__name__)
+        return Sentiment(method=analyzer.name)
+    if not (-1.0 <= told.score <= 1.0 and 0.0 <= told.intensity <= 1.0):
+        log.warning("method %s scored %r at %r, not -1..1 at 0..1", tracking.method, told.score, told.intensity)
+        return Sentiment(method=analyzer.name)
+    return told
+
+
+def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tuple[bool, ...]:
+    """Say of the results and the reply since the message before whether each failed, oldest first."""
+    posts = scene.path[-LOOKED_BACK:]
+    if last is not None:
+        posts = tuple(post for post in posts if post.seq > last.query_seq)
+    results = [post for post in posts if _is_result(post)][-TRACE:]
+    found = [failed(_given(post), parts_of(post)) for post in results]
+    if last is not None and last.state != "running":
+        found.append(last.state == "failed" or (last.state == "interrupted" and last.error not in _LEFT))
+    found += [failed(each.message, each.parts) for each in drafts if each.role == TOOL]
+    return tuple(found[-TRACE:])
+
+
+def with_heard(front: Front, heard: Heard | None) -> Front:
+    """Give what stands in front of a turn with what was heard in it, which its metadata tells too."""
+    if heard is None:
+        return front
+    return msgspec.structs.replace(front, heard=heard, metadata={**front.metadata, SENTIMENT: heard_to_wire(heard)})
+
+
+def heard_to_wire(heard: Heard) -> dict[str, Any]:
+    """Give `metadata.sentiment`: what A tells of it, why, and what the next turn needs."""
+    sentiment = heard.sentiment
+    return {
+        "score": sentiment.score,
+        "intensity": sentiment.intensity,
+        "polarity": sentiment.polarity,
+        "method": sentiment.method,
+        "events": [event.name for event in heard.events],
+        "reasons": {each.name: {"severity": each.severity, "reason": each.reason} for each in heard.events},
+        "keywords": list(heard.keywords),
+        "negatives": sentiment.negatives,
+        "corrections": heard.corrections,
+        "task": heard.task,
+        "signals": dict(heard.signals),
+        "counters": msgspec.json.decode(msgspec.json.encode(heard.counters)),  # as it is read again: lists, no tuples
+    }
+
+
+def heard_of(metadata: Mapping[str, Any]) -> Heard | None:
+    """Read what was heard in a turn from its metadata; None where nothing was, or where it cannot be read."""
+    told = metadata.get(SENTIMENT)
+    if not isinstance(told, dict):
+        return None
+    try:
+        reasons = msgspec.convert(told.get("reasons", {}), dict[str, dict[str, str]])
+        events = [
+            {"name": name, **reasons.get(name, {})} for name in msgspec.convert(told.get("events", []), list[str])
+        ]
+        return Heard(
+            sentiment=msgspec.convert({key: told[key] for key in _SAID if key in told}, Sentiment),
+            counters=msgspec.convert(told.get("counters", {}), Counters),
+            events=msgspec.convert(events, tuple[Event, ...]),
+            keywords=msgspec.convert(told.get("keywords", []), tuple[str, ...]),
+            corrections=msgspec.convert(told.get("corrections", 0), int),
+            signals=msgspec.convert(told.get("signals", {}), dict[str, float]),
+            task=msgspec.convert(told.get("task", ""), str),
+        )
+    except msgspec.ValidationError:
+        return None
+
+
+_SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
+
+
+def _serves(desk: Desk, scene: Scene) -> bool:
+    """Whether hearing serves the prompts: one of several is chosen now, or what is said is the outcome of one."""
+    if any(len(family.active) > 1 for family in scene.families.values()):
+        return True
+    told = scene.last_turn.metadata if scene.last_turn else {}
+    spoke = "promptVariants" in told or "promptVariant" in told
+    return (desk.observes != "off" and spoke) or (desk.observes == "all" and bool(scene.families))
+
+
+def _answers_again(scene: Scene, last: TurnOn, drafts: Sequence[Draft]) -> bool:
+    """Whether the message was answered before: it is no new one, and the newest turn answered it or what follows it."""
+    if any(each.role == "user" for each in drafts):
+        return False
+    newest = next((post.seq for post in reversed(scene.path) if post.role == "user"), 0)
+    return last.query_seq >= newest > 0
+
+
+def _earlier(scene: Scene, drafts: Sequence[Draft]) -> list[str]:
+    """Give the user's messages before this one, oldest first."""
+    said = [post.message or post.small or "" for post in scene.path if post.role == "user"]
+    new = [each.message for each in drafts if each.role == "user"]
+    before = said + new[:-1] if new else said[:-1]
+    return [text for text in before if text.strip()][-EARLIER:]
+
+
+def _is_result(post: PathPost) -> bool:
+    """Whether a post is what a tool gave, or has attachments that say how something that was run ended."""
+    return post.role == TOOL or (post.parts is not None and any(mark in post.parts for mark in _MARKS))
+
+
+def _given(post: PathPost) -> str:
+    """Give what a tool gave; of a role's post its attachments alone say how it went."""
+    return (post.message or post.small or "") if post.role == TOOL else ""
+
+
+async def _kind(desk: Desk, text: str) -> str:
+    """Name the task a message's meaning is closest to; "" without an embedder."""
+    sensed = await sense_all(desk, [text])
+    return kind_of(desk, sensed[0]) if sensed else ""
+
+
+async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
+    """How far a message's topic is from that of those before it: by what they mean, else by their words."""
+    if not earlier:
+        return 0.0
+    sensed = await sense_all(desk, [text, *earlier])
+    if sensed is None:
+        return drift_by_words(text, earlier)
+    own, *others = (array("f", each.vector) for each in sensed)
+    mean = [sum(column) / len(others) for column in zip(*others, strict=True)]
+    cosine = float(sum(map(mul, own, mean))) / (math.hypot(*mean) or 1.0)
+    return drift_by_meaning(text, cosine, akin=sensed[0].akin)
+
+
+def outcome_before(
+    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: Heard | None
+) -> tuple[int, Outcome] | None:
+    """Give what a new message says of the turn it goes on from, with that turn's number; None where it says nothing.
+
+    Only a turn whose answer stands on the message's path is spoken of, and only by a user.
+    """
+    last = scene.last_turn
+    if desk.observes == "off" or heard is None or last is None or last.state != "finished" or not last.reply_seq:
+        return None
+    if not any(each.role == "user" for each in drafts):
+        return None
+    if not any(post.seq == last.reply_seq for post in reversed(scene.path)):
+        return None
+    said = [post for post in scene.path if last.query_seq < post.seq < last.reply_seq and post.role == TOOL]
+    results = [failed(post.message or post.small or "", parts_of(post)) for post in said]
+    word = word_on(heard, ask.text, results=results)
+    if word is None:
+        return None
+    known = scene.conversation
+    return last.n, Outcome(
+        by="next",
+        at=desk.clock.now(),
+        score=score(word.sentiment, word.corrections, word.task),
+        sentiment=word.sentiment,
+        corrections=word.corrections,
+        task=word.task,
+        reasons=tuple(map(desk.writer.clean, word.reasons)),
+        user=ask.user or (known.user if known else None) or "",
+    )

@@ -1,0 +1,119 @@
+"""The Mind in a turn: the state its path is in, what of it the prompt says, and which reflections the turn asks for."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from cuebook.assembly.tokens import Counter
+from cuebook.assembly.window import Text
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.turn.front import Front
+from cuebook.engine.turn.message_signals import heard_of, persona_in, speaker_in, tracking_in
+from cuebook.errors import InvalidInput
+from cuebook.ports.reflections import Call
+from cuebook.ports.store import Scene
+from cuebook.records.conversation import Conversation
+from cuebook.records.mind import NEUTRAL, Heard, Mind
+from cuebook.records.persona import Persona
+from cuebook.records.tracking import Tracking
+from cuebook.records.turn import Ask, Dropped
+from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, fires, metaprompts_of, told
+
+#: Why a reflection is made that asks a model how a message sounds.
+BY_MODEL = "llm"
+#: Why a reflection is made that makes the Mind neutral again.
+RESET = "reset"
+#: Why a reflection is made that somebody asked for.
+BY_HAND = "manual"
+#: Turns in which what helps with an event is said: as many as lie between two looks back (`gmi_self_trait_adjustment`).
+LASTS = 5
+#: What of a turn's metadata is the Mind it was answered with.
+MIND = "mind"
+
+
+def with_mind(desk: Desk, scene: Scene, ask: Ask, front: Front) -> Front:
+    """Give what stands in front of a turn with the Mind of its path, and with the reflection it asks for.
+
+    Only for a persona that tracks sentiment or has metaprompts, or where the Mind was moved by hand. A message that is
+    answered anew was reflected on.
+    """
+    persona = speaker_in(desk, scene, ask)
+    tracking = tracking_in(desk, scene, persona, ask.mode)
+    if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or _is_by_hand(scene)):
+        return front
+    metadata = {**front.metadata, MIND: mind_to_wire(mind_of(scene))}
+    calls = () if front.heard is None or is_heard(scene, front.heard) else calls_of(persona, tracking, front.heard)
+    return replace(front, mind=said_of(scene), calls=calls, metadata=metadata)
+
+
+def _is_by_hand(scene: Scene) -> bool:
+    """Whether what the path's Mind is was asked for by hand."""
+    return scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
+
+
+def is_heard(scene: Scene, heard: Heard) -> bool:
+    """Whether the turn before on the path heard the same message."""
+    before = heard_of(scene.last_turn.metadata) if scene.last_turn else None
+    return before is not None and before.counters.turns == heard.counters.turns
+
+
+def mind_of(scene: Scene) -> Mind:
+    """Give the Mind of the path that is read."""
+    return scene.reflection.mind if scene.reflection else NEUTRAL
+
+
+def said_of(scene: Scene) -> Text | None:
+    """Say the path's Mind, None where it is neutral.
+
+    What helps with an event is said in the next answers; then the event is over, unless something looked back and let
+    it stand.
+    """
+    made = scene.reflection
+    if made is None:
+        return None
+    turn = scene.conversation.turns + 1 if scene.conversation else 1
+    over = turn - made.turn > LASTS and all(run.trigger.startswith("event:") for run in made.runs)
+    text = told(replace(made.mind, strategy="") if over else made.mind)
+    return Text(kind="mind", source=f"mind:{made.turn}", text=text, role="user") if text else None
+
+
+def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+    """Give what of a Mind the volatile block has room for, what it has not, and the tokens that are left.
+
+    Where it does not hold all of it, what is noted is left out first.
+    """
+    if said is None:
+        return [], [], room
+    whole = count(said.text) + 1
+    if whole <= room:
+        return [said], [], room - whole
+    reason = f"what stands beside the query has {max(0, room)} tokens of this window"
+    bare = replace(said, text=said.text.partition(f"\n{NOTED_AS}")[0])
+    size = count(bare.text) + 1
+    if size < whole and size <= room:
+        return [bare], [Dropped(kind="mind", source=said.source, tokens=whole - size, reason=reason)], room - size
+    return [], [Dropped(kind="mind", source=said.source, tokens=whole, reason=reason)], room
+
+
+def calls_of(persona: Persona, tracking: Tracking, heard: Heard) -> tuple[Call, ...]:
+    """Give what the reflection on a turn does: which metaprompts run, and whether a model is asked for its sentiment.
+
+    Where it is, what was noticed is known only then, and metaprompts for events fire behind it.
+    """
+    asked = fires(metaprompts_of(persona.metaprompts, tracking), events=heard.events, turns=heard.counters.turns)
+    calls = tuple(Call(each.metaprompt.id, each.trigger) for each in asked)
+    return (Call("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
+
+
+def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: str) -> None:
+    """Raise InvalidInput for a metaprompt that cannot run on a path: not of who spoke last, and none that ships."""
+    persona = persona_in(desk, conversation, scene.last_turn)
+    known = sorted({*(each.id for each in persona.metaprompts), *SHIPPED})
+    if metaprompt not in known:
+        msg = f"persona {persona.id!r} has no metaprompt {metaprompt!r}; there are {', '.join(known)}"
+        raise InvalidInput(msg, where="metaprompt")
+
+
+def mind_to_wire(mind: Mind) -> dict[str, Any]:
+    """Write a Mind as a reply's `metadata.mind`."""
+    return {"mood": mind.mood, "userSkill": mind.user_skill, "taskComplexity": mind.task_complexity}

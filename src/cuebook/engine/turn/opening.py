@@ -1,0 +1,410 @@
+"""How a step opens: it reads once, decides purely, and writes what it decided, anew when another writer was first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, tzinfo
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.marked import in_force, moves, newest
+from cuebook.assembly.partition import reach
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.memory_selection import retrieve
+from cuebook.engine.core.query_vector import with_sense
+from cuebook.engine.core.time_zones import dated, zone_of
+from cuebook.engine.turn.compare import compare
+from cuebook.engine.turn.experiences import advise
+from cuebook.engine.turn.front import SILENT, Front, front_again, front_of, is_silent, wanted
+from cuebook.engine.turn.message_signals import hear_turn, outcome_before, signals_for, with_heard
+from cuebook.engine.turn.mood import with_mind
+from cuebook.engine.turn.plan import Planned, Wish, plan
+from cuebook.engine.turn.reply_metadata import metadata_of
+from cuebook.engine.turn.step import to_the_end
+from cuebook.engine.turn.summary_correction import correct_summary
+from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
+from cuebook.memory.profiles import choose
+from cuebook.memory.scopes import (
+    BROUGHT,
+    KEPT,
+    SHARED_BY,
+    SHARED_WITH,
+    SHARING,
+    SPOKEN_WITH,
+    Whose,
+    personal_places,
+    policy_to_wire,
+    published_place,
+    read_control,
+    unshared,
+)
+from cuebook.ports.memories import MemoryLook
+from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
+from cuebook.records.audit import Record
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import Scope
+from cuebook.records.mind import Heard
+from cuebook.records.turn import ASKED, SHADOW, Ask, Turn
+
+#: How often a decision is made anew when another writer was first, before the caller is told.
+RETRIES = 50
+#: Seconds between looks at what another process holds.
+POLL_S = 0.05
+#: Posts full text gives a turn; their neighbours come with them. On LoCoMo dev 24 find what 200 do (R@10 79.0, 79.2).
+CANDIDATES = 32
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """A step as it is meant, before the state it will be decided on is read."""
+
+    ask: Ask
+    drafts: tuple[Draft, ...]
+    wish: Callable[[Scene], Wish]
+    parent: int | None = None  # the post it continues; None = the head
+    moves_head: bool = True
+    goes_on: Turn | None = None  # the waiting turn whose next step this is
+    idempotency: Key | None = None
+    relayed: bool = False  # a client's own request: it gets advice only where the persona speaks in it
+    own_text: bool = False  # which brings system text of its own
+    asks_model: bool = True  # a model may be asked before it opens
+    shadow: bool = False  # what it decides is kept and never said
+    told: Mapping[str, Any] = {}  # of its request, kept with the step
+    seqs: Mapping[int, int] = {}  # number of a message of the request -> the stored post that says the same
+    first_new: int = 0  # the number of the message that is the first draft
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """A step that may speak."""
+
+    lease: Lease
+    planned: Planned
+    scene: Scene
+    metadata: dict[str, Any]
+    zone: tzinfo = UTC  # whose days its answer is dated by
+    renders: tuple[Record, ...] = ()
+    side: bool = False  # it continues no path
+    role: str = ""  # of the persona who speaks
+    asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
+    sent: Mapping[int, int] = {}  # seq of a post -> the number of the request's message that says it
+
+
+async def open_step(
+    desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]], *, waits: bool = True
+) -> Opened | None:
+    """Decide and open; from here on the query is safe. None: its Idempotency-Key was another request's meanwhile.
+
+    A turn that runs in another process is waited for, one whose process went away is ended. Raises InvalidInput,
+    LeaseLost where the conversation was forgotten meanwhile, and Conflict where others write faster than this can
+    decide. `waits`: somebody does, for the first token; what is done behind replies stands back.
+    """
+    over = desk.urgent.begin() if waits else lambda: None
+    try:
+        return await _open_step(desk, scope, intend)
+    finally:
+        over()
+
+
+async def _open_step(desk: Desk, scope: Scope, intend: Callable[[], Awaitable[Intent]]) -> Opened | None:
+    stood = 0
+    for _ in range(RETRIES):
+        intent = await intend()
+        scene, planned, front, number = await decide(desk, scope, intent)
+        stands = scene.conversation.no if scene.conversation else 0
+        if stood not in (0, stands):
+            msg = f"conversation {intent.ask.conversation!r} was forgotten while this was asked, and it with it"
+            raise LeaseLost(msg)
+        stood = stands
+        window, cache, last = await compare(desk, scope, scene, planned, intent.ask.conversation)
+        planned = msgspec.structs.replace(planned, window=window)
+        metadata = metadata_of(desk, scene, planned, front, cache=cache, turn=number, mode=intent.ask.mode)
+        metadata |= _terms(scene, intent) | _shadow(intent) | _told(intent)
+        zone = zone_of(intent.ask.time_zone, scene.conversation, desk.zone)
+        try:
+            lease = await _open(desk, scope, _opening(desk, intent, scene, planned, front=front, metadata=metadata))
+        except Busy:
+            await _until_free(desk, scope, intent.ask.conversation)
+        except Conflict:
+            if intent.idempotency and await desk.answered(scope, intent.idempotency):
+                return None
+        else:
+            desk.remember((scope.tenant, intent.ask.conversation), last)
+            return Opened(
+                lease=lease, planned=planned, scene=scene, metadata=metadata, renders=front.renders, zone=zone,
+                side=not intent.moves_head, role=_role(desk, intent, scene), asked=front.asked,
+                sent=_sent(intent, scene),
+            )  # fmt: skip
+    msg = f"conversation {intent.ask.conversation!r} changes faster than a turn can be opened; try again"
+    raise Conflict(msg)
+
+
+def _sent(intent: Intent, scene: Scene) -> dict[int, int]:
+    first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    drafts = {first + n: intent.first_new + n for n in range(len(intent.drafts))}
+    return {seq: number for number, seq in intent.seqs.items()} | drafts
+
+
+async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Planned, Front, int]:
+    """Read once and decide. Answers with the scene, the plan, what stands in front and the number of the turn."""
+    look, turn = await with_sense(desk, _look(desk, intent)), intent.goes_on
+    scene = await desk.store.scene(scope, look)
+    if turn is None and scene.summary and scene.summary.corrected < scene.corrected:
+        await correct_summary(desk, scope, intent.ask.conversation, upto=scene.summary.upto_seq)
+        scene = await desk.store.scene(scope, look)
+    desk.see(scene.epoch)
+    if turn is not None:
+        scene = await _with_query(desk, scope, scene, turn.query_seq)
+    number = turn.n if turn else scene.conversation.turns + 1 if scene.conversation else 1
+    if turn is None:
+        heard = await hear_turn(desk, scene, intent.ask, intent.drafts, aside=not intent.moves_head)
+        front = await _front(desk, scene, intent, number, heard)
+    else:
+        front = await front_again(desk, scope, turn.steps[0].manifest, turn.metadata)
+    wish = msgspec.structs.replace(intent.wish(scene), front=front.texts, unsaid=front.dropped, mind=front.mind)
+    if turn is None:
+        wish = _with_memories(desk, scene, wish, number)
+        if front.texts or not intent.relayed:
+            advice = await advise(desk, scope, scene, intent.ask, asks_model=intent.asks_model)
+            wish = msgspec.structs.replace(wish, advice=advice.texts)
+            told = {**front.metadata, **advice.metadata}
+            front = msgspec.structs.replace(front, metadata=told, asked=advice.asked)
+    return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
+
+
+async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: Heard | None) -> Front:
+    """Say what stands in front of a round's first step; a persona that is silent has no state of mind either."""
+    if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
+        return with_heard(Front(metadata={SILENT: True}), heard)
+    front = await front_of(desk, scene, intent.ask, turn=number, signals=signals_for(intent.ask, heard))
+    return with_mind(desk, scene, intent.ask, with_heard(front, heard))
+
+
+def _with_memories(desk: Desk, scene: Scene, wish: Wish, number: int) -> Wish:
+    """Give a wish with what other conversations tell; a conversation that recalls nothing of its own has no query."""
+    query = wish.query
+    if scene.known is not None and not scene.known.policy.recalls:
+        wish = msgspec.structs.replace(wish, query=None)
+    hits, every = desk.recall_hits, desk.review_every
+    found = retrieve(scene, query, turn=number, every=every, hits=hits, count=desk.count)
+    return wish if found is None else msgspec.structs.replace(wish, memories=found)
+
+
+def look_of(desk: Desk, conversation: str, text: str, *, parent: int | None, budget: int | None) -> Look:
+    """Say what a turn reads: as much of the path as could fit, and what full text finds for the query."""
+    far = reach(desk.limits, budget)
+    return Look(
+        conversation=conversation,
+        parent=parent,
+        full_tokens=far.full,
+        small_tokens=far.small,
+        small_after=far.small_after,
+        post_tokens=far.post,
+        search=SearchLook(text=text, limit=CANDIDATES) if desk.recall and text else None,
+    )
+
+
+def _look(desk: Desk, intent: Intent) -> Look:
+    """Say what a step reads: a later one of a round what its first one did, so that what it said stays as it was."""
+    ask, turn = intent.ask, intent.goes_on
+    look = look_of(desk, ask.conversation, "" if turn else ask.text, parent=intent.parent, budget=ask.token_budget)
+    if turn is None:
+        names, memory = wanted(desk, ask.persona), memory_look(desk, ask)
+        profile = choose(desk.compaction, ask.mode)
+        steady = profile.tail + profile.most if profile.trigger == "posts" else 0
+        return msgspec.structs.replace(
+            look, prompts=names, project=ask.project, otherwise=desk.project, memory=memory, steady_posts=steady
+        )
+    return msgspec.structs.replace(look, summary_version=turn.steps[0].manifest.summary_version)
+
+
+def memory_look(desk: Desk, ask: Ask) -> MemoryLook:
+    """Say what of other conversations a turn asks for."""
+    defaults = desk.keyed_policy if ask.authenticated else desk.memory_policy
+    if ask.organization is None:
+        defaults = msgspec.structs.replace(defaults, organization=False)
+    return MemoryLook(
+        control=read_control(ask.memory_control),
+        defaults=defaults,
+        user=ask.user,
+        persona=ask.persona or "",
+        otherwise=desk.default_persona,
+        organization=ask.organization,
+        text=ask.text if desk.recall else "",
+    )
+
+
+async def _with_query(desk: Desk, scope: Scope, scene: Scene, query: int) -> Scene:
+    """Give a scene whose path holds the open round's query in full, however long the round has become."""
+    gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
+    small = any(post.seq == query and post.message is None for post in scene.path)
+    if scene.conversation is None or not (gap or small):
+        return scene
+    found = await desk.store.posts_in(scope, scene.conversation.id, [(query, query)])
+    if not found:
+        return scene  # it was forgotten meanwhile
+    post = found[0]
+    if gap is None:
+        return msgspec.structs.replace(scene, path=tuple(post if each.seq == query else each for each in scene.path))
+    newer = sum(each.tokens for each in scene.unread if each.first > query)
+    behind = scene.path[0].path_tokens - scene.path[0].tokens - newer - post.path_tokens
+    before = gap.tokens - post.tokens - behind
+    halves = [
+        Stretch(gap.first, query - 1, query - gap.first, before),
+        Stretch(query + 1, gap.last, gap.last - query, behind),
+    ]
+    unread = [half for each in scene.unread for half in (halves if each is gap else [each]) if half.count]
+    return msgspec.structs.replace(scene, path=(post, *scene.path), unread=tuple(unread))
+
+
+def _opening(
+    desk: Desk, intent: Intent, scene: Scene, planned: Planned, *, front: Front, metadata: dict[str, Any]
+) -> Opening:
+    """Say what is written when a step opens."""
+    remembered, ask = planned.remembered, intent.ask
+    ratio = planned.window.stable_prefix_ratio
+    said = not intent.shadow
+    return Opening(
+        conversation=ask.conversation,
+        expected_head=scene.conversation.head if scene.conversation else 0,
+        expected_last_seq=scene.conversation.last_seq if scene.conversation else 0,
+        parent=scene.parent,
+        drafts=dated(intent.drafts, zone_of(ask.time_zone, scene.conversation, desk.zone)),
+        manifest=msgspec.structs.replace(remembered.manifest, stable_prefix_ratio=ratio),
+        texts=remembered.texts,
+        now=desk.clock.now(),
+        lease_s=desk.lease_s,
+        user=ask.user,
+        persona=ask.persona,
+        turn=intent.goes_on.n if intent.goes_on else 0,
+        query_seq=planned.query_seq,
+        moves_head=intent.moves_head,
+        metadata=metadata,
+        mode=ask.mode,
+        time_zone=ask.time_zone,
+        policy=_kept_policy(scene, ask),
+        delivers=_delivers(scene, ask),
+        uses=planned.uses if said else (),
+        project=ask.project,
+        idempotency=desk.kept(intent.idempotency),
+        audit=front.renders if said else (),
+        calls=front.calls if intent.moves_head else (),
+        outcome=outcome_before(desk, scene, ask, intent.drafts, front.heard) if intent.moves_head else None,
+        epoch=scene.epoch,
+    )
+
+
+def _kept_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
+    """Give the policy a conversation is to keep, None where the request says nothing of it, or is a guest's: what a
+    conversation keeps is its first user's to say.
+    """
+    known = scene.conversation
+    guest = known is not None and ask.user is not None and known.user not in (None, ask.user)
+    return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
+
+
+def _delivers(scene: Scene, ask: Ask) -> bool:
+    if scene.known is None:
+        return False
+    whose = _whose(scene, ask)
+    return bool(personal_places(scene.known.policy, whose)) or bool(_published(scene, ask))
+
+
+def _published(scene: Scene, ask: Ask) -> str:
+    if scene.known is None:
+        return ""
+    known = scene.known
+    place = published_place(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
+    return place.id if place else ""
+
+
+def _terms(scene: Scene, intent: Intent) -> dict[str, Any]:
+    """Say in a turn's metadata who is told, and which posts it brought; a later step of a round stays under the terms
+    of the first.
+    """
+    if intent.goes_on is not None:
+        told = intent.goes_on.metadata
+        return {name: told[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in told}
+    first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    brought = first if len(intent.drafts) > 1 else None
+    shared = _published(scene, intent.ask)
+    said = {
+        SHARED_WITH: shared,
+        SHARED_BY: intent.ask.key if shared else "",
+        SPOKEN_WITH: intent.ask.persona,
+        BROUGHT: brought,
+        SHARING: _sharing(scene, intent.ask),
+    }
+    return {name: value for name, value in said.items() if value}
+
+
+def _shadow(intent: Intent) -> dict[str, Any]:
+    """Mark a turn whose prompt is never said, with what its earlier steps kept."""
+    before = intent.goes_on.metadata.get(SHADOW) if intent.goes_on else None
+    return {} if before is None and not intent.shadow else {SHADOW: before or {}}
+
+
+def _told(intent: Intent) -> dict[str, Any]:
+    """Give what the requests of a turn's steps say of themselves, by the step's number."""
+    before = intent.goes_on.metadata.get(ASKED, {}) if intent.goes_on else {}
+    step = str(len(intent.goes_on.steps) + 1 if intent.goes_on else 1)
+    told = {**before, step: dict(intent.told)} if intent.told else before
+    return {ASKED: told} if told else {}
+
+
+def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
+    """Say whether a turn that asks to share with an organization does, None where it does not ask."""
+    known = scene.known
+    if known is None or not known.policy.share:
+        return None
+    reason = unshared(known.policy, _whose(scene, ask), known.settings, may_publish=ask.may_publish)
+    return {"shared": False, "reason": reason} if reason else {"shared": True}
+
+
+def _whose(scene: Scene, ask: Ask) -> Whose:
+    user = scene.conversation.user if scene.conversation else ask.user
+    return Whose(user=user, persona=ask.persona or "-", organization=ask.organization)
+
+
+def _role(desk: Desk, intent: Intent, scene: Scene) -> str:
+    return desk.persona(intent.ask.persona or (scene.conversation.persona if scene.conversation else None)).role
+
+
+async def _open(desk: Desk, scope: Scope, opening: Opening) -> Lease:
+    """Open; a caller who goes away meanwhile leaves an interrupted turn, and no lease nobody holds."""
+    task = asyncio.ensure_future(desk.store.open(scope, opening))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        with suppress(CuebookError):
+            await to_the_end(_give_back(desk, task))
+        raise
+
+
+async def _give_back(desk: Desk, opening: Awaitable[Lease]) -> None:
+    closing = Closing(state="interrupted", now=desk.clock.now(), error="the caller went away")
+    await desk.store.close(await opening, closing)
+
+
+async def _until_free(desk: Desk, scope: Scope, conversation: str) -> None:
+    """Wait until nobody holds a conversation's lease; one that ran out is ended."""
+    while (await desk.store.conversation(scope, conversation)).lease_until > 0:
+        await desk.expire()
+        await asyncio.sleep(POLL_S)
+
+
+# ---- tuning ---------------------------------------------------------------------------------------------------------
+
+
+def plan_tuned(desk: Desk, scene: Scene, wish: Wish, *, turn: int, goes_on: Turn | None) -> Planned:
+    """Decide a step's window with the conversation's tuning. Raises InvalidInput as `plan` does."""
+    before = in_force(scene.tuning, goes_on.metadata if goes_on else scene.told)
+    now = newest(scene.tuning) if desk.tunes else newest(None)
+    if goes_on is None and scene.previous is None:
+        before = now
+    planned = plan(scene, wish, turn=turn, limits=desk.limits, count=desk.count, key=desk.key, marks=before)
+    if goes_on is not None or now.run == before.run or scene.previous is None:
+        return planned
+    if not moves(scene.previous, planned.remembered.manifest):
+        return planned
+    return plan(scene, wish, turn=turn, limits=desk.limits, count=desk.count, key=desk.key, marks=now)

@@ -1,0 +1,399 @@
+"""What a step will say to the model: from one scene, purely, the window, its manifest, and what opening stores."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.budget import Allotment, Limits, allot
+from cuebook.assembly.forms import JOIN_TOKENS, LEAST_TEXT, cut_down
+from cuebook.assembly.manifest import Remembered, anchored, dropped_ranges, remember
+from cuebook.assembly.marked import NO_MARKS, Marks, lighten, limited, told
+from cuebook.assembly.partition import Partition, least, partition
+from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter, cut
+from cuebook.assembly.window import (
+    ClientSystem,
+    Sheet,
+    Text,
+    render,
+    volatile_overhead,
+    weigh_front,
+    weigh_text,
+    weigh_volatile,
+)
+from cuebook.engine.core.memory_selection import Retrieved, line_of
+from cuebook.engine.turn.experiences import fit_advice
+from cuebook.engine.turn.mood import fit_mind
+from cuebook.engine.turn.recall_results import rank_found, shown_of
+from cuebook.errors import InvalidInput
+from cuebook.memory.digest import fit
+from cuebook.memory.recall import Query
+from cuebook.memory.words import day_of
+from cuebook.ports.store import Scene
+from cuebook.records.conversation import Draft, PathPost
+from cuebook.records.digest import fence_of
+from cuebook.records.memory import Hit, Summary
+from cuebook.records.turn import Dropped, Window
+
+#: Why posts of a path are not in its window.
+TOO_OLD = "older than what the budget holds"
+OF_LITTLE_USE = "of little use, and the window is filling"
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What a step is asked for, before anything of it is stored."""
+
+    conversation: str
+    drafts: tuple[Draft, ...]
+    user: str | None
+    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as they are said
+    unsaid: tuple[Dropped, ...] = ()  # what of them could not be said
+    query: Query | None  # None: nothing is recalled
+    recall_hits: int = 12
+    quotes: bool = False  # no model answers: what memory holds for the query is wanted, in the window or not
+    token_budget: int | None = None
+    client: tuple[ClientSystem, ...] = ()
+    live_client: tuple[ClientSystem, ...] = ()  # where secrets were replaced in `client`: the same as they came
+    tools: str = ""
+    live_tools: str = ""  # where secrets were replaced in `tools`: the same as it came
+    live: Mapping[int, bytes] = {}  # by seq: the live message of a stored post
+    live_drafts: Mapping[int, bytes] = {}  # by number: the live message of a draft
+    frozen: tuple[Text, ...] | None = None  # in a later step of a round: the volatile block of the first
+    query_seq: int | None = None  # the open round's query; None = the newest user post
+    memories: Retrieved = Retrieved()  # what other conversations tell
+    advice: tuple[Text, ...] = ()  # experiences chosen for the query, the best first
+    mind: Text | None = None  # the state of mind the path is in, as it is said
+    zone: tzinfo = UTC  # whose days are said
+
+
+class Planned(Struct, frozen=True, kw_only=True):
+    """A decided step."""
+
+    window: Window  # as stored and shown
+    messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
+    remembered: Remembered
+    query_seq: int
+    hits: tuple[Hit, ...]
+    quotes: tuple[Hit, ...]
+    allotment: Allotment
+    summary: Summary | None
+    sheet: Sheet
+    marks: Marks = NO_MARKS  # what of the conversation's tuning is in it
+    retrieved: Retrieved = Retrieved()
+
+    @property
+    def uses(self) -> tuple[int, ...]:
+        """The numbers of memories newly said in the window."""
+        said = {text.source for text in self.sheet.volatile}
+        return tuple(no for source, no in self.retrieved.uses.items() if source in said)
+
+
+def plan(
+    scene: Scene, wish: Wish, *, turn: int, limits: Limits, count: Counter, key: bytes, marks: Marks = NO_MARKS
+) -> Planned:
+    """Decide a step's window. Raises InvalidInput, naming the least budget, when what must stand in it does not fit."""
+    path = path_of(scene, wish.drafts)
+    query = _query(path) if wish.query_seq is None else wish.query_seq
+    limits = limited(limits, marks)
+    room = _Room(scene, wish, fence_of(key, wish.conversation, turn), limits, count)
+    fitted = _fit_front(room, least(path, query), sum(post.tokens for post in path))
+    owner = scene.conversation.user if scene.conversation else wish.user
+    parted = _cut_down(
+        partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
+    )
+    parted, of_little_use = _lighten(room, parted, marks, fitted.allotment.posts, query)
+    hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
+    sheet = Sheet(
+        front=fitted.front,
+        client=fitted.client,
+        summary=fitted.summary,
+        partition=parted,
+        volatile=volatile,
+        fence=room.fence,
+        query=query,
+        owner=owner,
+        held=anchored(scene.previous) if scene.previous else frozenset(),
+        frozen=wish.frozen is not None,
+    )
+    dropped = [*wish.unsaid, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
+    window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
+    standing = scene.summary.version if scene.summary else 0  # it covers its posts, shown or not
+    return Planned(
+        window=window,
+        messages=_live(sheet, wish, scene, window),
+        remembered=remember(window, sheet, summary_version=standing, tools=wish.tools),
+        query_seq=query,
+        hits=hits,
+        quotes=(*wish.memories.answers, *_hits(scene, wish, {query})) if wish.quotes else (),
+        allotment=fitted.allotment,
+        summary=scene.summary,
+        sheet=sheet,
+        marks=marks,
+        retrieved=wish.memories,
+    )
+
+
+class _Room(Struct, frozen=True):
+    """What a window is fitted from."""
+
+    scene: Scene
+    wish: Wish
+    fence: str
+    limits: Limits
+    count: Counter
+
+
+class _Fitted(Struct, frozen=True, kw_only=True):
+    """What stands in front of the path, and what it leaves."""
+
+    front: tuple[Text, ...]
+    client: tuple[ClientSystem, ...]
+    summary: Text | None
+    tools: int
+    allotment: Allotment
+    dropped: tuple[Dropped, ...] = ()
+
+
+# ---- the path -------------------------------------------------------------------------------------------------------
+
+
+def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
+    """Give the stored path with the new posts behind it, under the seqs they will get."""
+    path = list(scene.path)
+    last = scene.conversation.last_seq if scene.conversation else 0
+    tokens = path[-1].path_tokens if path else 0
+    round_ = path[-1].round if path else 0
+    for number, draft in enumerate(drafts, 1):
+        seq = last + number
+        tokens += draft.tokens
+        round_ = seq if draft.opens_round else round_
+        path.append(
+            PathPost(
+                seq,
+                draft.id,
+                round_,
+                draft.role,
+                draft.sender,
+                draft.message,
+                draft.tokens,
+                draft.small,
+                draft.small_tokens,
+                tokens,
+                draft.created_at,
+                msgspec.json.encode(draft.parts) if draft.parts else None,
+                draft.wire,
+                draft.state,
+            )
+        )
+    return path
+
+
+def _query(path: Sequence[PathPost]) -> int:
+    """Give the newest user post of the path: what is answered."""
+    return next((post.seq for post in reversed(path) if post.role == "user"), 0)
+
+
+def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition:
+    kept, tokens = list(parted.kept), parted.tokens
+    for at in [at for at, placed in enumerate(kept) if placed.form == "cut"]:
+        tokens -= kept[at].tokens
+        kept[at] = cut_down(kept[at], owner, count)
+        tokens += kept[at].tokens
+    return Partition(kept=tuple(kept), dropped=parted.dropped, tokens=tokens)
+
+
+def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: int) -> tuple[Partition, list[PathPost]]:
+    """Let marks take effect once the posts behind the summary pass the conversation's trigger."""
+    taken = sum(placed.post.tokens for placed in parted.kept) + sum(post.tokens for post in parted.dropped)
+    taken += sum(each.tokens for each in room.scene.unread)
+    if not marks.run or taken <= posts * marks.trigger:
+        return parted, []
+    return lighten(parted, marks, spare=query)
+
+
+def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
+    """Give posts of the path that are neither in the window nor under the summary, oldest first."""
+    unread = [
+        Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
+        for each in scene.unread
+    ]
+    left = [*dropped_ranges(parted.dropped, TOO_OLD), *dropped_ranges(of_little_use, OF_LITTLE_USE)]
+    return sorted([*unread, *left], key=lambda each: each.first)
+
+
+# ---- the front ------------------------------------------------------------------------------------------------------
+
+
+#: Part of what the front and the query leave of a window that a summary may take, more where recent posts need less.
+SUMMARY_SHARE: Final = 2 / 3
+_HEADING: Final = "# The conversation so far, summarized up to {day}\n\n"
+
+
+def _summary_text(summary: Summary | None, zone: tzinfo) -> Text | None:
+    if summary is None or not summary.markdown:
+        return None
+    day = day_of(summary.upto_at, zone)
+    return Text(kind="summary", source=f"summary:{summary.version}", text=_HEADING.format(day=day) + summary.markdown)
+
+
+def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
+    """Return a summary cut to so many tokens, by the importance of its lines; None where none of it fits."""
+    heading, _, markdown = summary.text.partition("\n\n")
+    text = fit(markdown, most - count(heading) - JOIN_TOKENS - MESSAGE_OVERHEAD, count=count)
+    return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
+
+
+def _fit_front(room: _Room, least: int, path: int) -> _Fitted:
+    """Divide the budget. A summary that is too large is cut to its most important lines.
+
+    `least` and `path` are the tokens of the posts that must stay and of all of them.
+    """
+    wish, count = room.wish, room.count
+    front, client = weigh_front(wish.front, wish.client, count)
+    if wish.live_client:  # what goes to the model now counts where it is the larger
+        live = weigh_front((), wish.live_client, count)[1]
+        sizes = [max(own.tokens, other.tokens) for own, other in zip(client, live, strict=True)]
+        client = tuple(msgspec.structs.replace(own, tokens=size) for own, size in zip(client, sizes, strict=True))
+    own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
+    tools = max(count(text) if text else 0 for text in (wish.tools, wish.live_tools))
+    frozen = sum(text.tokens for text in weigh_volatile(wish.frozen or (), room.fence, count))
+
+    def allotted(size: int) -> Allotment:
+        return allot(room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=wish.token_budget)
+
+    summary = _summary_text(room.scene.summary, wish.zone)
+    if summary is None:
+        return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
+    frame = 0 if own else MESSAGE_OVERHEAD
+    summary = weigh_text(summary, count, frame=frame)
+    alone = allotted(own)
+    left = alone.budget - own - tools
+    shown = _shortened(summary, max(int((left - least) * SUMMARY_SHARE), left - path - alone.memory), count)
+    if shown is not None:
+        shown = weigh_text(shown, count, frame=frame)
+        try:
+            allotment = allotted(own + shown.tokens)
+        except InvalidInput:
+            pass
+        else:
+            return _Fitted(front=front, client=client, summary=shown, tools=tools, allotment=allotment)
+    reason = "the budget does not hold it"
+    dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
+    return _Fitted(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
+
+
+# ---- the volatile block ---------------------------------------------------------------------------------------------
+
+
+def _volatile(
+    room: _Room, tokens: int, parted: Partition, query: int
+) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
+    """Say what is recalled beside the query: the best posts that the window does not show, within their allotment."""
+    scene, wish, count = room.scene, room.wish, room.count
+    if wish.frozen is not None:
+        return _frozen(wish.frozen, room, tokens)
+    left = tokens - volatile_overhead(count)
+    texts, dropped, left = fit_mind(wish.mind, left, count)
+    advice, unfit, left = fit_advice(wish.advice, left, count)
+    dropped += unfit
+    used: list[Hit] = []
+    if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
+        source, told = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
+        texts.append(Text(kind="memory", source=source, text=told, role="user"))
+        left -= count(told) + 1
+    left = _say_memories(wish, left, count, (texts, used, dropped))
+    shown = {placed.post.seq for placed in parted.kept if placed.form == "full"} if wish.query else set()
+    for hit in _hits(scene, wish, {*shown, query}):
+        text = Text(
+            kind="memory",
+            source=hit.memory_id,
+            text=shown_of(hit, wish.query, left, count, zone=wish.zone),
+            role="user",
+        )
+        size = count(text.text) + 1
+        if not text.text or size > left:
+            dropped.append(_no_room(hit.memory_id, hit.tokens, tokens))
+            continue
+        left -= size
+        texts.append(text)
+        used.append(hit)
+    weighed = weigh_volatile([*texts, *advice], room.fence, count)
+    while sum(text.tokens for text in weighed) > tokens:  # together they may count a little more than one by one
+        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens, weighed[-1].kind))
+        used = [hit for hit in used if hit.memory_id != weighed[-1].source]
+        weighed = weigh_volatile(weighed[:-1], room.fence, count)
+    return tuple(used), weighed, dropped
+
+
+def _say_memories(wish: Wish, left: int, count: Counter, told: tuple[list[Text], list[Hit], list[Dropped]]) -> int:
+    """Say what other conversations tell, in half of the room; answers with what is left."""
+    texts, used, dropped = told
+    room = most = max(0, left // 2)
+    for hit in wish.memories.hits:
+        text = line_of(hit, wish.zone)
+        size = count(text) + 1
+        if size > room:
+            dropped.append(_no_room(hit.memory_id, hit.tokens, most))
+            continue
+        room, left = room - size, left - size
+        texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))
+        used.append(hit)
+    return left
+
+
+def _hits(scene: Scene, wish: Wish, shown: set[int]) -> list[Hit]:
+    if wish.query is None:
+        return []
+    return rank_found(scene.found, wish.query, limit=wish.recall_hits, skip=shown)
+
+
+def _frozen(
+    texts: tuple[Text, ...], room: _Room, tokens: int
+) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
+    """Give the block an earlier step chose: whole, or not at all where nothing holds it any more."""
+    weighed = weigh_volatile(texts, room.fence, room.count)
+    if sum(text.tokens for text in weighed) <= tokens:
+        return (), weighed, []
+    return (), (), [_no_room(text.source, text.tokens, tokens, text.kind) for text in weighed]
+
+
+def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropped:
+    reason = f"recalled memories take {most} tokens of this window at the most"
+    return Dropped(kind=kind, source=source, tokens=tokens, reason=reason)
+
+
+# ---- as sent --------------------------------------------------------------------------------------------------------
+
+
+def _live(sheet: Sheet, wish: Wish, scene: Scene, window: Window) -> tuple[bytes, ...]:
+    """Give what goes to the model: the caller's own words where secrets are replaced in what is stored."""
+    last = scene.conversation.last_seq if scene.conversation else 0
+    live = {**wish.live, **{last + 1 + number: raw for number, raw in wish.live_drafts.items()}}
+    if not live and not wish.live_client:
+        return window.messages
+    whole = {placed.post.seq for placed in sheet.partition.kept if placed.form == "full"}
+    live = {seq: raw for seq, raw in live.items() if seq in whole}
+    own = msgspec.structs.replace(sheet, live=live, client=wish.live_client or sheet.client)
+    return render(own, (), budget=window.budget, tools_tokens=0).messages
+
+
+def window_metadata(planned: Planned, cache: Mapping[str, Any]) -> dict[str, Any]:
+    """`metadata.window` of a reply."""
+    window = planned.window
+    return {
+        "tokens": window.tokens,
+        "budget": window.budget,
+        "stablePrefixRatio": window.stable_prefix_ratio,
+        "cache": dict(cache),
+        "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
+        "dropped": [dropped_to_wire(each) for each in window.dropped],
+        **told(planned.marks),
+    }
+
+
+def dropped_to_wire(each: Dropped) -> dict[str, Any]:
+    """Give a left-out thing as INTERFACE writes it."""
+    place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
+    return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}

@@ -1,0 +1,262 @@
+"""Each prompt as it was sent, in files for people to read (D6): written behind the reply, gone with what is forgotten.
+
+A conversation has a folder; nothing of its name is taken from an id but letters, digits and dashes, and a keyed digest
+tells two apart. In it, for each step, stand `ROLE_prompt_log_ROUND_POST.json` and, where a model chose among
+experiences, `ROLE_experience_selection_log_ROUND_POST.json`: lists of messages, secrets replaced as in all that is
+stored. ROUND is the seq of the round's query, POST that of the reply.
+
+A forget removes the folders of conversations that are gone, and of those that told what others told; where it was not
+a conversation that was forgotten, all of them: whatever they quote, no byte of it is left. A file that was written
+while something was forgotten is taken back.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.turn.opening import Opened
+from cuebook.errors import CuebookError, NotFound
+from cuebook.ports.store import Look
+from cuebook.records.digest import keyed_digest
+from cuebook.records.memory import Scope
+
+log = logging.getLogger("cuebook.logs")
+
+#: What a folder says about itself: whose it is, and whether it tells what other conversations told.
+INDEX = "conversation.json"
+#: Prompts that may wait to be written; more are not written, and that is told.
+MOST = 64
+#: Characters of a name that are taken from an id, and of the digest behind them.
+NAMED, DIGEST = 40, 12
+_PRIVATE, _PRIVATE_FOLDER = 0o600, 0o700
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    """Whose a folder is. `no` is the store's own number: a conversation of the same id may come again."""
+
+    tenant: str
+    conversation: str
+    no: int
+    quotes: bool = False
+
+
+class PromptLog(Struct, frozen=True, kw_only=True):
+    """What is written of a step."""
+
+    index: Index
+    name: str  # with {} where the kind of log stands
+    messages: tuple[bytes, ...]
+    selection: tuple[bytes, ...]
+    epoch: int
+
+
+class PromptLogs:
+    """The logs of one book: written to the first of its folders, erased in all of them."""
+
+    def __init__(self, folders: Sequence[Path], desk: Desk) -> None:
+        """`desk` is the book's own, not a tenant's."""
+        self._folder, self._folders = folders[0], folders
+        self._desk = desk
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told = ""
+
+    @property
+    def chore(self) -> Chore:
+        """What settling waits for."""
+
+        async def due() -> int:
+            return len(self._tasks)
+
+        return Chore(name="prompt logs", run=self.drain, due=due)
+
+    async def drain(self) -> None:
+        """Wait until everything is written."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    def keep(self, made: PromptLog) -> None:
+        """Write, behind whoever calls."""
+        if len(self._tasks) >= MOST:
+            self._tell(f"{MOST} prompts wait to be written; this one is not")
+            return
+        task = asyncio.get_running_loop().create_task(self._keep(made))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep(self, made: PromptLog) -> None:
+        """Write, then look whether something was forgotten meanwhile: its words may stand in what was written."""
+        folder = self._folder / folder_of(made.index.tenant, made.index.conversation, self._desk.key)
+        try:
+            written = await asyncio.to_thread(_write, folder, made)
+            try:
+                away = await self._outdated(made, folder, written)
+            except CuebookError as error:  # whether it may stay cannot be told
+                self._tell(f"a prompt's log is taken back: {error}")
+                away = written
+            await asyncio.to_thread(_remove, away)
+        except OSError as error:
+            self._tell(f"prompts are not written to {str(self._folder)!r}: {error.strerror or error}")
+
+    async def _outdated(self, made: PromptLog, folder: Path, written: Sequence[Path]) -> Sequence[Path]:
+        """Give what of a log must go again: nothing where nothing was forgotten since its turn was opened."""
+        scope, look = Scope(made.index.tenant), Look(conversation=made.index.conversation, use_summary=False)
+        scene = await self._desk.store.scene(scope, look)
+        if scene.conversation is None or scene.conversation.no != made.index.no:
+            return [folder]
+        return () if scene.epoch == made.epoch else written
+
+    def _tell(self, what: str) -> None:
+        """Say what is wrong, once until something else is."""
+        if what != self._told:
+            self._told = what
+            log.warning("%s", self._desk.writer.clean(what))
+
+    async def erase(self, kinds: Collection[str]) -> bool:
+        """Remove what may hold what was forgotten; answers with whether nothing of it is left."""
+        if self._tasks:  # what is being written now takes itself back; what comes after knows of the forget
+            await asyncio.wait(list(self._tasks))
+        everything = any(kind != "conversation" for kind in kinds)
+        try:
+            found = [each for folder in self._folders for each in await asyncio.to_thread(_folders, folder)]
+            away = [folder for folder, index in found if everything or await self._goes(index)]
+            await asyncio.to_thread(_remove, away)
+        except OSError as error:
+            where, why = error.filename or str(self._folder), error.strerror or error
+            log.warning("a prompt log that may hold what was forgotten cannot be removed (%s): %s", why, where)
+            return False
+        return True
+
+    async def _goes(self, index: Index | None) -> bool:
+        if index is None or index.quotes:
+            return True
+        try:
+            found = await self._desk.store.conversation(Scope(index.tenant), index.conversation)
+        except NotFound:
+            return True
+        return found.no != index.no
+
+
+def logging_of(desk: Desk, opened: Opened) -> Callable[[int], None] | None:
+    """Give what is called with the seq of a step's reply once that is stored; None where nothing is logged."""
+    keep = desk.log_prompt
+    if keep is None:
+        return None
+    lease, planned = opened.lease, opened.planned
+    index = Index(
+        tenant=lease.scope.tenant,
+        conversation=lease.conversation,
+        no=lease.no,
+        quotes=any(text.source.startswith("memory:") for text in planned.sheet.volatile),
+    )
+
+    def closed(seq: int) -> None:
+        post = str(seq) if seq else f"unanswered_{lease.turn}_{lease.step}"
+        keep(
+            PromptLog(
+                index=index,
+                name=f"{plain_name(opened.role) or 'assistant'}_{{}}_log_{planned.query_seq}_{post}.json",
+                messages=planned.window.messages,
+                selection=opened.asked,
+                epoch=opened.scene.epoch,
+            )
+        )
+
+    return closed
+
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+
+
+def plain_name(text: str) -> str:
+    """Give what of a text may stand in a file's name: letters a to z, digits and dashes, 40 at the most."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:NAMED].strip("-")
+
+
+def folder_of(tenant: str, conversation: str, key: bytes) -> str:
+    """Name the folder of a conversation."""
+    digest = keyed_digest(f"{tenant}\0{conversation}".encode("utf-8", "surrogatepass"), key).hex()[:DIGEST]
+    return f"{plain_name(conversation) or 'conversation'}-{digest}"
+
+
+# ---- files ----------------------------------------------------------------------------------------------------------
+
+
+def _write(folder: Path, made: PromptLog) -> list[Path]:
+    index = _index(folder)
+    if index is not None and index.no != made.index.no:
+        _remove([folder])  # of one that was forgotten, under the same id
+        index = None
+    folder.mkdir(parents=True, exist_ok=True, mode=_PRIVATE_FOLDER)
+    if index is None or (made.index.quotes and not index.quotes):
+        _put(folder / INDEX, msgspec.json.encode(made.index))
+    written = [folder / made.name.format("prompt")]
+    _put(written[0], _listed(made.messages))
+    if made.selection:
+        written.append(folder / made.name.format("experience_selection"))
+        _put(written[1], _listed(made.selection))
+    return written
+
+
+def _listed(messages: Sequence[bytes]) -> bytes:
+    """Give messages as a JSON list that people can read."""
+    decoded: list[Any] = [msgspec.json.decode(message) for message in messages]
+    return json.dumps(decoded, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
+
+
+def _put(file: Path, body: bytes) -> None:
+    """Put a file in its place whole; nobody else reads it."""
+    aside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE), "wb") as opened:
+            opened.write(body)
+        aside.replace(file)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _index(folder: Path) -> Index | None:
+    try:
+        return msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _folders(root: Path) -> list[tuple[Path, Index | None]]:
+    """Give the folders of conversations. What else lies there is not ours, and stays."""
+    ours = re.compile(rf"[a-z0-9-]+-[0-9a-f]{{{DIGEST}}}")
+    try:
+        found = [entry for entry in root.iterdir() if ours.fullmatch(entry.name) and entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    return [(folder, _index(folder)) for folder in found if not folder.is_symlink()]
+
+
+def _remove(places: Sequence[Path]) -> None:
+    """Remove files and folders, their bytes written over first. Raises OSError."""
+    for place in places:
+        for file in [place] if place.is_file() else sorted(place.rglob("*")):
+            if file.is_file() and not file.is_symlink():
+                _blank(file)
+        with suppress(FileNotFoundError):
+            if place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink()
+
+
+def _blank(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.write(bytes(file.stat().st_size))
+        opened.flush()
+        os.fsync(opened.fileno())

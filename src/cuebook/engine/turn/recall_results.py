@@ -1,0 +1,72 @@
+"""What full text found, as hits: ordered by the query, and shown in a line each."""
+
+from collections.abc import Collection
+from datetime import UTC, tzinfo
+
+from cuebook.assembly.tokens import Counter
+from cuebook.engine.core.drafts import unlearned
+from cuebook.memory.recall import Candidate, Corpus, Query, rank
+from cuebook.memory.shown import excerpt
+from cuebook.memory.words import day_of
+from cuebook.records.memory import Hit, SearchResult
+
+#: A recalled post longer than this many tokens is quoted by its best passage.
+QUOTE = 160
+
+
+def rank_found(
+    found: SearchResult,
+    query: Query,
+    *,
+    limit: int,
+    skip: Collection[int] = (),
+) -> list[Hit]:
+    """Order what search brought, best first, as hits of kind `post`."""
+    if all(each.seq in skip for each in found.found):
+        return []  # most often: a window shows all of a path that is not long
+    by_place = {(each.no << 32) | each.seq: each for each in found.found}
+    candidates = [
+        Candidate(
+            place,
+            each.sender,
+            each.created_at,
+            each.key,
+            (each.no << 32) | each.previous if each.previous else None,
+            each.no,
+            each.cosine,
+        )
+        for place, each in by_place.items()
+    ]
+    corpus = Corpus(found.posts, found.frequencies, found.mean_cosine, found.akin)
+    hits: list[Hit] = []
+    for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
+        each = by_place[ranked.seq]
+        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
+            continue
+        hits.append(
+            Hit(
+                memory_id=f"post:{each.id}",
+                kind="post",
+                text=each.text,
+                score=round(ranked.score, 6),
+                scope="conversation",
+                sources=(each.id,),
+                tokens=each.tokens,
+                timestamp=each.created_at,
+                seq=each.seq,
+                speaker=each.sender,
+                why=ranked.why,
+                conversation=each.conversation,
+            )
+        )
+    return hits
+
+
+def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo = UTC) -> str:
+    """Give a hit's line in the volatile block: day, speaker, and the text or its best passage; empty for no room."""
+    day = day_of(hit.timestamp, zone)
+    most = min(room, QUOTE)
+    text = hit.text
+    if hit.tokens > most and query is not None:
+        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
+    return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""

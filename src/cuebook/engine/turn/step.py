@@ -1,0 +1,220 @@
+"""An open step: it keeps what comes, renews its lease while it speaks, and closes exactly once however it ends."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from datetime import UTC, tzinfo
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from cuebook.engine.core.audit_records import answered
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import recipient_of
+from cuebook.engine.core.time_zones import dated
+from cuebook.errors import BackendError, InvalidInput, LeaseLost
+from cuebook.ports.store import Closing, Lease
+from cuebook.records.audit import Record
+from cuebook.records.conversation import ASSISTANT, Draft
+from cuebook.records.openai_messages import Said, read_message
+from cuebook.records.turn import TurnState, Usage
+
+T = TypeVar("T")
+
+#: In a turn's metadata once it is over: milliseconds until the first piece of an answer that streamed.
+FIRST_PIECE: Final = "firstTokenMs"
+
+
+class BrokenOffError(BackendError):
+    """An answer ended before it was whole."""
+
+
+class Step:
+    """A step between `open` and `close`.
+
+    Leaving the context without `finish` closes it with what had come: as failed when an error ended it, as interrupted
+    when the caller went away or the answer broke off.
+    """
+
+    def __init__(
+        self, desk: Desk, lease: Lease, renders: Sequence[Record] = (), *, zone: tzinfo = UTC, timed: bool = True
+    ) -> None:
+        """Take charge of an opened step. `timed`: its answer is heard as it comes, so its first piece has a time."""
+        self.lease = lease
+        self._timed = timed
+        self._zone = zone
+        self._renders = renders
+        self.text: list[str] = []
+        #: What has come so far, where that is more than text.
+        self.so_far: Callable[[], Said | None] | None = None
+        #: What is kept of the answer in the turn's metadata.
+        self.metadata: dict[str, Any] = {}
+        #: Is called with the reply's seq, 0 for none, once all of it is stored.
+        self.on_closed: Callable[[int], None] | None = None
+        self._desk = desk
+        self._began = desk.clock.now()
+        self._first_ms: int | None = None  # until the first piece of an answer that streamed
+        self._reply_id = desk.dice.new_id("post")
+        self._beat: asyncio.Task[None] | None = None
+        self._closed = False
+        self._lost: LeaseLost | None = None
+
+    async def __aenter__(self) -> Self:
+        self._beat = asyncio.create_task(self._renew())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._closed:
+            return
+        failed = isinstance(error, Exception) and not isinstance(error, BrokenOffError)
+        with suppress(LeaseLost):
+            await to_the_end(self._close("failed" if failed else "interrupted", error=_say(error)))
+
+    def hear(self, text: str) -> None:
+        """Take a piece of the answer. Raises LeaseLost once another process has taken the turn over."""
+        self.check()
+        if self._timed and self._first_ms is None:
+            self._first_ms = round(1000 * (self._desk.clock.now() - self._began))
+        self.text.append(text)
+        self._desk.failpoint("stream.piece")
+
+    def check(self) -> None:
+        """Raise LeaseLost once another process has taken the turn over."""
+        if self._lost is not None:
+            raise self._lost
+
+    async def finish(
+        self,
+        *,
+        wire: bytes | None = None,
+        usage: Usage | None = None,
+        waiting: bool = False,
+        state: TurnState = "finished",
+        error: str = "",
+        others: tuple[bytes, ...] = (),
+    ) -> int:
+        """Store the whole answer; from here on it is durable. Answers with the reply's seq. Raises LeaseLost."""
+        self._desk.failpoint("stream.ended")
+        closing = self._close(state, wire=wire, usage=usage, waiting=waiting, error=error, others=others)
+        return await to_the_end(closing)
+
+    async def _close(
+        self,
+        state: TurnState,
+        *,
+        wire: bytes | None = None,
+        usage: Usage | None = None,
+        waiting: bool = False,
+        error: str = "",
+        others: tuple[bytes, ...] = (),
+    ) -> int:
+        reply = self._whole(wire, self._reply_id) if wire else self._partial(state)
+        closing = Closing(
+            state=state,
+            now=self._desk.clock.now(),
+            reply=reply,
+            waiting=waiting,
+            usage=_counted(usage),
+            error=self._desk.writer.clean(error),
+            metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
+            others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
+            audit=answered(self._desk, self._renders, reply.message if reply else ""),
+        )
+        self._closed = True
+        await self._stop_beat()
+        seq = await self._desk.store.close(self.lease, closing)
+        self._desk.stirred()
+        if self.on_closed is not None:
+            self.on_closed(seq)
+        return seq
+
+    def _whole(self, wire: bytes, id_: str) -> Draft:
+        """Give a whole message, the reply or a further choice.
+
+        It is read behind its redaction, as a client's are: so the same message resent has the same digest.
+        """
+        kept = self._desk.writer.clean_json(wire)
+        return self._draft(read_message(kept), id_, "finished", kept, clean=kept is wire)
+
+    def _partial(self, state: TurnState) -> Draft | None:
+        """Give what has come so far, None where nothing has; of what goes on no half of a key."""
+        said = self.so_far() if self.so_far else None
+        said = said or Said(ASSISTANT, None, "".join(self.text))
+        if state != "finished":
+            said = Said(said.role, said.name, self._desk.writer.settled(said.message), said.parts)
+        return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
+
+    def _draft(
+        self,
+        said: Said,
+        id_: str,
+        state: TurnState,
+        wire: bytes | None,
+        *,
+        clean: bool = False,
+    ) -> Draft:
+        text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        draft = self._desk.writer.draft(
+            Said(said.role, said.name, text, said.parts),
+            id=id_,
+            sender=ASSISTANT,
+            recipient=recipient_of(ASSISTANT),
+            now=self._desk.clock.now(),
+            state="complete" if state == "finished" else "interrupted",
+            wire=wire,
+            limited=False,  # what a model said is kept, however long
+            clean=clean and text == said.message,
+        )
+        return dated([draft], self._zone)[0]
+
+    async def _renew(self) -> None:
+        desk = self._desk
+        while True:
+            await asyncio.sleep(min(desk.checkpoint_s, desk.lease_s / 3))
+            try:
+                partial = self._partial("interrupted")
+                await desk.store.checkpoint(self.lease, partial, now=desk.clock.now(), lease_s=desk.lease_s)
+            except LeaseLost as lost:
+                self._lost = lost
+                return
+            except (BackendError, InvalidInput):
+                continue  # the next beat tries again; the lease outlasts several
+
+    async def _stop_beat(self) -> None:
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.wait((self._beat,))
+            self._beat = None
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Do what must not be left half done, however often the caller is told to go meanwhile; then let it go."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            task.exception()  # told to nobody: who asked has gone
+        raise
+
+
+def _counted(usage: Usage | None) -> Usage | None:
+    """Give what a model counted; nothing where its adapter gave what is no count."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(usage), Usage | None)
+    except msgspec.ValidationError:
+        return None
+
+
+def _say(error: BaseException | None) -> str:
+    if error is None:
+        return "the answer was not finished"
+    if isinstance(error, Exception):
+        return str(error) or type(error).__name__
+    return "the caller went away"

@@ -1,0 +1,188 @@
+"""One turn: reads once, decides purely, opens, speaks, closes. All else is work found in stored state (`worker`)."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.assembly.forms import whole
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.drafts import Posted
+from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.engine.turn.compare import compare
+from cuebook.engine.turn.opening import POLL_S, Intent, Opened, decide, open_step
+from cuebook.engine.turn.plan import Wish, path_of
+from cuebook.engine.turn.prompt_logs import logging_of
+from cuebook.engine.turn.reply_metadata import metadata_of
+from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, Step
+from cuebook.errors import BackendError, KeyReused
+from cuebook.memory.recall import read_query
+from cuebook.ports.model import ModelRequest
+from cuebook.ports.store import Answered, Scene
+from cuebook.records.conversation import Draft
+from cuebook.records.memory import NO_MODEL, Scope
+from cuebook.records.messages_chat import plain_chat
+from cuebook.records.plain import plain
+from cuebook.records.turn import Ask, Turn, Window
+
+
+class Chunk(Struct, frozen=True, kw_only=True):
+    """What a caller of `stream` gets: the turn's metadata, text as it comes, and the final answer."""
+
+    type: str  # METADATA_UPDATE | text_delta | final_response
+    text: str = ""
+    plain: str = ""
+    turn: int = 0
+    metadata: dict[str, Any] = {}
+    window: Window | None = None
+
+
+async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = b"") -> AsyncGenerator[Chunk, None]:
+    """Answer a caller, piece by piece. The query is durable before the model is asked, the answer at the end."""
+    key = (ask.idempotency_key, request_digest) if ask.idempotency_key else None
+    await desk.catch_up()
+    async with desk.lines.hold(scope.tenant, ask.conversation):
+        came_before = key and await desk.answered(scope, key)
+        opened = None if came_before else await open_step(desk, scope, asking(desk, ask, key))
+        if opened is None:
+            for chunk in await repeat(desk, scope, ask, key):
+                yield chunk
+            return
+        async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
+            step.on_closed = logging_of(desk, opened)
+            yield _chunk("METADATA_UPDATE", opened)
+            async with aclosing(speak(desk, opened, step)) as texts:
+                async for text in texts:
+                    yield Chunk(type="text_delta", text=text, turn=opened.lease.turn)
+        yield _chunk("final_response", opened, "".join(step.text))
+
+
+async def assemble(desk: Desk, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
+    """Return the window an ask would get; nothing is stored, and the same state gives the same bytes."""
+    await desk.catch_up()
+    intent = msgspec.structs.replace(await asking(desk, ask, None, post="query")(), asks_model=False)
+    ask = intent.ask
+    scene, planned, front, turn = await decide(desk, scope, intent)
+    window, cache, _ = await compare(desk, scope, scene, planned, ask.conversation)
+    window = msgspec.structs.replace(window, messages=planned.messages)
+    planned = msgspec.structs.replace(planned, window=window)
+    return window, metadata_of(desk, scene, planned, front, cache=cache, turn=turn, mode=ask.mode)
+
+
+# ---- what is asked --------------------------------------------------------------------------------------------------
+
+
+def asking(desk: Desk, ask: Ask, key: Key | None, *, post: str = "") -> Callable[[], Awaitable[Intent]]:
+    """Give an ask as what a step intends: its query behind the head's path. Raises InvalidInput, NotFound."""
+    said = Posted(
+        sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
+    )
+    desk.persona(ask.persona)
+    ask = msgspec.structs.replace(ask, mode=ask.mode and desk.writer.clean(ask.mode))
+    id_, now, live = post or desk.dice.new_id("post"), desk.clock.now(), None
+    query = desk.writer.posted(said, id=id_, now=now, persona=None, user=ask.user)
+    if query.message != ask.text or query.parts != ask.attachments:  # secrets are replaced in what is stored
+        live = msgspec.structs.replace(desk.writer, redactor=None).posted(
+            said, id=id_, now=now, persona=None, user=ask.user
+        )
+        query = msgspec.structs.replace(query, tokens=max(query.tokens, live.tokens))
+    intent = Intent(
+        ask=ask, drafts=(query,), wish=lambda scene: wish_of(desk, ask, scene, (query,), live=live), idempotency=key
+    )
+
+    async def intend() -> Intent:
+        return intent
+
+    return intend
+
+
+def wish_of(desk: Desk, ask: Ask, scene: Scene, drafts: tuple[Draft, ...], *, live: Draft | None = None) -> Wish:
+    """Give an ask as a wish. `live` is its query as the caller said it."""
+    known = scene.conversation
+    owner = known.user if known else ask.user
+    zone, asked = zone_of(ask.time_zone, known, desk.zone), desk.recall and ask.text
+    return Wish(
+        conversation=ask.conversation,
+        drafts=drafts,
+        user=owner,
+        query=read_query(ask.text, speakers=scene.speakers, now=desk.clock.now(), zone=zone) if asked else None,
+        zone=zone,
+        recall_hits=desk.recall_hits,
+        quotes=desk.model.name == NO_MODEL,
+        token_budget=ask.token_budget,
+        live_drafts={0: whole(path_of(scene, (live,))[-1], owner)} if live else {},
+    )
+
+
+def _chunk(kind: str, opened: Opened, text: str = "") -> Chunk:
+    return Chunk(
+        type=kind,
+        text=text,
+        plain=plain(text),
+        turn=opened.lease.turn,
+        metadata=opened.metadata,
+        window=opened.planned.window,
+    )
+
+
+# ---- what was asked before ------------------------------------------------------------------------------------------
+
+
+async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Chunk]:
+    """Give the answer an Idempotency-Key stands for, waited for while its turn runs. Raises KeyReused, BackendError."""
+    name, request_digest = key or ("", b"")
+    answered = await desk.answered(scope, key) if key else None
+    if answered is None or answered.digest != request_digest or not answered.turn:
+        msg = f"Idempotency-Key {name!r} came before with another request; choose a new key"
+        raise KeyReused(msg, where="Idempotency-Key")
+    turn = await _ended(desk, scope, answered)
+    if turn.state != "finished":
+        reason = turn.steps[-1].error if turn.steps else ""
+        msg = f"turn {turn.n} of conversation {ask.conversation!r} {turn.state}: {reason}; ask again under a new key"
+        raise BackendError(msg)
+    reply = await desk.store.posts_in(scope, answered.conversation, [(turn.reply_seq, turn.reply_seq)])
+    text = reply[0].message or "" if reply else ""
+    told = {name: value for name, value in turn.metadata.items() if name != FIRST_PIECE}  # the first answer lacked it
+    return [
+        Chunk(type="METADATA_UPDATE", turn=turn.n, metadata=told),
+        *([Chunk(type="text_delta", text=text, turn=turn.n)] if text else []),
+        Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=told),
+    ]
+
+
+async def _ended(desk: Desk, scope: Scope, answered: Answered) -> Turn:
+    """Wait for the turn a key stands for."""
+    while True:
+        turn = await desk.store.turn(scope, answered.conversation, answered.turn)
+        if turn.state != "running":
+            return turn
+        await desk.expire()
+        await asyncio.sleep(POLL_S)
+
+
+async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
+    """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
+    lease, quotes = opened.lease, opened.planned.quotes
+    request = ModelRequest(
+        messages=plain_chat(opened.planned.messages),
+        conversation=lease.conversation,
+        recalled=tuple(quotes),
+        zone=opened.zone,
+    )
+    usage, finish = None, ""
+    async with closing(desk.model.stream(request)) as pieces:
+        async for piece in pieces:
+            usage, finish = piece.usage or usage, piece.finish or finish
+            if piece.text:
+                step.hear(piece.text)
+                yield piece.text
+    if not finish:
+        msg = f"the answer of {desk.model.name} broke off; what had come is kept"
+        raise BrokenOffError(msg, retryable=True)
+    if finish != "stop" and "answer" in step.metadata:
+        step.metadata["answer"]["finishReasons"] = [finish]
+    await step.finish(usage=usage)
