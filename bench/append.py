@@ -13,17 +13,17 @@ from typing import Any
 from bench.measure import Figure, Run, Sample, compared, cpu, fsync_seconds, interleave, interleave_async, shown
 from bench.stores import BEGINNING, CONVERSATION, SCOPE, copy, drafting, drafts, fill, store, writing
 from bench.talk import Talk
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import writes
-from cuebook.backends.sqlite.base import SQL
-from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.backends.sqlite.tree import SHIFT, owner_token
 from cuebook.engine.core.drafts import Posted
+from cuebook.interfaces.store import Batch
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
-from cuebook.ports.store import Batch
 from cuebook.records.conversation import Draft
-from cuebook.records.redact import Redactor
+from cuebook.records.redaction import Redactor
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite import writes
+from cuebook.storage.sqlite.base import SQL
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.tree import SHIFT, owner_token
 
 WORDS = 100
 _AT_ONCE = 25  # appends of one round

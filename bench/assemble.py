@@ -16,14 +16,14 @@ from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from bench.peers import install
 from bench.stores import CONVERSATION, SCOPE, reading, store
 from cuebook import Ask, Cuebook
-from cuebook.backends.sqlite.base import SQL
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.turn.opening import look_of
 from cuebook.engine.turn.plan import plan
 from cuebook.engine.turn.turn import wish_of
-from cuebook.ports.model import Model
+from cuebook.interfaces.model import Model
 from cuebook.records.turn import Window
+from cuebook.storage.sqlite.base import SQL
 
 _WORDS, _LONG_WORDS = 23, 100
 _POSTS = 10_000

@@ -11,14 +11,14 @@ from bench.measure import Figure, Run
 from bench.stores import BEGINNING
 from bench.talk import Talk
 from cuebook import Cuebook
-from cuebook.assembly.cache import RULES, Chunk, Totals, simulate
-from cuebook.assembly.tokens import counter
 from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.engine.core.desk import chunks_of
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.request import Call
-from cuebook.ports.model import RelayAnswer, RelayRequest
+from cuebook.interfaces.model import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
+from cuebook.window.cache import RULES, Chunk, Totals, simulate
+from cuebook.window.tokens import counter
 
 TURNS = 60
 _RULES = ("openai-prefix", "openai-breakpoints", "anthropic", "gemini")

@@ -13,14 +13,14 @@ from typing import Any
 from bench.measure import Figure, Run, Sample, compared
 from bench.peers import install, run_peer
 from cuebook import Cuebook
-from cuebook.backends.sqlite.connect import connect
-from cuebook.backends.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
 from cuebook.config import build
 from cuebook.engine.core.query_vector import sense, space_of
+from cuebook.interfaces.memories import PlaceChange
+from cuebook.interfaces.vectors import EmbeddedPlace
 from cuebook.memory.placed import memory_id
-from cuebook.ports.memories import PlaceChange
-from cuebook.ports.vectors import EmbeddedPlace
 from cuebook.records.memory import Memory, Place, Scope
+from cuebook.storage.sqlite.connect import connect
+from cuebook.storage.sqlite.vectors import EVERYWHERE, Matrices, scope_of_place
 from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _PLACES, _LIMIT = 1_000, 5, 10

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from bench.measure import Figure, Run, Sample, compared, cpu, interleave, interleave_async, wall
 from bench.stores import CONVERSATION, SCOPE, reading, store
-from cuebook.backends.sqlite import reads
-from cuebook.backends.sqlite.base import SQL
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.sqlite import reads
+from cuebook.storage.sqlite.base import SQL
+from cuebook.storage.sqlite.store import SqliteStore
 
 LAST = 30
 _FEW = 40  # the least a conversation must hold to give 30

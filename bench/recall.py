@@ -21,8 +21,8 @@ from bench.recall_chats import chats
 from bench.recall_peers import PEERS, Line, Question, found_by_peers, score
 from bench.recall_tools import tools
 from cuebook import Cuebook
-from cuebook.backends.minilm.embedder import missing
 from cuebook.engine.core.drafts import Posted
+from cuebook.providers.minilm.embedder import missing
 
 _LIMIT, _BUDGET = 50, 1_000
 #: R@10 and rec@1000t below which a kind of data counts as collapsed (docs/design/005).

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.measure import Run
 from bench.peers import install, run_peer
-from cuebook.backends.minilm.embedder import MiniLM
+from cuebook.providers.minilm.embedder import MiniLM
 
 #: Library and what it searches with, and its packages.
 PEERS = (

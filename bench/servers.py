@@ -16,10 +16,10 @@ import httpx2
 import msgspec
 import uvicorn
 
-from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.config import Config, EmbedderConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.records.memory import Scope
 from cuebook.server.app import serve
+from cuebook.storage.sqlite.store import SqliteStore
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -18,7 +18,7 @@ import msgspec
 from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async
 from bench.relay import Server, serving
 from bench.stores import copy, store
-from cuebook.backends.minilm.embedder import missing
+from cuebook.providers.minilm.embedder import missing
 
 _STREAMS = 32  # at once: each begins so long behind the one before that as many are under way
 _EVENTS, _PACE_US = 50, 20_000

@@ -10,16 +10,16 @@ import msgspec
 
 from bench.measure import Run
 from bench.talk import Talk
-from cuebook.assembly.tokens import counter
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite import writes
-from cuebook.backends.sqlite.connect import connect, prepare
 from cuebook.engine.core.drafts import Posted, Writer
-from cuebook.ports.store import Batch
+from cuebook.interfaces.store import Batch
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Scope
-from cuebook.records.redact import Redactor
+from cuebook.records.redaction import Redactor
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite import writes
+from cuebook.storage.sqlite.connect import connect, prepare
+from cuebook.window.tokens import counter
 
 CONVERSATION = "long"
 SCOPE = Scope()

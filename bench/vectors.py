@@ -8,11 +8,11 @@ from typing import Any
 
 from bench.hybrid import hybrid
 from bench.measure import Figure, Run, compared, interleave, wall
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite.base import SQL
-from cuebook.backends.sqlite.connect import connect, prepare
-from cuebook.backends.sqlite.vectors import Matrices, scope_of
 from cuebook.records.memory import Dense
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite.base import SQL
+from cuebook.storage.sqlite.connect import connect, prepare
+from cuebook.storage.sqlite.vectors import Matrices, scope_of
 
 _SCOPE = 1_000  # vectors
 _DIMENSION = 384

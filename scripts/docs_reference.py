@@ -21,7 +21,8 @@ import typer
 from cuebook import Cuebook, config, errors
 from cuebook.cli import main as command_line
 from cuebook.cli import prompt
-from cuebook.server import problems, roles
+from cuebook.server import error_responses as problems
+from cuebook.server import roles
 from cuebook.server.app import create_app
 
 DESIGN = Path(__file__).resolve().parents[1] / "docs/design"

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from cuebook import Ask, Cuebook, Part, Posted
-from cuebook.backends.system import SystemDice
 from cuebook.config import build
 from cuebook.errors import CuebookError
-from cuebook.ports.model import ModelRequest, Piece
+from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.erasure import Receipt
 from cuebook.testing.embedder import HashingEmbedder
 from storage.audit import audit

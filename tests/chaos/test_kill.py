@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from nursery import Nursery
 
-from cuebook.backends import failpoints
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage import failpoints
+from cuebook.storage.sqlite.store import SqliteStore
 from storage.audit import audit
 from storage.hammer import RUN
 from storage.history import Checker

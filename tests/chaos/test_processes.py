@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 import pytest
 from nursery import Nursery
 
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.store import SqliteStore
 from storage.audit import audit
 from storage.hammer import RUN
 from storage.history import Checker

@@ -10,9 +10,9 @@ import os
 import sys
 import traceback
 
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite.holders import Holders
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite.connect import Holders
+from cuebook.storage.sqlite.store import SqliteStore
 from storage.hammer import hammer
 
 

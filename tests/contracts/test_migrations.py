@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite.connect import APPLICATION_ID, connect, migrate, prepare, schema_version
-from cuebook.backends.tables import FULL_TEXT, MIGRATIONS, TABLES, VERSION, Column, Table, ddl
 from cuebook.errors import BackendError
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite.connect import APPLICATION_ID, connect, migrate, prepare, schema_version
+from cuebook.storage.tables import FULL_TEXT, MIGRATIONS, TABLES, VERSION, Column, Table, ddl
 
 #: A later version of the schema: a column, an index and a table more; and the migrations that lead there.
 MORE = Table("mood", (Column("tenant", "text"), Column("at", "real", nullable=True)), "tenant", ("mood_at (at)",))

@@ -4,8 +4,8 @@ import re
 import sqlite3
 from contextlib import closing
 
-from cuebook.backends import tables
-from cuebook.backends.sqlite import named
+from cuebook.storage import tables
+from cuebook.storage.sqlite.base import load_statements
 
 #: They look at all there is of a kind, and why that is meant.
 WHOLE = {
@@ -27,7 +27,7 @@ _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
 def test_no_statement_looks_through_a_table_unless_it_is_meant():
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(";\n".join(tables.ddl("sqlite")))
-        whole = {name for name, sql in named.load().items() if any(map(_is_whole, _plan(connection, sql)))}
+        whole = {name for name, sql in load_statements().items() if any(map(_is_whole, _plan(connection, sql)))}
     assert sorted(whole - WHOLE) == []
     assert sorted(WHOLE - whole) == [], "these do no longer"
 

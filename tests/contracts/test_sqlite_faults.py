@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.backends.sqlite.writer import Writer
 from cuebook.errors import BackendError, InvalidInput, StoreFull
-from cuebook.ports.store import Batch, Look
+from cuebook.interfaces.store import Batch, Look
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.writer import Writer
 from storage.audit import audit
 from storage.contract.memory import item, result
 from storage.contract.turns import answer, begin, end
@@ -210,8 +210,8 @@ def test_whatever_opening_fails_with_is_told():
 
 NEW = """
 import asyncio, os, sys
-from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.ports.store import Batch
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.interfaces.store import Batch
 from cuebook.records.memory import Scope
 from storage.makers import draft
 
@@ -270,9 +270,9 @@ async def test_a_damaged_file_says_so_and_the_process_lives(path):
 
 REFUSED = """
 import asyncio, os, sys
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.errors import BackendError
-from cuebook.ports.store import Batch, Look
+from cuebook.interfaces.store import Batch, Look
 from cuebook.records.memory import Scope
 from storage.makers import draft
 
@@ -486,9 +486,9 @@ async def test_a_turn_on_a_full_disk_can_be_closed_when_there_is_room(store):
 
 FAILING = """
 import asyncio, sys
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.errors import BackendError
-from cuebook.ports.store import Batch
+from cuebook.interfaces.store import Batch
 from cuebook.records.memory import Scope
 from storage.makers import draft
 
@@ -598,8 +598,8 @@ async def test_what_is_deleted_while_another_reads_goes_when_that_has_ended(stor
 
 KILLED = """
 import asyncio, sys
-from cuebook.backends.failpoints import Failpoints
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.records.memory import Scope
 
 asyncio.run(SqliteStore(sys.argv[1], failpoints=Failpoints("commit.after:kill")).delete(Scope(), "c"))

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from cuebook.backends.sqlite.paths import Paths
-from cuebook.backends.sqlite.search import neighbours
-from cuebook.backends.sqlite.store import SqliteStore
 from cuebook.errors import NotFound
-from cuebook.ports.store import Batch, Look
+from cuebook.interfaces.store import Batch, Look
 from cuebook.records.memory import Scope
+from cuebook.storage.sqlite.search import neighbours
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.tree import Paths
 from storage.makers import draft
 
 

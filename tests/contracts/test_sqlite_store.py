@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuebook.backends.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.store import SqliteStore
 from storage.contract import StoreContract
 
 

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cuebook.backends.sqlite.paths import Paths
-from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.ports.store import Alignment, Batch, Closing, Compacted, Lease, Look, Opening
+from cuebook.interfaces.store import Alignment, Batch, Closing, Compacted, Lease, Look, Opening
 from cuebook.records.memory import Item, Scope, Summary
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.sqlite.tree import Paths
 from cuebook.testing import LoadedDice
 from storage.audit import audit, full_text
 from storage.compare import check_scene, differences, expected_state, state_of

@@ -12,12 +12,12 @@ import pytest
 from upstream import Upstream
 
 from conftest import Live, config
-from cuebook.assembly.cache import rule_named
-from cuebook.assembly.messages_anchors import with_cache_marks
-from cuebook.backends.openai import HttpUpstream
 from cuebook.config import build
 from cuebook.engine.proxy.messages import marked
-from cuebook.ports.model import RelayRequest
+from cuebook.interfaces.model import RelayRequest
+from cuebook.providers.openai import HttpUpstream
+from cuebook.window.anchors import with_cache_marks
+from cuebook.window.cache import rule_named
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 TOOL = {"name": "f", "input_schema": {"type": "object"}}

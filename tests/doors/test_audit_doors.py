@@ -15,7 +15,7 @@ from commands import Here, cuebook
 
 from conftest import Live
 from cuebook import Ask, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.testing.doubles import ScriptedModel
 
 HELPER = {"id": "kindly", "name": "Ada", "prompts": {"persona": "persona/kind"}}

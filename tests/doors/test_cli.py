@@ -22,9 +22,9 @@ from commands import CUEBOOK, Here, cuebook, environment, write_messages
 from inline_snapshot import snapshot
 from upstream import Upstream
 
-from cuebook.app.init import FILES
+from cuebook.app.setup.project_templates import FILES
 from cuebook.cli import main as cli
-from cuebook.cli.screen import fit, harmless, json_text, line_of
+from cuebook.cli.output.screen import fit, harmless, json_text, line_of
 
 ESCAPES = "fox \x1b[31mred\x1b[0m \u202eevil\u202c \x07 \u009b \U000e0041"
 
@@ -737,7 +737,7 @@ def test_input_that_is_no_text_is_one_line(project: Path) -> None:
 
 
 def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:
-    code = "import sys; from cuebook.cli import screen; screen.prepare(debug={}); raise TypeError('two\\nlines')"
+    code = "import sys; from cuebook.cli.output import screen; screen.prepare(debug={}); raise TypeError('two\\nlines')"
     for debug, lines in ((False, 1), (True, 6)):
         command = [sys.executable, "-c", code.format(debug)]
         done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
@@ -748,7 +748,7 @@ def test_a_mistake_of_ours_is_one_line_and_debug_shows_it_all() -> None:
 
 def test_a_mistake_that_is_logged_names_its_kind_and_its_place_and_no_words_of_it() -> None:
     code = """import logging
-from cuebook.cli import screen
+from cuebook.cli.output import screen
 screen.prepare(debug=False)
 try:
     {}["what somebody said"]

@@ -8,7 +8,7 @@ from commands import Here
 from lent import app_of
 
 from cuebook import Ask, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 
 #: Each command with the route that gives the same, and what of the command's answer the route gives.
 SAME = [

@@ -17,8 +17,8 @@ from commands import CUEBOOK, Here, cuebook, environment, run_process
 from lent import app_of
 
 from cuebook import Cuebook
-from cuebook.app.init import FILES
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
+from cuebook.app.setup.project_templates import FILES
 
 ID = "persona/kind"
 FILE = "prompts/default/persona/kind.md"

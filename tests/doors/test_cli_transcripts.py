@@ -23,7 +23,7 @@ from cuebook.app.transcripts import (
     write_transcript,
 )
 from cuebook.app.transcripts.write import Format
-from cuebook.ports.store import ROOT
+from cuebook.interfaces.store import ROOT
 
 MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
 LOCOMO = {

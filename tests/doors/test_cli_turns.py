@@ -8,7 +8,7 @@ import pytest
 from commands import Here
 
 from cuebook import Ask, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.engine.proxy.request import Call
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
 

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 from keyed import Keyed, served
 
-from cuebook.ports.store import Look
+from cuebook.interfaces.store import Look
 from cuebook.records.memory import Scope
 
 TALK = "/api/conversations/c1"

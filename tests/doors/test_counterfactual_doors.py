@@ -8,7 +8,7 @@ from commands import Here
 from lent import app_of
 
 from cuebook import Ask, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.config import build
 from cuebook.testing import ScriptedModel
 

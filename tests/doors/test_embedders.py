@@ -16,10 +16,10 @@ from commands import cuebook
 from lent import app_of
 
 from cuebook import Cuebook, Posted
-from cuebook.backends.minilm.embedder import MODEL_SHA256, MiniLM, verified
-from cuebook.backends.minilm.line import Line
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.providers.minilm.compute_thread import Line
+from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
 from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.embedding_server import Embeddings, embedding_server
 

@@ -7,9 +7,9 @@ import pytest
 from commands import Here
 
 from cuebook import Ask, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.errors import Busy
-from cuebook.server.measures import WAITING, Measures
+from cuebook.server.concurrency_limits import WAITING, Measures
 from cuebook.testing import ScriptedModel
 
 

@@ -11,7 +11,7 @@ from keyed import Keyed, served
 from lent import app_of
 
 from cuebook import Ask, BlockingCuebook, Conflict, Cuebook, InvalidInput
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 

@@ -9,7 +9,7 @@ from lent import app_of
 
 from conftest import BASE
 from cuebook import Ask, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.testing.doubles import ScriptedModel
 
 ANGRY = "This is terrible, nothing works and I hate it!!"

@@ -11,7 +11,7 @@ from lent import app_of
 
 from conftest import BASE, config
 from cuebook import Ask, Cuebook
-from cuebook.records.plain import plain
+from cuebook.records.plain_text import plain
 from cuebook.testing.doubles import Script, ScriptedModel
 
 POSTS = [

@@ -27,8 +27,8 @@ from cuebook.errors import (
     UpstreamError,
 )
 from cuebook.server.app import create_app
-from cuebook.server.edge import DEPTH, check_json
-from cuebook.server.problems import failure_of
+from cuebook.server.error_responses import failure_of
+from cuebook.server.json_body import DEPTH, check_json
 
 CHAT = {"message": "Hi", "conversationId": "c1"}
 

@@ -9,10 +9,10 @@ import pytest
 
 from cuebook import Ask, Cuebook
 from cuebook.app.book import Call
-from cuebook.backends.openai import HttpUpstream, OpenAIModel, shown_url
 from cuebook.config import Config, ModelConfig, Settings, StoreConfig, build
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.ports.model import ModelRequest, Piece, RelayRequest
+from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
+from cuebook.providers.openai import HttpUpstream, OpenAIModel, shown_url
 from cuebook.testing.upstream import DONE, EVENTS, event
 
 HELLO = [event({"role": "assistant", "content": "hel"}), event({"content": "lo"}), event({}, finish="stop"), DONE]

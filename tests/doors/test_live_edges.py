@@ -9,10 +9,10 @@ import httpx
 
 from conftest import Live, config
 from cuebook import Ask, Cuebook
-from cuebook.app import live as goings_on
-from cuebook.app.live import Sums
-from cuebook.app.live_turns import LiveTurn
-from cuebook.app.looks import Looks
+from cuebook.app.transcript_views import live_view as goings_on
+from cuebook.app.transcript_views.live_turns import LiveTurn
+from cuebook.app.transcript_views.live_view import Sums
+from cuebook.app.transcript_views.watchers import Looks
 
 
 def test_a_key_that_is_revoked_sees_nothing_more(serve_live: Callable[..., Live]) -> None:

@@ -13,7 +13,7 @@ from test_messages import IMAGE, MARK, REMINDER, TOOLS, conversations, show, tal
 from upstream import Upstream
 
 from conftest import Live
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.config import Config
 
 PERSONA = {"id": "pilot", "name": "Pilot", "baseSystemPrompt": "You are Pilot.", "model": "claude-opus-5"}

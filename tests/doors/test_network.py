@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from cuebook.backends.network import FULL, Network
+from cuebook.providers.network import FULL, Network
 
 MUCH = bytes(range(256)) * 40_000  # 10 MB: more than the sockets and the reader hold
 

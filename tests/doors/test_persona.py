@@ -11,7 +11,7 @@ from commands import Here
 from keyed import served
 
 from conftest import Live
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.testing.doubles import ScriptedModel
 
 SECRET = "sk-proj-" + "a1B2" * 12

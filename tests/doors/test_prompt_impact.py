@@ -11,7 +11,7 @@ from commands import Here
 
 from conftest import Live
 from cuebook import Ask, BlockingCuebook, Cuebook
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
 from cuebook.testing import ScriptedModel
 
 ID = "persona/ferry"

@@ -9,13 +9,14 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import cuebook
-from cuebook.backends.sqlite import named
+from cuebook.storage.sqlite.base import load_statements
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
@@ -28,10 +29,10 @@ MAX_FUNCTION_LINES = 60
 CATCHES_EVERYTHING = {
     "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records and goes on
     "src/cuebook/engine/jobs/worker.py",  # its outermost loop records and goes on
-    "src/cuebook/backends/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
-    "src/cuebook/backends/minilm/line.py",  # whatever a piece fails with goes to who waits for it
+    "src/cuebook/storage/sqlite/writer.py",  # whatever a request fails with goes to who waits for it
+    "src/cuebook/providers/minilm/compute_thread.py",  # whatever a piece fails with goes to who waits for it
 }
-PURE_ROOMS = {"assembly", "config", "errors", "languages", "memory", "prompts", "records", "signals", "validate"}
+PURE_ROOMS = {"window", "wire", "config", "errors", "languages", "memory", "prompts", "records", "signals", "validate"}
 SEEN_BY_DOORS = {"app", "config", "errors", "records", "validate"}
 DOORS = {"cli", "server"}
 
@@ -163,7 +164,7 @@ def test_every_import_is_declared() -> None:
 @pytest.mark.parametrize(
     ("package", "code", "extra"),
     [
-        ("quicktok", "from cuebook.assembly.tokens import counter; counter('o200k')", "exact-tokens"),
+        ("quicktok", "from cuebook.window.tokens import counter; counter('o200k')", "exact-tokens"),
         ("mcp", "from cuebook.server.mcp.speak import new_server; new_server(None)", "mcp"),
     ],
 )
@@ -193,7 +194,9 @@ def test_every_module_says_what_it_decides() -> None:
 
 def test_every_statement_is_used() -> None:
     source = "".join(path.read_text("utf-8") for path in MODULES)
-    asked = {statement for statement in named.load() if not statement.startswith("delete_")}  # named by their table
+    asked = {
+        statement for statement in load_statements() if not statement.startswith("delete_")
+    }  # named by their table
     assert not [statement for statement in asked if f'"{statement}"' not in source]
 
 

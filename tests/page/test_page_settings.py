@@ -8,8 +8,8 @@ from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Cuebook
-from cuebook.app.init import init_project
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
+from cuebook.app.setup.project_templates import init_project
 from cuebook.testing.doubles import ScriptedModel
 
 KEY = "sk-proj-abcdefghijklmnopqrstuvwx1234567890ABCDEFGH"  # pasted into the wrong place

@@ -11,7 +11,7 @@ from conftest import Served, Tab, config
 from cuebook import Cuebook
 from cuebook.app.book import Call
 from cuebook.app.replay import RecordedUpstream
-from cuebook.ports.model import RelayRequest
+from cuebook.interfaces.model import RelayRequest
 
 TURNS = 6
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
-from cuebook.app.init import init_project
+from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import UpstreamError
 from cuebook.testing.doubles import Script, ScriptedModel
 

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cuebook.engine.proxy.history_alignment import TAIL, anchors, continue_at, same_conversation
-from cuebook.ports.store import Alignment, Spot
+from cuebook.interfaces.store import Alignment, Spot
 from cuebook.records.conversation import Conversation
 
 

@@ -10,15 +10,15 @@ import msgspec
 import pytest
 
 from cuebook import InvalidInput
-from cuebook.app.init import FILES
-from cuebook.app.load import load_compaction, load_config, load_personas
-from cuebook.assembly.cache import RULES
+from cuebook.app.setup.project_files import load_compaction, load_config, load_personas
+from cuebook.app.setup.project_templates import FILES
 from cuebook.config import Config, Settings, build, has_path
 from cuebook.memory.profiles import SHIPPED
 from cuebook.prompts.names import candidates
 from cuebook.records.persona import CHAIN
+from cuebook.window.cache import RULES
 
-TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/project"
+TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/setup/project"
 
 
 def test_without_anything_every_value_is_a_default() -> None:

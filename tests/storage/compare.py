@@ -3,7 +3,7 @@
 from typing import Any
 
 from cuebook.errors import NotFound
-from cuebook.ports.store import Look, Scene, Store
+from cuebook.interfaces.store import Look, Scene, Store
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn as TurnRecord
 from storage.reference_talk import Talk, Turn

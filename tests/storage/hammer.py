@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from cuebook.ports.store import Batch, Closing, Compacted, Lease, Look, Store
+from cuebook.interfaces.store import Batch, Closing, Compacted, Lease, Look, Store
 from cuebook.records.conversation import Draft, Role
 from cuebook.records.memory import Item, Summary
 from storage.history import OWNER, SHARED, begun, done

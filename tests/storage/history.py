@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import NotFound
-from cuebook.ports.store import Store
+from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from storage.compare import State, differences, expected_state, state_of
 from storage.operations import (

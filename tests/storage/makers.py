@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cuebook.ports.store import Opening, Scene
+from cuebook.interfaces.store import Opening, Scene
 from cuebook.records.conversation import Draft, Part, PostState, Role
 from cuebook.records.digest import digest_of
 from cuebook.records.turn import Manifest

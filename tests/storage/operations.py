@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import CuebookError
-from cuebook.ports.store import Batch, Closing, Compacted, Lease, Opening, Store
+from cuebook.interfaces.store import Batch, Closing, Compacted, Lease, Opening, Store
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from storage.reference import Reference

@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from cuebook.errors import Busy, Conflict, LeaseLost, NotFound
-from cuebook.ports.store import Appended, Batch, Closing, Compacted, Lease, Opening
+from cuebook.interfaces.store import Appended, Batch, Closing, Compacted, Lease, Opening
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from storage.reference_talk import Digest, Kept, Step, Talk, Turn

@@ -8,10 +8,10 @@ import pytest
 from stage import NAME, book_on, counted, everything, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
-from cuebook.backends.system import SystemClock
 from cuebook.engine.turn.opening import open_step
 from cuebook.engine.turn.turn import asking
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
+from cuebook.providers.clock_and_ids import SystemClock
 from cuebook.records.conversation import Part
 from cuebook.records.memory import NO_MODEL_LABEL, Scope
 from cuebook.records.turn import Usage

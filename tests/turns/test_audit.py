@@ -9,8 +9,8 @@ import pytest
 from stage import NAME, book_on
 
 from cuebook import Ask
-from cuebook.backends.system import SystemDice
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.providers.clock_and_ids import SystemDice
 
 HELPER = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
 FILE = "logs/prompts_audit.jsonl"

@@ -9,8 +9,8 @@ import pytest
 from stage import NAME, book_on, config
 
 from cuebook import Ask, Cuebook
-from cuebook.backends.system import SystemClock, book_key
 from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.providers.clock_and_ids import SystemClock, book_key
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream
 

@@ -3,8 +3,8 @@
 from stage import book_on
 
 from cuebook import Ask
-from cuebook.backends.system import SystemDice
 from cuebook.memory.recall import read_query
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.embedder import HashingEmbedder
 

@@ -6,8 +6,8 @@ import pytest
 from stage import NAME, book_on, on, told
 
 from cuebook import Ask, Cuebook
-from cuebook.app.init import init_project
-from cuebook.app.load import load_config
+from cuebook.app.setup.project_files import load_config
+from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.testing import ScriptedModel
 

@@ -7,7 +7,7 @@ import pytest
 from stage import NAME, book_on, user
 
 from cuebook import Ask, InvalidInput, NotFound, Part, Posted
-from cuebook.records.openai_messages import read_message
+from cuebook.wire.chat_messages import read_message
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from stage import Client, book_on, bot, user
 
 from cuebook import Ask, Cuebook
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.ports.model import ModelRequest
+from cuebook.interfaces.model import ModelRequest
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.doubles import Script

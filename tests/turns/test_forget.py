@@ -12,9 +12,9 @@ import pytest
 from stage import book_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
-from cuebook.backends.system import SystemDice
 from cuebook.errors import LeaseLost
-from cuebook.ports.memories import Delivered, PlaceChange
+from cuebook.interfaces.memories import Delivered, PlaceChange
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing import FrozenClock, Script, ScriptedModel
 from storage.audit import audit

@@ -4,7 +4,7 @@ import time
 
 from stage import book_on
 
-from cuebook.ports.memories import PlaceChange
+from cuebook.interfaces.memories import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
 ANN = Place("user", "ann")

@@ -6,9 +6,9 @@ import pytest
 from stage import NAME, Client, book_on
 
 from cuebook import Ask, Cuebook
-from cuebook.app.init import init_project
-from cuebook.backends.system import SystemDice
+from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import InvalidInput
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result

@@ -7,11 +7,11 @@ import pytest
 from stage import NAME, Client, book_on, bot, config, user
 
 from cuebook import Ask, Cuebook
-from cuebook.backends.system import SystemDice
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.turn.message_signals import heard_of
 from cuebook.engine.turn.task_examples import due, embed_kinds
 from cuebook.errors import BackendError
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.conversation import Part
 from cuebook.signals.kinds import EXAMPLES
 from cuebook.testing import ScriptedModel

@@ -8,7 +8,7 @@ import pytest
 from stage import NAME, book_on
 
 from cuebook import Cuebook
-from cuebook.app.init import init_project
+from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import CATEGORIES
 from cuebook.testing import FrozenClock, ScriptedModel

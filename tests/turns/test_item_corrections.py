@@ -6,12 +6,12 @@ import pytest
 from stage import book_on
 
 from cuebook import Ask
-from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.backends.system import SystemDice
 from cuebook.errors import NotFound
+from cuebook.interfaces.model import Piece
 from cuebook.memory.corrected import correction_of
-from cuebook.ports.model import Piece
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import CATEGORIES, Scope
+from cuebook.storage.sqlite.store import SqliteStore
 from cuebook.testing import FrozenClock, ScriptedModel
 
 WRONG, RIGHT = "I am allergic to nuts.", "Allergic to peanuts, not to nuts."

@@ -11,10 +11,9 @@ from stage import NAME, config
 from cuebook import Ask, Cuebook, InvalidInput
 from cuebook.app.book import Call
 from cuebook.app.doctor import examine
-from cuebook.backends.gguf import context_of
-from cuebook.backends.llama import LlamaModel, file_named
 from cuebook.errors import UpstreamError
-from cuebook.ports.model import ModelRequest
+from cuebook.interfaces.model import ModelRequest
+from cuebook.providers.llama import LlamaModel, context_of, file_named
 
 pytestmark = pytest.mark.slow
 

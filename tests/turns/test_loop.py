@@ -9,9 +9,9 @@ from audience import Audience, Echo, Taste
 from stage import Client, book_on
 
 from cuebook import Ask, Posted
-from cuebook.backends.system import SystemDice
 from cuebook.errors import CuebookError
 from cuebook.prompts.learn import ema
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result

@@ -8,10 +8,10 @@ import pytest
 from stage import book_on, on, told
 
 from cuebook import Ask
-from cuebook.backends.file_sink import FileSink
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.memories import Asked
 from cuebook.memory.scopes import persona_place
-from cuebook.ports.memories import Asked
+from cuebook.providers.file_sink import FileSink
 from cuebook.records.memory import Place
 
 DAY = 86_400.0

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from stage import book_on, user
 
-from cuebook.app.memories.shapes import memory
+from cuebook.app.memories.json_shapes import memory
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock

@@ -10,9 +10,9 @@ from stage import book_on
 
 from cuebook import Ask, Posted
 from cuebook.errors import BackendError
+from cuebook.interfaces.memories import Asked, PlaceChange
+from cuebook.interfaces.vectors import EmbeddedPlace
 from cuebook.memory.scopes import persona_place
-from cuebook.ports.memories import Asked, PlaceChange
-from cuebook.ports.vectors import EmbeddedPlace
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.testing import FrozenClock
 from cuebook.testing.embedder import HashingEmbedder

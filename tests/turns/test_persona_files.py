@@ -9,7 +9,7 @@ import pytest
 from stage import Client, book_on, config, user
 
 from cuebook import Ask, Cuebook
-from cuebook.app.watch import Watch
+from cuebook.app.file_watch import Watch
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.mind import Sentiment
 from cuebook.signals.profiles import tracking_of

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cuebook import Ask, Cuebook
-from cuebook.app.init import init_project
-from cuebook.ports.model import ModelRequest
+from cuebook.app.setup.project_templates import init_project
+from cuebook.interfaces.model import ModelRequest
 from cuebook.testing import ScriptedModel
 
 #: What a work model answers to a metaprompt, by the key whose text is the strategy.

@@ -3,13 +3,13 @@
 import pytest
 
 from cuebook import Cuebook
-from cuebook.backends.sqlite import place_words
-from cuebook.backends.sqlite.connect import connect
-from cuebook.backends.sqlite.place_words import PlaceWords
 from cuebook.config import build
+from cuebook.interfaces.memories import PlaceChange
 from cuebook.memory.placed import memory_id
-from cuebook.ports.memories import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
+from cuebook.storage.sqlite import search
+from cuebook.storage.sqlite.connect import connect
+from cuebook.storage.sqlite.search import PlaceWords
 
 ANN = Place("user", "ann")
 COLUMNS = {"tenant": "default", "kind": "user", "owner": "ann"}
@@ -57,7 +57,7 @@ async def test_what_was_forgotten_of_a_tenant_is_held_no_longer_than_until_the_n
             assert words.owners() == ["bob"]
 
 
-@pytest.mark.parametrize("count", [place_words.SMALL, place_words.SMALL + 200])
+@pytest.mark.parametrize("count", [search.SMALL, search.SMALL_PLACE + 200])
 async def test_a_place_of_any_size_finds_the_one_that_holds_the_rare_word(tmp_path, count):
     async with opened(tmp_path) as book:
         await fill(book, [f"The harbour lamp number{n} burns at night." for n in range(count)])

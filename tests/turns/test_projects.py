@@ -8,9 +8,9 @@ from stage import book_on as opened
 
 from cuebook import Ask, BlockingCuebook, Cuebook
 from cuebook.app.book import Call
-from cuebook.app.init import init_project
-from cuebook.backends.system import SystemDice
+from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import CATEGORIES
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuebook import Cuebook
-from cuebook.app.init import init_project
+from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, TooLarge
 
 KIND = """\

@@ -12,8 +12,8 @@ import pytest
 from stage import Client, book_on, user
 
 from cuebook import Ask, CuebookError
-from cuebook.backends.system import SystemDice
-from cuebook.ports.model import ModelRequest
+from cuebook.interfaces.model import ModelRequest
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script
 from cuebook.testing.upstream import ScriptedUpstream, completion

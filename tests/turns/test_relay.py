@@ -13,7 +13,6 @@ from cuebook import Ask
 from cuebook.app.book import Call
 from cuebook.engine.proxy.chat_stream import Heard, message_of, take
 from cuebook.errors import UpstreamError
-from cuebook.records.openai_stream import LONGEST_LINE, ByteLines
 from cuebook.testing.upstream import (
     DONE,
     EVENTS,
@@ -26,6 +25,7 @@ from cuebook.testing.upstream import (
     result,
     streamed,
 )
+from cuebook.wire.chat_stream import LONGEST_LINE, ByteLines
 
 
 @pytest.fixture

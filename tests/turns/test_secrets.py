@@ -12,7 +12,7 @@ from cuebook.app.book import Call
 from cuebook.engine.core.drafts import Writer
 from cuebook.errors import BackendError, KeyReused
 from cuebook.records.memory import Scope
-from cuebook.records.redact import Redactor
+from cuebook.records.redaction import Redactor
 from cuebook.testing import Script, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion
 

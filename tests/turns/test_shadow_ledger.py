@@ -8,13 +8,13 @@ import pytest
 
 from cuebook import Cuebook
 from cuebook.app.book import Call, RelayRequest
-from cuebook.app.prices import load_prices
-from cuebook.app.shadow import ShadowReport
+from cuebook.app.reports.prices import load_prices
+from cuebook.app.reports.shadow import ShadowReport
 from cuebook.config import build
 from cuebook.engine.proxy.shadow_ledger import parted
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.memory import Scope
-from cuebook.records.shadow import Reckoned
+from cuebook.records.usage import Reckoned
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 400}}

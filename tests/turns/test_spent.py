@@ -1,10 +1,10 @@
 """What model calls took: beside the whole history, and in money."""
 
 from cuebook import Ask, Cuebook
-from cuebook.app.prices import Price, Prices
-from cuebook.app.spent import Taken, taken
-from cuebook.records.spent import Spent
+from cuebook.app.reports.prices import Price, Prices
+from cuebook.app.reports.usage import Taken, taken
 from cuebook.records.turn import Usage
+from cuebook.records.usage import Spent
 from cuebook.testing.doubles import ScriptedModel
 
 PRICES = Prices({}, {"pricey": Price(input=10.0, cached_input=1.0, output=20.0)})

@@ -8,8 +8,8 @@ import pytest
 from stage import book_on
 
 from cuebook import Ask, NotFound, Posted
-from cuebook.backends.system import SystemDice
 from cuebook.engine.core.audit_records import receipt
+from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation
 from cuebook.testing import FrozenClock, ScriptedModel

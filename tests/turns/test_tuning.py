@@ -6,7 +6,7 @@ import pytest
 from stage import NAME, accounted, book_on, bot, user
 
 from cuebook import Ask, Cuebook
-from cuebook.ports.tuning import Run
+from cuebook.interfaces.reflections import Run
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Tuning
 from cuebook.records.turn import Manifest

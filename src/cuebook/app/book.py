@@ -11,20 +11,24 @@ from typing import Any, Self
 
 from msgspec import Struct
 
-from cuebook.app.asked import digest_of_ask, upstream_model
-from cuebook.app.chores import chores_of, sinks_of
-from cuebook.app.compose import compose, database_of
-from cuebook.app.feedback import Thumb
-from cuebook.app.given import check_analyzers, check_ask, check_call, check_parts_of, check_settle, check_where
-from cuebook.app.load import check_instructions, load_config, load_presets
-from cuebook.app.messages import Messages
+from cuebook.app.check_arguments import (
+    check_analyzers,
+    check_ask,
+    check_call,
+    check_parts_of,
+    check_settle,
+    check_where,
+)
+from cuebook.app.file_watch import Watch, known_prompts
+from cuebook.app.jobs import chores_of, sinks_of
 from cuebook.app.parts import Parts
+from cuebook.app.prompts.base import prompt_logs_of
 from cuebook.app.prompts.files import push_by_itself, pushes_by_itself
-from cuebook.app.prompts.log_folders import prompt_logs_of
-from cuebook.app.responses import respond
-from cuebook.app.tenants import desk_of
-from cuebook.app.watch import Watch, known_prompts
-from cuebook.backends.sqlite.connect import MEMORY
+from cuebook.app.proxy.anthropic_messages import Messages, digest_of_ask, upstream_model
+from cuebook.app.proxy.openai_responses import respond
+from cuebook.app.setup.compose import compose, database_of, desk_of
+from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
+from cuebook.app.turns.feedback import Thumb
 from cuebook.config import Config, build
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import Posted, check_text
@@ -41,17 +45,16 @@ from cuebook.engine.turn import turn as turning
 from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.engine.turn.turn import Chunk
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.ports.analyzer import Analyzer
-from cuebook.ports.clock import Clock
-from cuebook.ports.dice import Dice
-from cuebook.ports.embedder import Embedder
-from cuebook.ports.model import Model, RelayRequest, Upstream
-from cuebook.ports.sink import Sink
-from cuebook.ports.store import Appended
+from cuebook.interfaces.dice import Clock, Dice
+from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces.model import Analyzer, Model, RelayRequest, Upstream
+from cuebook.interfaces.sink import Sink
+from cuebook.interfaces.store import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.outcome import Known
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Ask, Window
+from cuebook.storage.sqlite.connect import MEMORY
 
 __all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
 

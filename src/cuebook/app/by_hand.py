@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from cuebook.app.memories.items import check_item
+from cuebook.app.memories.reading import check_item
 from cuebook.app.parts import Parts
 from cuebook.engine.core.conversation_items import named
 from cuebook.engine.core.drafts import Posted, check_text

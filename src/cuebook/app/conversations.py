@@ -7,25 +7,25 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cuebook.app import shapes
-from cuebook.app.given import check_append, check_users
+from cuebook.app import json_shapes as shapes
+from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
 from cuebook.app.paging import LIMIT, Paged, PostsAt, RoundsAt, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.session import SessionMessage, session_of
-from cuebook.app.talks import Talking
+from cuebook.app.transcript_views.conversation_list import Talking
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.drafts import Posted, check_text, check_time
 from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
+from cuebook.interfaces.store import Appended, Batch, Page
 from cuebook.memory.scopes import Whose, personal_places
-from cuebook.ports.store import Appended, Batch, Page
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
-from cuebook.records.openai_messages import Said, read_message
-from cuebook.records.views import role_rounds, rounds_of, shared_entries
+from cuebook.records.portable import role_rounds, rounds_of, shared_entries
+from cuebook.wire.chat_messages import Said, read_message
 
 #: Posts larger than so many characters, or more than MANY of them, are read in a thread: streams must not wait.
 LARGE, MANY = 100_000, 64

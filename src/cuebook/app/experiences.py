@@ -7,15 +7,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.experience_files import Reader, Shelf, strangers
+from cuebook.app.setup.experience_files import Reader, Shelf, strangers
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.turn.experiences import Choice, Query, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.experience import offered
-from cuebook.records.experience import Experience
 from cuebook.records.memory import Scope
-from cuebook.records.persona import Persona
+from cuebook.records.persona import Experience, Persona
 
 
 class Listed(Struct, frozen=True, kw_only=True):

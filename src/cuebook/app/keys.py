@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from cuebook.app.shapes import Wire, iso
+from cuebook.app.json_shapes import Wire, iso
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.keys import record_of
-from cuebook.app.shapes import Wire
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
 from cuebook.errors import InvalidInput

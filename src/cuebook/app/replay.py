@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from cuebook.app.transcripts import Transcript
 from cuebook.engine.core.drafts import Posted, role_of, sender_of
-from cuebook.ports.model import RelayAnswer, RelayRequest
+from cuebook.interfaces.model import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
-from cuebook.records.openai_messages import read_message, write_message
+from cuebook.wire.chat_messages import read_message, write_message
 
 #: When a conversation begins of which no post has a time: a day like any other, the same in every run.
 UNDATED = datetime(2026, 1, 5, 9, 0, tzinfo=UTC).timestamp()

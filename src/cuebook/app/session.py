@@ -1,4 +1,4 @@
-"""A conversation as C's session loads it: the summary first, then the messages that are not compressed under it."""
+"""A conversation as C's session loads it: the summary first, then the messages that are still in full."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,9 +6,6 @@ from msgspec import Struct
 
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Summary
-
-#: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
-CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
 
 
 class SessionMessage(Struct, frozen=True, kw_only=True):
@@ -39,3 +36,7 @@ def session_of(
 
 def _message(role: str, content: str, when: float, tokens: int, *, compressed: bool) -> SessionMessage:
     return SessionMessage(role=role, content=content, timestamp=when, token_count=tokens, is_compressed=compressed)
+
+
+#: How C marks the message that stands for compressed ones (seed 002, "Session Lifecycle").
+CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"

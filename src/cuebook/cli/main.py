@@ -1,6 +1,6 @@
 """The command `cuebook`: which commands there are, and how each error becomes one line and an exit code."""
 
-from cuebook.cli import loading  # before all that is to load
+from cuebook.cli import startup  # before all that is to load
 
 # isort: split
 import sys
@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from cuebook.cli import screen
 from cuebook.cli.group import DAYS, ConfigFile, Folder, LazyGroup, examples_of, new_app
+from cuebook.cli.output import screen
 from cuebook.errors import CuebookError
 
 #: Exit codes. Wrong usage exits with 2, as Typer decides it.
@@ -54,7 +54,10 @@ COMMANDS = {
 class Root(LazyGroup):
     """The commands of `cuebook`."""
 
-    modules: ClassVar = {name: (f"cuebook.cli.{name}", line) for name, line in COMMANDS.items()}
+    modules: ClassVar = {
+        name: (f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{name}", line)
+        for name, line in COMMANDS.items()
+    }
 
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an unexpected error came from; stands first.")]
@@ -100,7 +103,7 @@ def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
 
     Without `commands` it is the whole of `cuebook`.
     """
-    loading.keep()
+    startup.keep()
     screen.prepare(debug="--debug" in sys.argv[1:2])
     try:
         return run(sys.argv[1:], commands, name)
@@ -110,7 +113,7 @@ def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        loading.keep()  # the process ends
+        startup.keep()  # the process ends
 
 
 def run(arguments: list[str], commands: typer.Typer | None = None, name: str = "cuebook") -> int:
@@ -152,4 +155,4 @@ def _wrong_use(error: typer.TyperException) -> int:
     return error.exit_code
 
 
-loading.done()
+startup.done()

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.load import FILE, is_project, load_config, no_project
+from cuebook.app.setup.project_files import FILE, is_project, load_config, no_project
 from cuebook.config import Config
 from cuebook.errors import NotFound
 

@@ -1,6 +1,6 @@
 """Which posts a compaction pass covers, and when: the plan of rolling memory (R1, R2)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
@@ -8,6 +8,35 @@ from msgspec import Struct
 
 from cuebook.memory.profiles import Compaction, CompactionProfile
 from cuebook.records.memory import Line
+
+# ---- where posts may be cut -----------------------------------------------------------------------------------------
+
+
+class Calls(Struct, frozen=True):
+    """The ids of the calls a post makes, and of those it answers ("" for one nobody named)."""
+
+    made: Sequence[str] = ()
+    answered: Sequence[str] = ()
+
+
+def held_together(posts: Mapping[int, Calls]) -> frozenset[int]:
+    """Give the places no cut may fall before, by the numbers of the posts that make or answer calls, in order.
+
+    A result whose call is not there belongs to the post before it.
+    """
+    made: dict[str, int] = {}
+    reach: dict[int, int] = {}
+    for number, calls in posts.items():
+        for call in calls.answered:
+            reach[made.get(call, number - 1)] = number
+        made.update(dict.fromkeys(calls.made, number))
+    places: set[int] = set()
+    end = -1
+    for start in sorted(reach):
+        places.update(range(max(start, end) + 1, reach[start] + 1))
+        end = max(end, reach[start])
+    return frozenset(places)
+
 
 Reason = Literal["due", "disabled", "below_threshold", "cooldown", "no_messages"]
 

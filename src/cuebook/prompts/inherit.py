@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.lines import merge_lines
+from cuebook.prompts.difference import merge_lines
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.template import touched
 from cuebook.records.prompt import Param, Resolved, Version

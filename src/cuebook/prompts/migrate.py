@@ -13,21 +13,263 @@ Nothing is returned unless all of it can be written: each parent is there, no ri
 their place, `prompts[3].sections`.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.difference import Difference, bump, difference, next_semver
+from cuebook.prompts.difference import Difference, bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.inherit import resolve
-from cuebook.prompts.migrate_rows import Row, rows_of
-from cuebook.prompts.names import candidates, parse_reference
+from cuebook.prompts.names import candidates, check_branch, check_section, check_slug, parse_reference
+from cuebook.prompts.params import read_params
 from cuebook.prompts.strict_json import parse
-from cuebook.records.prompt import MAIN, Version
+from cuebook.records.prompt import MAIN, Engine, Version
+from cuebook.validate import Document, check, format_value, join
+
+# ---- rows of a migration file ---------------------------------------------------------------------------------------
+
+
+_ALIASES: Final = {"overrideSections": "override_sections", "inherits_from": "inherits"}
+_Number = Annotated[int, Meta(ge=1)]
+_Branch = tuple[str, str]  # slug and name of a branch
+
+
+class Row(Struct, frozen=True):
+    """A version as a file has it. `order` is its number there, `semver` whether the file has one, `inherits` where."""
+
+    place: str
+    version: Version
+    order: int = 0
+    semver: bool = False
+    inherits: str = ""  # the path that names its parent or says there is none, "" where nothing does
+
+
+class _Version(Document, frozen=True, kw_only=True, rename=None):
+    """A version of the array, with the fields that `POST /api/prompts` takes."""
+
+    slug: str
+    type: str = ""
+    branch: str = MAIN
+    version: Annotated[int, Meta(ge=0, description="a whole number from 1 (the semantic version is `semver`)")] = 0
+    semver: str = ""
+    sections: Mapping[str, str] = {}
+    override_sections: tuple[str, ...] | Mapping[str, str] = ()
+    inherits: str = ""
+    metadata: Mapping[str, Any] = {}
+    params: Any = None
+    engine: Engine = "dollar"
+    tags: tuple[str, ...] = ()
+    author: str = ""
+    description: str = ""
+    sync: bool = False
+
+
+class _Array(Document, frozen=True, kw_only=True, rename=None):
+    prompts: tuple[_Version, ...] = ()
+
+
+class _Prompt(Document, frozen=True, kw_only=True, rename=None):
+    """What all versions of a prompt share, in the form of B's program."""
+
+    slug: str
+    name: str = ""
+    type: str = ""
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = {}
+    description: str = ""
+
+
+class _Content(Document, frozen=True, kw_only=True, rename=None):
+    type: str = ""
+    sections: Mapping[str, Any] = {}
+    metadata: Mapping[str, Any] = {}
+
+
+class _Numbered(Document, frozen=True, kw_only=True, rename=None):
+    """A version in the form of B's program."""
+
+    slug: str
+    version: _Number
+    content: _Content
+    branch: str = MAIN
+    author: str = ""
+    override_sections: Mapping[str, Any] = {}
+
+
+class _Link(Document, frozen=True, kw_only=True, rename=None):
+    child_slug: str
+    parent_slug: str
+    child_branch: str = MAIN
+    parent_branch: str = MAIN
+
+
+class _Three(Document, frozen=True, kw_only=True, rename=None):
+    prompts: tuple[_Prompt, ...] = ()
+    versions: tuple[_Numbered, ...] = ()
+    inheritance: tuple[_Link, ...] = ()
+
+
+def rows_of(document: Any) -> list[Row]:
+    """Return the rows of a parsed migration file. Raises InvalidInput naming the path of what is wrong."""
+    if not isinstance(document, list | Mapping):
+        raise InvalidInput(
+            f"document: expected an object or a list of them, got {format_value(document)}", where="document"
+        )
+    whole = document if isinstance(document, Mapping) else {"prompts": document}
+    if "versions" in whole or "inheritance" in whole:
+        return _of_three(check(_renamed(whole, "versions"), _Three))
+    written = _renamed(whole, "prompts")
+    read = check(written, _Array).prompts
+    return [_row(each, f"prompts[{at}]", written["prompts"][at]) for at, each in enumerate(read)]
+
+
+def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a document whose rows have our names in the place of their aliases."""
+    rows = document.get(key)
+    if not isinstance(rows, list):
+        return dict(document)
+    for at, row in enumerate(rows):
+        for alias, name in _ALIASES.items():
+            if isinstance(row, Mapping) and alias in row and name in row:
+                path = f"{key}[{at}].{alias}"
+                raise InvalidInput(f"{path}: given twice, as {name!r} too. Keep one.", where=path)
+    return {
+        **document,
+        key: [
+            {_ALIASES.get(name, name): value for name, value in row.items()} if isinstance(row, Mapping) else row
+            for row in rows
+        ],
+    }
+
+
+def _metadata(given: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Return metadata; `context_weights` in it are numbers."""
+    weights: Any = Mapping[str, float]
+    check(given.get("context_weights", {}), weights, f"{path}.metadata.context_weights")
+    return dict(given)
+
+
+def _sections(given: Mapping[str, Any], path: str) -> dict[str, str]:
+    """Return sections by name; values that are no texts are written as JSON."""
+    sections: dict[str, str] = {}
+    for name, value in given.items():
+        place = join(path, name)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+        if value is None:
+            raise InvalidInput(f"{place}: expected a string, got null", where=place)
+        if "\x00" in text:
+            raise InvalidInput(f"{place}: has a NUL character. Remove it.", where=place)
+        sections[check_section(name, where=place)] = text
+    return sections
+
+
+# ---------------------------------------------------------------- the array
+def _row(read: _Version, path: str, written: Mapping[str, Any]) -> Row:
+    sections = _sections(read.sections, f"{path}.sections")
+    overriding = _overriding(read, path, sections)
+    inherits = read.inherits
+    version = Version(
+        slug=check_slug(read.slug, where=f"{path}.slug"),
+        branch=check_branch(read.branch, where=f"{path}.branch"),
+        semver=check_semver(read.semver, where=f"{path}.semver") if read.semver else "1.0.0",
+        type=read.type or "prompt",
+        sections={name: text for name, text in sections.items() if name not in overriding},
+        override_sections=overriding,
+        params=read_params(read.params, where=f"{path}.params"),
+        engine=read.engine,
+        inherits=str(parse_reference(inherits, where=f"{path}.inherits")) if inherits else None,
+        metadata=_metadata(read.metadata, path),
+        tags=read.tags,
+        author=read.author,
+        description=read.description,
+        sync=read.sync,
+    )
+    return Row(path, version, read.version, bool(read.semver), f"{path}.inherits" if "inherits" in written else "")
+
+
+def _overriding(read: _Version, path: str, sections: Mapping[str, str]) -> dict[str, str]:
+    """Return the sections that override: texts by name, or those of `sections` that are named."""
+    place = f"{path}.override_sections"
+    if isinstance(read.override_sections, Mapping):
+        texts = _sections(read.override_sections, place)
+        for name in texts.keys() & sections.keys():
+            raise InvalidInput(f"{place}.{name}: is in `sections` too. Keep one.", where=f"{place}.{name}")
+        return texts
+    for at, name in enumerate(read.override_sections):
+        if name not in sections:
+            raise InvalidInput(f"{place}[{at}]: {name!r} is not in `sections`", where=f"{place}[{at}]")
+    return {name: text for name, text in sections.items() if name in read.override_sections}
+
+
+# ---------------------------------------------------------------- prompts, versions, inheritance
+def _of_three(read: _Three) -> list[Row]:
+    """Return the rows of B's form: a prompt completes its versions, and links name who inherits."""
+    prompts: dict[str, tuple[_Prompt, str]] = {}
+    for at, prompt in enumerate(read.prompts):
+        path, slug = f"prompts[{at}]", check_slug(prompt.slug, where=f"prompts[{at}].slug")
+        if slug in prompts:
+            where = f"{path}.slug"
+            raise InvalidInput(f"{where}: {slug!r} is given twice, first in {prompts[slug][1]}", where=where)
+        prompts[slug] = (prompt, path)
+    parents = _parents(read.inheritance)
+    rows = [
+        _numbered(each, f"versions[{at}]", prompts.get(each.slug), parents) for at, each in enumerate(read.versions)
+    ]
+    written = {(row.version.slug, row.version.branch) for row in rows}
+    for child, (_, where) in parents.items():
+        if child not in written:
+            raise InvalidInput(f"{where}: {'@'.join(child)} is not among the versions", where=where)
+    return rows
+
+
+def _parents(links: tuple[_Link, ...]) -> dict[_Branch, tuple[str, str]]:
+    """Return the parent of each branch, with the path of the link."""
+    parents: dict[_Branch, tuple[str, str]] = {}
+    for at, link in enumerate(links):
+        path = f"inheritance[{at}]"
+        slugs = [check_slug(getattr(link, f"{end}_slug"), where=f"{path}.{end}_slug") for end in ("child", "parent")]
+        names = [
+            check_branch(getattr(link, f"{end}_branch"), where=f"{path}.{end}_branch") for end in ("child", "parent")
+        ]
+        child, reference = (slugs[0], names[0]), slugs[1] if names[1] == MAIN else f"{slugs[1]}@{names[1]}"
+        if parents.setdefault(child, (reference, path))[0] != reference:
+            where = f"{path}.child_slug"
+            raise InvalidInput(f"{where}: {'@'.join(child)} inherits from {parents[child][0]} already", where=where)
+    return parents
+
+
+def _numbered(
+    read: _Numbered, path: str, prompt: tuple[_Prompt, str] | None, parents: Mapping[_Branch, tuple[str, str]]
+) -> Row:
+    shared, shared_path = prompt or (_Prompt(slug=read.slug), "")
+    slug = check_slug(read.slug, where=f"{path}.slug")
+    branch = check_branch(read.branch, where=f"{path}.branch")
+    sections = _sections(read.content.sections, f"{path}.content.sections")
+    overriding = _sections(read.override_sections, f"{path}.override_sections")
+    parent = parents.get((slug, branch))
+    version = Version(
+        slug=slug,
+        branch=branch,
+        type=read.content.type or shared.type or "prompt",
+        sections={key: text for key, text in sections.items() if key not in overriding},
+        override_sections=overriding,
+        inherits=parent[0] if parent else None,
+        metadata={
+            **({"name": shared.name} if shared.name else {}),
+            **_metadata(shared.metadata, shared_path),
+            **_metadata(read.content.metadata, f"{path}.content"),
+        },
+        tags=shared.tags,
+        author=read.author,
+        description=shared.description,
+    )
+    return Row(path, version, read.version, inherits=parent[1] if parent else "")
+
 
 _Chains = Mapping[tuple[str, str], Sequence[Version]]
 

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.prompts.lint import Finding, Severity
-from cuebook.records.counted import counted
+from cuebook.records.expression import counted
 from cuebook.records.prompt import MAIN, Version
 
 #: Observations that 0.5, a branch's first weight, counts for (notes on the original: a baseline needs 10).

@@ -99,3 +99,13 @@ def _check_object(value: dict[str, Any], schema: Mapping[str, Any], *, where: st
         raise InvalidInput(f"missing keys {missing!r}, unknown keys {extra!r}", where=where)
     for key, entry in value.items():
         check(entry, schema["properties"][key], where=f"{where}.{key}")
+
+
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def mended(text: str) -> str:
+    """Give a text with its surrogate pairs joined, and U+FFFD for a half that is alone."""
+    if text.isascii() or not _HALVES.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -26,48 +26,50 @@ from litestar.typing import FieldDefinition
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.server import (
+from cuebook.server.anthropic import messages
+from cuebook.server.api import (
     audit,
     chat,
     conversations,
-    conversations_v1,
-    counterfactual,
     experiences,
     feedback,
     forgetting,
     learning,
     memories,
-    messages,
-    minds,
     organizations,
-    pages,
     personas,
     prompt_changes,
     prompts,
-    remembered,
-    responses,
     sessions,
     shadow,
     tuning,
-    utility,
-    v1,
 )
-from cuebook.server.caller import AnyRequest, admit
+from cuebook.server.api import long_term_memory as remembered
+from cuebook.server.api import memory_use as utility
+from cuebook.server.api import mood as minds
+from cuebook.server.api import what_if as counterfactual
+from cuebook.server.api.types import In
+from cuebook.server.authorization import AnyRequest, admit
+from cuebook.server.concurrency_limits import Measures
+from cuebook.server.error_responses import answer_error
 from cuebook.server.guard import Guard
 from cuebook.server.mcp import route as mcp
-from cuebook.server.measures import Measures
+from cuebook.server.openai import chat_completions as v1
+from cuebook.server.openai import conversations as conversations_v1
+from cuebook.server.openai import responses
 from cuebook.server.page import audit as audit_views
 from cuebook.server.page import conversations as conversation_views
-from cuebook.server.page import keyed, live, of_use, views
+from cuebook.server.page import landing as pages
+from cuebook.server.page import landing as setting_views
+from cuebook.server.page import live, views
+from cuebook.server.page import login as keyed
 from cuebook.server.page import memories as memory_views
-from cuebook.server.page import minds as mind_views
+from cuebook.server.page import memory_use as of_use
+from cuebook.server.page import mood as mind_views
 from cuebook.server.page import prompts as prompt_views
-from cuebook.server.page import settings as setting_views
 from cuebook.server.page import shadow as shadow_views
-from cuebook.server.page.keyed import error_page
-from cuebook.server.problems import answer_error
-from cuebook.server.streams import Running
-from cuebook.server.wire import In
+from cuebook.server.page.login import error_page
+from cuebook.server.streaming import Running
 
 VERSION = "1"
 #: Seconds a stopping server lets running turns go on before it ends them.

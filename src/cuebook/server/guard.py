@@ -13,7 +13,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.server.problems import Refused, failure_of, respond
+from cuebook.server.error_responses import Refused, failure_of, respond
 
 #: Names of this machine that a browser sends no foreign page's requests under.
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

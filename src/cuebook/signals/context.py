@@ -9,7 +9,7 @@ from typing import Final
 
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Counters, Sentiment
-from cuebook.records.tracking import Tracking
+from cuebook.records.persona import Tracking
 from cuebook.signals.tasks import TASKS
 
 #: What an older message's score weighs beside the next newer one's.

@@ -4,6 +4,21 @@ import re
 from typing import Final
 
 from cuebook.records.expression import Expression
+from cuebook.records.mind import Polarity
+
+# ---- polarity -------------------------------------------------------------------------------------------------------
+
+
+#: From which score on a text is positive, and below whose negative it is negative (VADER's own).
+POLAR: Final = 0.05
+
+
+def polarity_of(score: float, polar: float = POLAR) -> Polarity:
+    """Name the polarity of a score in -1..1 that was read."""
+    if score >= polar:
+        return "positive"
+    return "negative" if score <= -polar else "neutral"
+
 
 _WORD: Final = Expression(r"[A-Za-z][A-Za-z']*")
 _STRETCHED: Final = Expression(r"([a-z])\1{2,}", re.IGNORECASE)

@@ -17,7 +17,7 @@ cannot be read sets off nothing but errors, which are no matter of language.
 from typing import Final
 
 from cuebook.records.mind import Counters, Event, Sentiment, Severity
-from cuebook.records.tracking import Tracking
+from cuebook.records.persona import Tracking
 
 #: Intensity above which one message is enough (A).
 FRUSTRATED: Final = 0.6

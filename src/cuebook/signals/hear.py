@@ -12,14 +12,75 @@ from msgspec.structs import replace
 
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.mind import Counters, Heard, Sentiment
-from cuebook.records.tracking import UNTRACKED, Tracking
+from cuebook.records.persona import UNTRACKED, Tracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import AMONG, LASTS, signals_of
 from cuebook.signals.corrections import corrections_in
 from cuebook.signals.events import TRACE, events_in, is_confused, past_cooldown
-from cuebook.signals.moodless import is_about_its_matter
+from cuebook.signals.lexicon import sounds_bad
+from cuebook.signals.matter import sentences
 from cuebook.signals.spoken import spoken
 from cuebook.signals.tasks import task_in
+
+# ---- bad words that are nobody's mood -------------------------------------------------------------------------------
+
+
+#: Sentences of a message that are looked at.
+LOOKED_AT: Final = 6
+
+_SENTENCE: Final = Expression(r"(?<=[.!?])\s+|\n+")
+_OPENS: Final = r"(?:please|pls|now|then|and|also|ok(?:ay)?|so|next|but|or|can you|could you|would you|help me)"
+#: How a sentence begins that orders something.
+_ORDERS_ONLY: Final = Expression(
+    rf"(?:{_OPENS},? )*(?:add|adjust|answer|apply|ask|book|build|calculate|call|change|check|clean|commit"
+    rf"|compare|convert|"
+    r"count|create|cut|delete|deploy|describe|draft|explain|extend|fetch|find|fix|format|generate|give|insert|install|"
+    r"invite|kill|keep|leave|let|list|make|merge|move|name|open|order|pick|plan|print|pull|push|put|quiz|read"
+    r"|remove|rename|"
+    r"replace|rewrite|run|save|search|send|set|shorten|show|sort|split|start|summari[sz]e|take|teach|test"
+    r"|translate|try|"
+    r"turn|update|use|write)\b"
+)
+#: And one that asks about a thing. "Why" and questions to somebody are left out.
+_ASKS_ONLY: Final = Expression(
+    rf"(?:{_OPENS},? )*(?:is|are|was|were|does|do|did|has|have|should|would|could|can|may|will) (?:it|that|this"
+    rf"|there|the|a|an|"
+    rf"i|we|one|they|he|she|\w+s)\b.*\?$|(?:{_OPENS},? )*(?:what|which|who|where|when|how)\b.*\?$"
+)
+#: What gives a mood away.
+_MOVED: Final = Expression(
+    r"!|\?\s?\?|\b(?:you|your|you're|why|wtf|hell|damn|fuck\w*|shit\w*|crap|stupid|useless|ridiculous|garbage"
+    r"|still|again|"
+    r"i'm|i am|i hate|i feel|sick of|tired of|fed up|annoy\w*|frustrat\w*|angry|furious|seriously)\b"
+)
+_SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
+
+
+#: What a complaint points at: who helps, what was given, that it goes on; or how it is said.
+_POINTED: Final = Expression(
+    r"\b(?:you\w*|ur|u|this|that|that's|it|it's|its|again|still|keeps?|kept|never|nothing|same|"
+    r"wtf|ffs|fuck\w*|shit\w*|damn\w*|crap|hell|ugh\w*|argh\w*)\b|!|\?\s?\?"
+)
+#: A shorter sentence is an exclamation, not a report.
+REPORT: Final = 5
+
+
+def _is_report(low: str) -> bool:
+    """Whether what sounds bad in a message points at nobody and nothing of the conversation."""
+    bad = [each for each in sentences(low) if sounds_bad(each)]
+    return bool(bad) and all(len(each.split()) >= REPORT and not _POINTED.search(each) for each in bad)
+
+
+def is_about_its_matter(said: str) -> bool:
+    """Whether all that a user says (`spoken`) orders, asks or reports something, and nothing gives a mood away."""
+    low = lowered(said)
+    if _is_report(low):
+        return True
+    if _MOVED.search(low) or _SHOUTED.search(said):
+        return False
+    parts = [each.strip() for each in _SENTENCE.split(low)[: LOOKED_AT + 1] if each.strip()]
+    return 0 < len(parts) <= LOOKED_AT and all(_ORDERS_ONLY.match(each) or _ASKS_ONLY.match(each) for each in parts)
+
 
 #: Messages whose lengths are kept (A).
 LENGTHS: Final = 5

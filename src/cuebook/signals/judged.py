@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.records.mind import Sentiment
-from cuebook.signals.polarity import polarity_of
+from cuebook.signals.emphasis import polarity_of
 from cuebook.signals.spoken import spoken
 
 NAME: Final = "llm"

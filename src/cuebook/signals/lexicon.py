@@ -13,10 +13,9 @@ from cuebook.languages import reads
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Sentiment
 from cuebook.signals import tone
-from cuebook.signals.emphasis import intensity_of
+from cuebook.signals.emphasis import intensity_of, polarity_of
 from cuebook.signals.irony import tempered
 from cuebook.signals.matter import plain, sentences, without_matter
-from cuebook.signals.polarity import polarity_of
 from cuebook.signals.spoken import spoken
 
 NAME: Final = "lexicon_based"

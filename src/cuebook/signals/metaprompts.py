@@ -11,11 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.records.answers import check, read_object
+from cuebook.records.answers import check, mended, read_object
 from cuebook.records.mind import Complexity, Event, Mind, Mood, Skill
-from cuebook.records.openai_stream import mended
-from cuebook.records.tracking import PRESETS as NAMES
-from cuebook.records.tracking import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, Tracking
+from cuebook.records.persona import PRESETS as NAMES
+from cuebook.records.persona import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, Tracking
 
 MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
 SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)

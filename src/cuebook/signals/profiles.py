@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct, structs
 
-from cuebook.records.persona import Persona, check_method, check_thresholds
-from cuebook.records.tracking import METHODS, UNTRACKED, Tracking
+from cuebook.records.persona import METHODS, UNTRACKED, Persona, Tracking, check_method, check_thresholds
 from cuebook.validate import Document, Fault, check_known, refuse, unknown, validate
 
 SECTION: Final = "sentimentTracking"

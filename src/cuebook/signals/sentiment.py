@@ -6,10 +6,10 @@ from typing import Any, Final
 from msgspec import structs
 
 from cuebook.records.mind import Sentiment
-from cuebook.records.tracking import METHODS
+from cuebook.records.persona import METHODS
 from cuebook.signals.classifier import Classifier
+from cuebook.signals.emphasis import polarity_of
 from cuebook.signals.lexicon import Lexicon
-from cuebook.signals.polarity import polarity_of
 
 #: What stands in for a method that has not answered yet.
 FALLBACK: Final = Lexicon.name

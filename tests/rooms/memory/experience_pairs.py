@@ -6,7 +6,7 @@ Every third query (`HELD_OUT`) was looked at by nobody while the thresholds were
 
 from typing import Final
 
-from cuebook.records.experience import Experience
+from cuebook.records.persona import Experience
 
 
 def _advice(**when: str) -> tuple[Experience, ...]:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cuebook.records.experience import Experience
+from cuebook.records.persona import Experience
 
 
 def _advice(**when: str) -> tuple[Experience, ...]:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from cuebook.assembly.tokens import estimate
 from cuebook.memory.digest import HEADING, fit, write
 from cuebook.memory.links import merge
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.schema import compact
 from cuebook.records.memory import Item, Line
+from cuebook.window.tokens import estimate
 
 DAY = 86_400.0
 

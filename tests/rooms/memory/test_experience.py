@@ -11,10 +11,10 @@ from experience_second import PAIRS as SECOND_PAIRS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.backends.minilm.embedder import MiniLM, missing
 from cuebook.errors import InvalidInput
 from cuebook.memory.experience import choose, clauses, offered, read_experience, score
-from cuebook.records.experience import Experience
+from cuebook.providers.minilm.embedder import MiniLM, missing
+from cuebook.records.persona import Experience
 
 FILE = "experience/handcrafted_exp_x.yaml"
 FULL = {"exp_id": "x", "who": ["Planner"], "when": "When asked.", "what": "Answer."}

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.memory.profiles import BUDGET, OFF, SHIPPED, STANDARD, Compaction, CompactionProfile
-from cuebook.memory.rolling import LONGEST_S, backoff_s, covered, due, least_backlog
-from cuebook.memory.steps import Calls, held_together
+from cuebook.memory.rolling import LONGEST_S, Calls, backoff_s, covered, due, held_together, least_backlog
 from cuebook.records.memory import Line
 
 NOW = 1_700_000_000.0

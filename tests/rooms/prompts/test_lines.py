@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.prompts.lines import CONTEXT, Edit, edits, merge_lines, unified
+from cuebook.prompts.difference import CONTEXT, Edit, edits, merge_lines, unified
 
 LINES = st.lists(st.sampled_from("aabbcd") | st.just(""), max_size=14)
 LONG = st.lists(st.sampled_from("abcdefghijklmnop"), max_size=40)

@@ -13,7 +13,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.presets import NONE, Presets, Profile, ProfileState, read_presets, route
 
 FILE = "config/metaprompt-presets.json"
-PROJECT = Path(cuebook.__file__).parent / "app" / "project"
+PROJECT = Path(cuebook.__file__).parent / "app" / "setup" / "project"
 SHIPPED = json.loads((PROJECT / FILE).read_text("utf-8"))
 ADDONS = {f"_meta/{name}" for name in ("concise", "deep_dive", "planner", "reviewer")}
 LONG = "x " * 210

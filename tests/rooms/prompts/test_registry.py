@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import sealed
-from cuebook.prompts.drift import check
 from cuebook.prompts.files import read_file, write_file
-from cuebook.prompts.registry import build, complete, layout, object_path, path_of, read, render
+from cuebook.prompts.registry import build, check, complete, layout, object_path, path_of, read, render
 from cuebook.records.prompt import Label, Param, Version
 
 SEED = """{

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from cuebook.engine.proxy.messages import MessageHeard, user_of
 from cuebook.errors import InvalidInput
-from cuebook.records.anthropic_messages import read_reply, read_system, read_turned, write_blocks
-from cuebook.records.openai_messages import digest, read_message
+from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned, write_blocks
+from cuebook.wire.chat_messages import digest, read_message
 
 IMAGE = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
 PDF = {

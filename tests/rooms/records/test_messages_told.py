@@ -6,9 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.records.anthropic_stream import Grown, grow
-from cuebook.records.messages_told import MessageTelling, events_of
-from cuebook.records.openai_stream import Events
+from cuebook.wire.anthropic_answers import Grown, MessageTelling, events_of, grow
+from cuebook.wire.chat_stream import Events
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=5),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Part, Post
-from cuebook.records.openai_messages import ROLES, Call, Said, canonical, digest, read_call, read_message, write_message
+from cuebook.wire.chat_messages import ROLES, Call, Said, canonical, digest, read_call, read_message, write_message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORD = TEXT.filter(bool)

@@ -1,7 +1,15 @@
 import pytest
 
-from cuebook.records.persona import Persona, read_persona, warnings_of
-from cuebook.records.tracking import SHIPPED_TRIGGERS, UNTRACKED, Metaprompt, Tracking, Trigger
+from cuebook.records.persona import (
+    SHIPPED_TRIGGERS,
+    UNTRACKED,
+    Metaprompt,
+    Persona,
+    Tracking,
+    Trigger,
+    read_persona,
+    warnings_of,
+)
 
 #: The document's own two definitions.
 TUTOR = {

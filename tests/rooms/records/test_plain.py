@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuebook.records.plain import plain
+from cuebook.records.plain_text import plain
 
 MARKS = [
     "*", "**", "_", "__", "`", "```", "~~", "#", "- ", "1. ", "> ", "[", "](", ")", "![", "<", ">", "|", "---", "\n",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import PART_TYPES, Conversation, Part, Post, Round, SharedEntry
-from cuebook.records.experience import Experience
+from cuebook.records.persona import Experience
 from cuebook.records.portable import (
     Transcript,
     conversation_from_dict,

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.records.redact import Redactor, flags
+from cuebook.records.redaction import Redactor, flags
 
 KEY = b"a key of thirty-two random bytes"
 REDACTOR = Redactor(KEY)

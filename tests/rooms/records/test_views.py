@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.records.conversation import Part, Post, Round, SharedEntry
-from cuebook.records.portable import round_from_dict, round_to_dict
-from cuebook.records.views import role_rounds, rounds_of, shared_entries
+from cuebook.records.portable import role_rounds, round_from_dict, round_to_dict, rounds_of, shared_entries
 
 NAMES = ["User", "Planner", "CodeInterpreter"]
 

@@ -18,7 +18,7 @@ import pytest
 from msgspec import Struct
 
 from cuebook.records.mind import Counters, Heard
-from cuebook.records.tracking import Tracking
+from cuebook.records.persona import Tracking
 from cuebook.signals.corrections import corrections_in
 from cuebook.signals.hear import hear
 from cuebook.signals.sentiment import analyzers_of

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from cuebook.prompts.select import SIGNALS, checked
 from cuebook.records.conversation import Part
 from cuebook.records.mind import Counters, Heard, Sentiment
-from cuebook.records.tracking import EVENTS, Tracking
+from cuebook.records.persona import EVENTS, Tracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
-from cuebook.signals.hear import hear
+from cuebook.signals.hear import hear, is_about_its_matter
 from cuebook.signals.kinds import EXAMPLES, nearest
-from cuebook.signals.moodless import is_about_its_matter
 from cuebook.signals.tasks import TASKS
 from cuebook.signals.trace import failed
 

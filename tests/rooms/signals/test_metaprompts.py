@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.records.mind import Event, Mind
-from cuebook.records.tracking import Metaprompt, Tracking, Trigger
+from cuebook.records.persona import Metaprompt, Tracking, Trigger
 from cuebook.signals.metaprompts import (
     COMPLEXITIES,
     EXTRA_KEYS,

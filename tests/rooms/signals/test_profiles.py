@@ -1,8 +1,7 @@
 import pytest
 
 from cuebook.errors import InvalidInput
-from cuebook.records.persona import Persona, read_persona
-from cuebook.records.tracking import PRESETS, SHIPPED_TRIGGERS, UNTRACKED, Tracking
+from cuebook.records.persona import PRESETS, SHIPPED_TRIGGERS, UNTRACKED, Persona, Tracking, read_persona
 from cuebook.signals import metaprompts
 from cuebook.signals.profiles import SHIPPED, Profiles, check_persona, read_profiles, tracking_of
 

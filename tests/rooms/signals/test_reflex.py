@@ -3,7 +3,7 @@
 import pytest
 
 from cuebook.records.mind import NEUTRAL, Counters, Event, Heard, Mind
-from cuebook.records.tracking import EVENTS
+from cuebook.records.persona import EVENTS
 from cuebook.signals.metaprompts import PRESETS, SELF, SHIPPED, Asked
 from cuebook.signals.reflex import MOVES, by_rules
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cuebook.ports.store import Store
+from cuebook.interfaces.store import Store
 from storage.contract.keys import KeysContract
 from storage.contract.leases import LeasesContract
 from storage.contract.memory import MemoryContract

@@ -3,7 +3,7 @@
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.store import Store
+from cuebook.interfaces.store import Store
 from cuebook.records.audit import Record
 from cuebook.records.key import Key
 from cuebook.records.memory import Scope

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from cuebook.errors import Busy, Conflict, LeaseLost
-from cuebook.ports.store import Store
+from cuebook.interfaces.store import Store
 from cuebook.records.conversation import Part
 from storage.contract.posts import OWNER, path_of, say
 from storage.contract.turns import LEASE, NOW, answer, begin, end

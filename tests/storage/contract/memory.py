@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.store import Compacted, CompactionInput, Look, Store
+from cuebook.interfaces.store import Compacted, CompactionInput, Look, Store
 from cuebook.records.audit import Record
 from cuebook.records.memory import Item, Summary
 from cuebook.testing.doubles import BEGINNING

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.outcomes import Lesson
-from cuebook.ports.store import Store
+from cuebook.interfaces.prompts import Lesson
+from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Known, Outcome
 from cuebook.records.prompt import MAIN, Observation

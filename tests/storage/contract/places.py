@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from cuebook.ports.memories import Asked, Delivered, MemoryLook, PlaceChange
-from cuebook.ports.store import Batch, Look, Store
+from cuebook.interfaces.memories import Asked, Delivered, MemoryLook, PlaceChange
+from cuebook.interfaces.store import Batch, Look, Store
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER

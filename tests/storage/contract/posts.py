@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.ports.store import ROOT, Appended, Batch, Store
+from cuebook.interfaces.store import ROOT, Appended, Batch, Store
 from cuebook.records.conversation import Draft, Part
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.ports.prompts import Event, Once, Write
-from cuebook.ports.store import Store
+from cuebook.interfaces.prompts import Event, Once, Write
+from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Label, Observation, Version
 from cuebook.testing.doubles import BEGINNING

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.ports.store import Batch, Look, Scene, SearchLook, Spot, Store
+from cuebook.interfaces.store import Batch, Look, Scene, SearchLook, Spot, Store
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope, SearchResult
 from cuebook.testing.doubles import BEGINNING

@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.ports.reflections import Call, Reflecting
-from cuebook.ports.store import Look, Store
+from cuebook.interfaces.reflections import Call, Reflecting
+from cuebook.interfaces.store import Look, Store
 from cuebook.records.mind import Mind, Reflection
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import answer, begin, end

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import NotFound
-from cuebook.ports.store import Batch, Look, Store
+from cuebook.interfaces.store import Batch, Look, Store
 from cuebook.records.digest import text_digest
 from cuebook.records.memory import Scope
 from cuebook.testing.doubles import BEGINNING

@@ -3,9 +3,9 @@
 import pytest
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.ports.store import Batch, Store
+from cuebook.interfaces.store import Batch, Store
+from cuebook.records.conversation_list import Run
 from cuebook.records.memory import Scope
-from cuebook.records.talk import Run
 from cuebook.records.turn import Usage
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import NOW, answer, begin, end

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cuebook.ports.store import Lease, Look, Store, TurnOn
+from cuebook.interfaces.store import Lease, Look, Store, TurnOn
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import answer, begin, end
 from storage.makers import draft, drafts

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
-from cuebook.ports.prompts import Write
-from cuebook.ports.store import Closing, Lease, Look, Store
+from cuebook.interfaces.prompts import Write
+from cuebook.interfaces.store import Closing, Lease, Look, Store
 from cuebook.prompts.digest import sealed
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import text_digest

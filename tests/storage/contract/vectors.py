@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.ports.memories import Asked, PlaceChange
-from cuebook.ports.store import Batch, SearchLook, Store
-from cuebook.ports.vectors import Embedded, EmbeddedPlace
+from cuebook.interfaces.memories import Asked, PlaceChange
+from cuebook.interfaces.store import Batch, SearchLook, Store
+from cuebook.interfaces.vectors import Embedded, EmbeddedPlace
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.testing.doubles import BEGINNING
 from storage.makers import drafts

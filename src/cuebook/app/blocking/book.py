@@ -13,12 +13,10 @@ from cuebook.app.blocking.generated.parts import BlockingParts
 from cuebook.app.blocking.host import Host
 from cuebook.app.book import Cuebook
 from cuebook.config import Config
-from cuebook.ports.analyzer import Analyzer
-from cuebook.ports.clock import Clock
-from cuebook.ports.dice import Dice
-from cuebook.ports.embedder import Embedder
-from cuebook.ports.model import Model, Upstream
-from cuebook.ports.sink import Sink
+from cuebook.interfaces.dice import Clock, Dice
+from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces.model import Analyzer, Model, Upstream
+from cuebook.interfaces.sink import Sink
 
 
 class BlockingCuebook(BlockingParts):

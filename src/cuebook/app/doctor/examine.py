@@ -6,33 +6,212 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
-from cuebook.app.compose import (
+from msgspec import Struct
+
+from cuebook.app.prompts.folder import Contents, PromptFolder
+from cuebook.app.setup.builtin_prompts import builtin_prompts
+from cuebook.app.setup.compose import (
     check_numpy,
     database_of,
     embedder_of,
     environment_key,
+    experience_files,
+    experience_model_of,
     key_file_of,
     models_of,
 )
-from cuebook.app.doctor.folders import NAMED, Check, State, experiences, prompt_logs
-from cuebook.app.doctor.prompts import look_at_prompts
-from cuebook.app.load import is_project, load_compaction, load_config, load_personas, load_profiles, no_project
-from cuebook.app.personas import look_at_personas
-from cuebook.backends.llama import LlamaModel
-from cuebook.backends.minilm.embedder import missing
-from cuebook.backends.openai import HttpUpstream
-from cuebook.backends.sqlite.connect import MEMORY, schema_version
-from cuebook.backends.sqlite.store import SqliteStore
-from cuebook.backends.system import book_key
-from cuebook.backends.tables import VERSION
-from cuebook.config import Config, has_path
+from cuebook.app.setup.experience_files import strangers
+from cuebook.app.setup.personas import look_at_personas
+from cuebook.app.setup.project_files import (
+    check_instructions,
+    files_of,
+    is_project,
+    load_compaction,
+    load_config,
+    load_personas,
+    load_presets,
+    load_profiles,
+    no_project,
+    with_own,
+)
+from cuebook.config import Config, Settings, has_path
+from cuebook.engine.core.instructions import said
+from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.time_zones import read_zone
+from cuebook.engine.jobs.compaction import VALUES
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.ports.model import RelayRequest
+from cuebook.interfaces.model import RelayRequest
+from cuebook.interfaces.prompts import Family
+from cuebook.interfaces.store import Store
+from cuebook.prompts.digest import digest_of
+from cuebook.prompts.names import check_project, instructions
+from cuebook.providers.clock_and_ids import book_key
+from cuebook.providers.llama import LlamaModel
+from cuebook.providers.minilm.embedder import missing
+from cuebook.providers.openai import HttpUpstream
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Branch, Version
+from cuebook.storage.sqlite.connect import MEMORY, schema_version
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.storage.tables import VERSION
+
+# ---- prompts --------------------------------------------------------------------------------------------------------
+
+
+class Prompted(Struct, frozen=True, kw_only=True):
+    """Which prompts are told to models behind the replies, and which of them cannot be said and why.
+
+    `altered` names versions whose text is not the one their digest was made of, `odd` files that hold up every push.
+    """
+
+    slugs: tuple[str, ...]
+    unsaid: tuple[str, ...]
+    altered: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
+
+
+async def look_at_prompts(config: Config, database: str) -> Prompted:
+    """Look at a book's prompts, in its database and among the files it takes over.
+
+    Raises InvalidInput where the book will not open, BackendError where the store does not.
+    """
+    builtin = builtin_prompts()
+    contents = await asyncio.to_thread(_contents, config)
+    files = {each.slug: each for each in _files(contents)}
+    store: Store = await asyncio.to_thread(SqliteStore, database)
+    try:
+        project = check_project(config.settings.prompts.project, where="prompts.project")
+        stored = await _stored(store)
+        known = with_own(config, stored | set(files_of(config)) | files.keys())
+        load_presets(config, known)
+        compaction = load_compaction(config)
+        check_instructions(config, compaction, known | builtin.keys())
+        slugs = {
+            next(name for name in instructions(profile.prompt_key, project) if name in known or name in builtin)
+            for profile in compaction.profiles.values()
+        }
+        unsaid = [each for slug in sorted(slugs) for each in await _unsaid(store, slug, files)]
+        altered = [each for slug in sorted(stored) for each in await _altered(store, slug)]
+    finally:
+        await store.aclose()
+    return Prompted(
+        slugs=tuple(sorted(slugs)),
+        unsaid=tuple(dict.fromkeys(unsaid)),
+        altered=tuple(altered),
+        odd=tuple(why for _, why in contents.odd),
+    )
+
+
+async def _stored(store: Store) -> set[str]:
+    """Give the ids of the prompts in a store."""
+    known: set[str] = set()
+    after: str | None = ""
+    while after is not None:
+        page = await store.prompts.page(Scope(), limit=200, after=after)
+        known.update(family.slug for family in page.items)
+        after = page.next
+    return known
+
+
+async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list[str]:
+    """Say why an instruction cannot be said: as it is stored, and as its file has it."""
+    families = await store.prompts.families(Scope(), [slug])
+    fresh = families | {name: _family(each) for name, each in files.items()}
+    stored = families[slug].version(MAIN) if slug in families else None
+    reasons: list[str] = []
+    for version, parents in ((stored, families), (files.get(slug), fresh)):
+        if version is not None:
+            try:
+                said(await resolved_of(store, version, parents), VALUES)
+            except CuebookError as error:
+                reasons.append(f"{slug}: {error}")
+    return reasons
+
+
+async def _altered(store: Store, slug: str) -> list[str]:
+    """Name the versions that say something else than what they were stored as."""
+    versions = await store.prompts.versions(Scope(), slug)
+    return [each.source.removeprefix("prompt:") for each in versions if digest_of(each) != each.digest]
+
+
+def _contents(config: Config) -> Contents:
+    """Read the project's files."""
+    return PromptFolder(Path(config.folder) / config.settings.prompts.folder).read(lenient=True)
+
+
+def _files(contents: Contents) -> Iterator[Version]:
+    """Give what stands in the project's files on `main`."""
+    for each in contents.prompts:
+        if each.version is not None and each.place[1] == MAIN:
+            yield each.version
+
+
+def _family(version: Version) -> Family:
+    return Family(slug=version.slug, branches=(Branch(name=MAIN, head=0, active=0),), active=(version,))
+
+
+# ---- folders --------------------------------------------------------------------------------------------------------
+
+
+State = Literal["ok", "warn", "fail"]
+
+#: Prompts and files that are named of all that are odd.
+NAMED: Final = 3
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing looked at. `advice` says what to do about a warning or a failure."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def experiences(config: Config) -> Check:
+    """Read the experiences' files, and say which are left out and which are for nobody."""
+    if config.settings.experience.selection == "off":
+        return Check(name="experiences", state="ok", found="off")
+    files, by = experience_files(config), None
+    shelf = files.read(quiet=True)
+    problems = [*shelf.problems, *files.unread()]
+    with suppress(InvalidInput):  # told as the model's own
+        model, work_model, upstream = models_of(config)
+        try:
+            by = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
+        except InvalidInput as error:
+            return Check(name="experiences", state="fail", found=str(error))
+    with suppress(InvalidInput):  # told as the personas' own
+        problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])
+    folder = config.settings.experience.folder
+    if folder != Settings().experience.folder and not (Path(config.folder) / folder).is_dir():
+        problems.append(f"there is no folder {folder!r}")
+    if problems:
+        advice = "mend it; `cuebook experience list` tells all"
+        return Check(name="experiences", state="warn", found="; ".join(problems[:NAMED]), advice=advice)
+    chosen = f", chosen by {by.name}" if by else ""
+    return Check(name="experiences", state="ok", found=f"{len(shelf.kept):,} in {folder}{chosen}")
+
+
+def prompt_logs(config: Config) -> Iterator[Check]:
+    """Look whether the folder of the prompt logs can be written, where one is named."""
+    named = config.settings.logs.prompts
+    if not named:
+        return
+    folder = Path(config.folder, named).absolute()
+    place = next(each for each in (folder, *folder.parents) if each.exists())
+    if place.is_dir() and os.access(place, os.W_OK | os.X_OK):
+        yield Check(name="logs", state="ok", found=f"each prompt is kept in {named}")
+    else:
+        advice = "no prompt is kept meanwhile; change its permissions, or logs.prompts"
+        yield Check(
+            name="logs", state="fail", found=f"{str(place)!r} cannot be written, or is no folder", advice=advice
+        )
+
 
 PYTHON = (3, 11)
 #: Full-text search with the statements we use, and RETURNING (3.35) behind ON CONFLICT.

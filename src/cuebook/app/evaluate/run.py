@@ -19,8 +19,7 @@ from cuebook.app.demo import shipped
 from cuebook.app.evaluate.gold import check_sources, read_gold
 from cuebook.app.evaluate.items import Cleanness, cleanness
 from cuebook.app.evaluate.recall import DEPTH, Recall, answered, questions_of, recall, some
-from cuebook.app.evaluate.replay import Progress, Rehearsal, on_path
-from cuebook.app.evaluate.survival import Survival, added
+from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, added, on_path
 from cuebook.app.gold import Fact
 from cuebook.app.replay import ReplayClock, ReplayDice
 from cuebook.app.transcripts import Transcript, read_transcripts

@@ -12,10 +12,10 @@ from cuebook.engine.core.memory_selection import answers
 from cuebook.engine.core.query_vector import sense
 from cuebook.engine.jobs.delivery import decay
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.memories import Asked, PlaceChange
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.placed import memory_id
 from cuebook.memory.recall import read_query
-from cuebook.ports.memories import Asked, PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
 #: Characters of a key.

@@ -6,16 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.app.memories.items import check_item, correct_item, tell
-from cuebook.app.memories.reading import BOOK, Reading, missing
+from cuebook.app.memories.reading import BOOK, Reading, check_item, correct_item, missing, tell
 from cuebook.engine.core.conversation_items import parted
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
+from cuebook.interfaces.memories import PlaceChange
 from cuebook.memory.corrected import corrections_of
 from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.placed import memory_id
-from cuebook.ports.memories import PlaceChange
 from cuebook.records.erasure import Receipt, Target
 from cuebook.records.memory import Correction, Memory, Place, Scope
 

@@ -17,8 +17,8 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import check_size
 from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.interfaces.embedder import Embedder
 from cuebook.languages import reads
-from cuebook.ports.embedder import Embedder
 from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, weigh
 from cuebook.prompts.similar import near_duplicates
 from cuebook.records.prompt import Version

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts.base import Agreed, Base, text_hash
 from cuebook.app.prompts.folder import Contents, Place, PromptFile, PromptFolder
 from cuebook.engine.core.desk import Desk
-from cuebook.ports.prompts import Family
+from cuebook.interfaces.prompts import Family
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.registry import path_of
 from cuebook.records.memory import Scope

@@ -1,14 +1,12 @@
-"""Prompts for and from another book: every version, in the documented form of migration files (MISSION G8).
-
-`cuebook prompt import` reads it, as does `POST /api/prompts/migrate`; what is there already is skipped.
-"""
+"""Prompts for and from another book: every version, in the documented form of migration files (MISSION G8)."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from cuebook.app.prompts import Prompts, shapes
+from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import Prompts
+from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.compare import families_of
-from cuebook.app.shapes import Wire
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput
 from cuebook.prompts.files import write_file

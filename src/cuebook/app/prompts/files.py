@@ -13,17 +13,17 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.load import FILE as PROJECT
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.base import Agreed, BaseFile, base_file_of, text_hash
 from cuebook.app.prompts.compare import Standing, State, compare, families_of, wanted
+from cuebook.app.prompts.draft import Planned, check_planned, save_planned
 from cuebook.app.prompts.folder import Contents, Known, Place, PromptFolder, data_hash
 from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
-from cuebook.app.prompts.writes import Planned, check_planned, save_planned
+from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
-from cuebook.prompts import drift as registry_drift
+from cuebook.prompts import registry as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference, next_semver
 from cuebook.prompts.registry import FILE, path_of
 from cuebook.records.memory import Scope

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.ports.prompts import Family
+from cuebook.interfaces.prompts import Family
 from cuebook.prompts import registry as registries
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import read_file

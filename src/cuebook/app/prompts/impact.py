@@ -7,8 +7,8 @@ from statistics import fmean
 
 from msgspec import Struct
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.reading import Reading
-from cuebook.app.shapes import Wire
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.replay.prompt_impact import Gone, Shift, Versions, shift
@@ -16,7 +16,7 @@ from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.inherit import text_of
 from cuebook.records.conversation import Conversation
-from cuebook.records.counted import counted
+from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Turn

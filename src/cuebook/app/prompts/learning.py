@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from cuebook.app.prompts.once import once
+from cuebook.app.prompts.idempotency import once
 from cuebook.app.prompts.reading import Reading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
 from cuebook.engine.core.prompt_reading import select_from
 from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import InvalidInput
-from cuebook.ports.prompts import Event, Once
+from cuebook.interfaces.prompts import Event, Once
 from cuebook.prompts.docket import Course, course
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.select import EPSILON, Selection

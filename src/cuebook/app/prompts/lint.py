@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
-from cuebook.app.shapes import Wire
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.front import own_names
 from cuebook.errors import NotFound

@@ -8,14 +8,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.app.prompts import Prompts, impact, shapes
+from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import Prompts, impact
+from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.reading import differ
-from cuebook.app.shapes import Wire
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import InvalidInput
+from cuebook.prompts.difference import unified
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.lines import unified
 from cuebook.prompts.names import parse_reference
 from cuebook.records.prompt import Version
 

@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.once import bare, once
+from cuebook.app.prompts.idempotency import bare, once
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
-from cuebook.ports.prompts import Once, Write
+from cuebook.interfaces.prompts import Once, Write
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.migrate import Migration, Skip, Step, plan, slugs
 from cuebook.records.memory import Scope

@@ -9,13 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts.clusters import Clusters, clusters_of
+from cuebook.app.prompts.idempotency import once
 from cuebook.app.prompts.lint import lint_prompts, rate_version
-from cuebook.app.prompts.once import once
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.ports.prompts import Event, Family, FamilyPage, Once
+from cuebook.interfaces.prompts import Event, Family, FamilyPage, Once
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lint import Finding

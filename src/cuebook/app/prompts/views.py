@@ -1,26 +1,26 @@
-"""What the doors show of prompts: one version, and lists page by page, in the wire's shapes.
-
-A list stands whole without `limit` and `cursor`. A cursor names the row it stands behind, so that what is written
-meanwhile moves no page.
-"""
+"""What the doors show of prompts: one version, and lists page by page, in the wire's shapes."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.paging import LIMIT, Cursor, Number, check_limit, no_cursor, read_cursor, write_cursor
-from cuebook.app.prompts import Prompts, lookup, shapes
+from cuebook.app.prompts import Prompts, lookup
+from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lint as linting
-from cuebook.app.shapes import Wire
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import MergeConflict
 from cuebook.records.prompt import MAIN
 
 T = TypeVar("T")
 
+
 #: A page of rows and the cursor of the next.
 Page = tuple[list[Wire], str | None]
+
+
 #: More events than these nobody reads.
 _ALL_EVENTS = 1_000_000
 

@@ -6,23 +6,79 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from cuebook.app.prompts.ancestors import check_ancestors
-from cuebook.app.prompts.once import once, stored_once
+from cuebook.app.prompts.idempotency import once, stored_once
 from cuebook.app.prompts.reading import LARGE, Reading, differ, standing
 from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
 from cuebook.errors import Conflict, InvalidInput
-from cuebook.ports.prompts import Family, Once, Write
+from cuebook.interfaces.prompts import DEPTH, Family, Once, Write
 from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import Merged, merge3
+from cuebook.prompts.inherit import Merged, merge3, resolve
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
 from cuebook.prompts.select import context_fit
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
+
+# ---- ancestors ------------------------------------------------------------------------------------------------------
+
+
+async def check_ancestors(desk: Desk, versions: Sequence[Version]) -> None:
+    """Refuse versions whose ancestors are missing or inherit each other in a ring. Raises InvalidInput naming it.
+
+    The last one given of a branch is what its children follow; one with a number is found by its number.
+    """
+    parents = _Parents(desk, versions)
+    for each in versions:
+        pending: Version | None = each
+        for _ in range(DEPTH + 2):  # a ring has been all around by then
+            if pending is None or pending.inherits is None:
+                break
+            pending = await parents.find(pending.inherits)
+        resolve(each, parents.found.get)
+
+
+class _Parents:
+    """Ancestors by reference as it is written: what is being stored, else what is active, else what a number pins."""
+
+    def __init__(self, desk: Desk, versions: Sequence[Version]) -> None:
+        self.found: dict[str, Version] = {}
+        self._desk = desk
+        self._last = {(each.slug, each.branch): each for each in versions}
+        self._numbered = {(each.slug, each.branch, each.number): each for each in versions if each.number}
+        self._families: dict[str, Family] = {}
+
+    async def find(self, reference: str) -> Version | None:
+        if reference not in self.found:
+            named = parse_reference(reference, where="inherits")
+            branch = named.branch or MAIN
+            version = await (
+                self._newest(named.slug, branch)
+                if named.number is None
+                else self._pinned(named.slug, branch, named.number)
+            )
+            if version is not None:
+                self.found[reference] = version
+        return self.found.get(reference)
+
+    async def _newest(self, slug: str, branch: str) -> Version | None:
+        if (slug, branch) in self._last:
+            return self._last[slug, branch]
+        if slug not in self._families:
+            self._families |= await self._desk.prompts.families(Scope(), [slug])
+        family = self._families.get(slug)
+        return family.version(branch) if family else None
+
+    async def _pinned(self, slug: str, branch: str, number: int) -> Version | None:
+        if (slug, branch, number) in self._numbered:
+            return self._numbered[slug, branch, number]
+        stored = await self._desk.prompts.versions(Scope(), slug, branch=branch, numbers=[number])
+        return stored[0] if stored else None
+
 
 #: What is asked for as `inherits` of a new version where it stays what it was; no prompt has such a name.
 KEEP: Literal["(keep)"] = "(keep)"

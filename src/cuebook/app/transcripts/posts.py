@@ -9,8 +9,8 @@ from cuebook.app.transcripts.transcript import Place
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Part, Post, PostState, Role
-from cuebook.records.openai_messages import read_message
 from cuebook.records.portable import part_from_dict
+from cuebook.wire.chat_messages import read_message
 
 Given = Posted | Mapping[str, Any]
 

@@ -1,14 +1,51 @@
 """How a transcript gets into a book: piece by piece, each durable, and on from where it stopped when cut short."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.transcripts.batches import batches_of
-from cuebook.app.transcripts.posts import id_of
+from cuebook.app.transcripts.posts import Given, id_of
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.errors import NotFound
+from cuebook.interfaces.store import ROOT
+
+# ---- batches --------------------------------------------------------------------------------------------------------
+
+
+#: Posts stored in one transaction.
+SIZE = 500
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Consecutive posts and the post the first one follows, None for the head, ROOT for none."""
+
+    posts: tuple[Given, ...]
+    parent: str | None
+
+
+def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int = SIZE) -> Iterator[Batch]:
+    """Cut a transcript where a post does not follow the one before it, where `known` ids (stored already) begin or end.
+
+    Known posts come too: appending them changes nothing, and says so if their content is another.
+    """
+    batch: list[Given] = []
+    parent: str | None = None
+    previous: str | None = None
+    was_known = False
+    for post in transcript.posts:
+        id_ = id_of(post)
+        follows = transcript.parents.get(id_, previous) if transcript.parents else previous
+        is_known = id_ in known
+        if batch and (follows != previous or is_known != was_known or len(batch) >= size):
+            yield Batch(posts=tuple(batch), parent=parent)
+            batch = []
+        if not batch:
+            parent = ROOT if follows is None and previous is not None else follows
+        batch.append(post)
+        previous, was_known = id_, is_known
+    if batch:
+        yield Batch(posts=tuple(batch), parent=parent)
 
 
 class Stored(Struct, frozen=True, kw_only=True):

@@ -7,11 +7,11 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from cuebook.app import shapes
+from cuebook.app import json_shapes as shapes
 from cuebook.app.transcripts.sniff import FORMAT
 from cuebook.records import portable
 from cuebook.records.conversation import Conversation, Post, Round
-from cuebook.records.openai_messages import write_message
+from cuebook.wire.chat_messages import write_message
 
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
 #: What a post is never written without, even if empty.

@@ -2,7 +2,7 @@
 
 from cuebook.cli import main as command_line
 from cuebook.cli.group import command, new_app
-from cuebook.cli.prompt import branch, choose, clusters, edit, lint, show, sync, transfer  # noqa: F401  # each declares its commands
+from cuebook.cli.prompt import branch, choose, edit, lint, show, sync, transfer  # noqa: F401  # each declares its commands
 from cuebook.cli.prompt.group import app
 from cuebook.cli.prompt.tester import try_out
 

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.book import Cuebook
-from cuebook.app.prompts import lookup, shapes, views
-from cuebook.app.shapes import Wire
-from cuebook.cli import screen
+from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import lookup, views
 from cuebook.cli.group import command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, wait, whoever, write_through
 from cuebook.cli.state import State
 from cuebook.records.prompt import MAIN

@@ -5,10 +5,11 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.book import Cuebook
-from cuebook.app.prompts import lookup, shapes
-from cuebook.app.shapes import Wire
-from cuebook.cli import screen
+from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import lookup
 from cuebook.cli.group import command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, wait
 from cuebook.cli.state import State
 from cuebook.records.prompt import Strategy, TaskOutcome

@@ -12,10 +12,11 @@ import typer
 
 from cuebook.app.book import Cuebook
 from cuebook.app.prompts import draft as drafts
-from cuebook.app.prompts import lookup, shapes
+from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import lookup
 from cuebook.app.prompts.lookup import Place
-from cuebook.cli import screen
 from cuebook.cli.group import command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput

@@ -9,8 +9,8 @@ import typer
 
 from cuebook.app.book import Cuebook
 from cuebook.app.prompts.files import pushes_by_itself
-from cuebook.cli import screen
 from cuebook.cli.group import new_app
+from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import CuebookError
 

@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.book import Cuebook
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import lookup, views
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS
-from cuebook.app.shapes import Wire
-from cuebook.cli import screen
 from cuebook.cli.group import Cursor, PageLimit, Project, command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput

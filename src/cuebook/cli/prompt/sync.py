@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.files import Change
-from cuebook.app.shapes import Wire
-from cuebook.cli import screen
 from cuebook.cli.group import command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait
 from cuebook.cli.state import State
 from cuebook.records.prompt import MAIN

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import lookup
-from cuebook.app.shapes import Wire
-from cuebook.cli import screen
 from cuebook.cli.group import Project, command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, app, pairs, wait, whoever
 from cuebook.cli.state import State
 

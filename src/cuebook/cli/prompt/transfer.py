@@ -7,14 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.book import Cuebook
-from cuebook.app.files import write_whole
-from cuebook.app.prompts import lookup, shapes
+from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import lookup
 from cuebook.app.prompts.draft import import_files
 from cuebook.app.prompts.export import export_prompts, file_of, read_document
 from cuebook.app.prompts.migration import migrate as migrate_document
-from cuebook.app.shapes import Wire
-from cuebook.cli import screen
+from cuebook.app.setup.atomic_files import write_whole
 from cuebook.cli.group import command
+from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput

@@ -27,7 +27,7 @@ from msgspec import Struct, structs
 
 from cuebook.engine.core.desk import Desk, Looked, OnTrial
 from cuebook.errors import NotFound
-from cuebook.ports.prompts import Event, Family
+from cuebook.interfaces.prompts import Event, Family
 from cuebook.prompts.docket import Docket
 from cuebook.prompts.rollback import Rollback
 from cuebook.prompts.trial import GuardSettings

@@ -8,37 +8,34 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.assembly.budget import Limits
-from cuebook.assembly.cache import CacheRule, CacheSimulator, Chunk
-from cuebook.assembly.tokens import Counter
-from cuebook.assembly.window import MOST_ANCHORS, common_prefix
 from cuebook.engine.core.conversation_queue import Lines
 from cuebook.engine.core.drafts import Writer
 from cuebook.engine.core.foreground_gate import Urgent
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.errors import NotFound
+from cuebook.interfaces.dice import Clock, Dice
+from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces.erasure import AuditStore
+from cuebook.interfaces.model import Analyzer, Model
+from cuebook.interfaces.prompts import PromptStore
+from cuebook.interfaces.store import Answered, Store
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
-from cuebook.ports.analyzer import Analyzer
-from cuebook.ports.audit import AuditStore
-from cuebook.ports.clock import Clock
-from cuebook.ports.dice import Dice
-from cuebook.ports.embedder import Embedder
-from cuebook.ports.model import Model
-from cuebook.ports.prompts import PromptStore
-from cuebook.ports.store import Answered, Store
 from cuebook.prompts.docket import Docket
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.records.digest import digest_of, keyed_digest
-from cuebook.records.experience import Experience
 from cuebook.records.memory import Dense, Scope
-from cuebook.records.persona import Persona
+from cuebook.records.persona import Experience, Persona
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Anchor, Block, Window
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
+from cuebook.window.budget import Limits
+from cuebook.window.cache import CacheRule, CacheSimulator, Chunk
+from cuebook.window.tokens import Counter
+from cuebook.window.window import MOST_ANCHORS, common_prefix
 
 #: Windows remembered to compare the next with; of other conversations the last one is rendered again.
 REMEMBERED = 64

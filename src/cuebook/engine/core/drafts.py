@@ -9,17 +9,17 @@ from typing import Any, Protocol, get_args
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.forms import decode, short, weigh, whole
-from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
-from cuebook.records import openai_messages
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
 from cuebook.records.credentials import begun
 from cuebook.records.memory import NO_MODEL_LABEL
-from cuebook.records.openai_messages import Said, read_message
-from cuebook.records.redact import Finding
+from cuebook.records.redaction import Finding
+from cuebook.window.post_forms import decode, short, weigh, whole
+from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
+from cuebook.wire import chat_messages as openai_messages
+from cuebook.wire.chat_messages import Said, read_message
 
 _STATES: tuple[PostState, ...] = get_args(PostState)
 #: Characters of an id, or of the name of who speaks.

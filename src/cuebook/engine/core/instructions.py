@@ -16,7 +16,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.ports.prompts import Family
+from cuebook.interfaces.prompts import Family
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import SYSTEM, instructions
@@ -24,9 +24,8 @@ from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
-from cuebook.records.persona import Persona
+from cuebook.records.persona import VARIABLES, Metaprompt, Persona
 from cuebook.records.prompt import BODY, MAIN, Param, Resolved, Version
-from cuebook.records.tracking import VARIABLES, Metaprompt
 
 log = logging.getLogger("cuebook.prompts")
 

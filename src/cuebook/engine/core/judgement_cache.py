@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from cuebook.engine.core.drafts import unlearned
+from cuebook.interfaces.reflections import TuningStore
 from cuebook.memory.ledger import Ledger
-from cuebook.ports.tuning import TuningStore
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 

@@ -5,15 +5,14 @@ from datetime import UTC, tzinfo
 
 from msgspec import Struct
 
-from cuebook.assembly.tokens import Counter
-from cuebook.memory.asked import memory_key, said_of
+from cuebook.interfaces.memories import Matched
+from cuebook.interfaces.store import Scene
 from cuebook.memory.knowledge import KNOWLEDGE, standing
 from cuebook.memory.recall import Candidate, Corpus, Query, rank
-from cuebook.memory.subject import normal
+from cuebook.memory.subject import memory_key, normal, said_of
 from cuebook.memory.words import day_of
-from cuebook.ports.memories import Matched
-from cuebook.ports.store import Scene
 from cuebook.records.memory import Hit, Memory, Place
+from cuebook.window.tokens import Counter
 
 #: Durable memories said in a turn at most.
 DURABLE = 8

@@ -9,7 +9,7 @@ import msgspec
 
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import BackendError
-from cuebook.ports.model import Model, ModelRequest
+from cuebook.interfaces.model import Model, ModelRequest
 
 T = TypeVar("T")
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput
-from cuebook.ports.prompts import DEPTH, Family
-from cuebook.ports.store import Store
+from cuebook.interfaces.prompts import DEPTH, Family
+from cuebook.interfaces.store import Store
 from cuebook.prompts.inherit import resolve
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant

@@ -8,9 +8,9 @@ import msgspec
 
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import BackendError
+from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces.store import Look
 from cuebook.languages import reads
-from cuebook.ports.embedder import Embedder
-from cuebook.ports.store import Look
 from cuebook.records.memory import Dense
 
 log = logging.getLogger("cuebook.embedder")

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.tokens import Counter, cut
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import unlearned
@@ -18,24 +17,24 @@ from cuebook.engine.core.instructions import Instruction, Work, instruct, told
 from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
+from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces.store import Compacted, CompactionInput
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrected import corrected, untold
 from cuebook.memory.digest import write
 from cuebook.memory.links import Merged, merge, unmarked
 from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.quotes import quotes_of
-from cuebook.memory.rolling import LOOKAHEAD, backoff_s, between_steps, covered
+from cuebook.memory.rolling import LOOKAHEAD, Calls, backoff_s, between_steps, covered, held_together
 from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
-from cuebook.memory.steps import Calls, held_together
 from cuebook.memory.subject import item_id
 from cuebook.memory.words import day_of
-from cuebook.ports.model import ModelRequest
-from cuebook.ports.store import Compacted, CompactionInput
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.digest import chain
 from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
+from cuebook.window.tokens import Counter, cut
 
 log = logging.getLogger("cuebook.compact")
 

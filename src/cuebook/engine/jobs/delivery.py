@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import CuebookError
+from cuebook.interfaces.memories import Cited, Delivered, Delivering, PlaceChange
 from cuebook.memory.corrected import corrected
 from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
 from cuebook.memory.personal import matter_of
@@ -21,7 +22,6 @@ from cuebook.memory.placed import memory_id, placed
 from cuebook.memory.quotes import LISTED, quotes_of
 from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
 from cuebook.memory.subject import normal
-from cuebook.ports.memories import Cited, Delivered, Delivering, PlaceChange
 from cuebook.records.conversation import ASSISTANT, Conversation
 from cuebook.records.memory import Item, Place, Scope
 

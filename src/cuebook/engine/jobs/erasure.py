@@ -21,9 +21,9 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.jobs.audit_mirror import signing_key, verifying_key
 from cuebook.engine.jobs.delivery import deliver_all
 from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.interfaces.erasure import Erasing
 from cuebook.memory.corrected import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
-from cuebook.ports.erasure import Erasing
 from cuebook.prompts.digest import canonical
 from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
 from cuebook.records.memory import Correction, Scope

@@ -21,7 +21,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.jobs.rollback import review
 from cuebook.errors import CuebookError, NotFound
-from cuebook.ports.outcomes import DueOutcome, Lesson
+from cuebook.interfaces.prompts import DueOutcome, Lesson
 from cuebook.prompts.names import Reference, parse_reference
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.outcome import Outcome

@@ -8,17 +8,16 @@ from statistics import fmean
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.budget import allot
-from cuebook.assembly.tune import LEAST_POSTS, tuned, untuned
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.errors import Conflict
+from cuebook.interfaces.reflections import Changed, Run
 from cuebook.memory.ledger import Judged, Ledger
-from cuebook.ports.tuning import Changed, Run
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tuning
+from cuebook.window.budget import LEAST_POSTS, allot, tuned, untuned
 
 #: Conversations a chore takes at once.
 CONVERSATIONS = 100

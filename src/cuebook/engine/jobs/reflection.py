@@ -15,7 +15,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.assembly.forms import parts_of
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.instructions import Instruction, Work, instruct, own_version, said, told
@@ -24,18 +23,18 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.ports.model import Model, ModelRequest
-from cuebook.ports.reflections import Call, DueReflection, Reflecting
-from cuebook.ports.store import Look, Scene
+from cuebook.interfaces.model import Model, ModelRequest
+from cuebook.interfaces.reflections import Call, DueReflection, Reflecting
+from cuebook.interfaces.store import Look, Scene
 from cuebook.prompts.names import SYSTEM, project_of
+from cuebook.records.answers import mended
 from cuebook.records.audit import Record
 from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
 from cuebook.records.mind import NEUTRAL, Counters, Heard, Mind, Reflection, Run, Sentiment
-from cuebook.records.openai_stream import mended
+from cuebook.records.persona import Metaprompt, Tracking
 from cuebook.records.prompt import Version
-from cuebook.records.tracking import Metaprompt, Tracking
 from cuebook.signals.hear import hear
 from cuebook.signals.judged import SCHEMA, asked, parse_reply
 from cuebook.signals.metaprompts import (
@@ -49,6 +48,7 @@ from cuebook.signals.metaprompts import (
 )
 from cuebook.signals.reflex import RULES, by_rules
 from cuebook.signals.trace import failed
+from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.reflect")
 

@@ -19,7 +19,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import Conflict, CuebookError, InvalidInput
-from cuebook.ports.prompts import Event, Once
+from cuebook.interfaces.prompts import Event, Once
 from cuebook.prompts.docket import Talk
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import UNAIDED, SigmaSettings, Verdict, allowed, sigma, talks, units

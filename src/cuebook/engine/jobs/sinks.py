@@ -7,7 +7,7 @@ import logging
 
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import CuebookError, NotFound
-from cuebook.ports.sink import Passed, Sink
+from cuebook.interfaces.sink import Passed, Sink
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.sink")

@@ -5,17 +5,17 @@ import contextlib
 import logging
 from typing import NamedTuple
 
-from cuebook.assembly.budget import allot
 from cuebook.engine.core.desk import Chore, Desk
 from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.jobs.compaction import FAILURES, Outcome, compact_once
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import CuebookError
+from cuebook.interfaces.store import Due
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.rolling import backoff_s, least_backlog
 from cuebook.memory.rolling import due as due_for
-from cuebook.ports.store import Due
 from cuebook.records.memory import Scope
+from cuebook.window.budget import allot
 
 log = logging.getLogger("cuebook.worker")
 

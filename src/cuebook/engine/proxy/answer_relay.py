@@ -8,10 +8,10 @@ from cuebook.engine.proxy.chat_stream import Heard, Hearing
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.turn.step import Step
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.ports.model import RelayAnswer
+from cuebook.interfaces.model import RelayAnswer
 from cuebook.records.conversation import CALL
-from cuebook.records.openai_messages import Said, read_message
-from cuebook.records.openai_stream import ByteLines
+from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.chat_stream import ByteLines
 
 
 async def relay_answer(

@@ -12,9 +12,6 @@ from typing import NoReturn
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.assembly.anchors import with_breakpoints
-from cuebook.assembly.cache import rule_for
-from cuebook.assembly.window import Text
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.proxy.answer_relay import relay_answer
@@ -29,14 +26,17 @@ from cuebook.engine.turn.plan import Wish
 from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.step import Step
 from cuebook.errors import Conflict
+from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.interfaces.store import Look, Scene
 from cuebook.memory.profiles import RELAY
 from cuebook.memory.recall import read_query
-from cuebook.ports.model import RelayRequest, Upstream
-from cuebook.ports.store import Look, Scene
-from cuebook.records.anthropic_messages import REMINDED
 from cuebook.records.conversation import TOOL, Draft
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import Ask, Turn
+from cuebook.window.anchors import with_breakpoints
+from cuebook.window.cache import rule_for
+from cuebook.window.window import Text
+from cuebook.wire.anthropic_messages import REMINDED
 
 log = logging.getLogger("cuebook.relay")
 #: A part the user did not say, as a conversation of Anthropic's wire keeps it; on this wire it is a text.

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.records.openai_stream import Events, mended, read_event, read_usage
+from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
+from cuebook.wire.chat_stream import Events, read_event, read_usage
 
 #: Fields of a delta that come whole: providers that repeat them must not make "call_1call_1".
 _WHOLE = frozenset({"role", "id", "type", "name", "index"})

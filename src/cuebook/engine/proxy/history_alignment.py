@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from cuebook.ports.store import Alignment, Spot
+from cuebook.interfaces.store import Alignment, Spot
 
 #: A run further down counts only from this length on: a single "ok" says nothing about where it stands.
 TAIL = 2

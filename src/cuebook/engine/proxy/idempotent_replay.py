@@ -1,8 +1,4 @@
-"""How a chat completion whose Idempotency-Key came before is answered: from what its step has stored.
-
-It says the same as the first time; how it is cut into events is our own. A step that gave no whole answer stands for
-nothing: its request may be made again under the same key.
-"""
+"""How a chat completion whose Idempotency-Key came before is answered: from what its step has stored."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -11,21 +7,22 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.assembly.forms import whole
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.proxy.local_answer import Head, event_of, head_of
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import POLL_S
 from cuebook.errors import KeyReused
-from cuebook.ports.store import Answered
+from cuebook.interfaces.store import Answered
 from cuebook.records.memory import Scope
-from cuebook.records.openai_messages import read_message
 from cuebook.records.turn import Step, Turn, Usage
+from cuebook.window.post_forms import whole
+from cuebook.wire.chat_messages import read_message
+
+_encode = msgspec.json.Encoder().encode
+
 
 #: What a step said that ended without a word.
 _NOTHING = b'{"role":"assistant","content":""}'
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Told(Struct, frozen=True, kw_only=True):

@@ -10,9 +10,6 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw, Struct, field
 
-from cuebook.assembly.cache import CacheRule, rule_for
-from cuebook.assembly.forms import weigh
-from cuebook.assembly.messages_anchors import with_cache_marks
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.proxy.chat_completions import Going, Wire
 from cuebook.engine.proxy.chat_stream import Heard, message_of
@@ -21,13 +18,15 @@ from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_window import body_of
 from cuebook.engine.proxy.request import Call, Request, read_request
 from cuebook.errors import InvalidInput
-from cuebook.ports.model import RelayRequest, Upstream
-from cuebook.records.anthropic_messages import read_reply, read_system, read_turned, write_blocks
-from cuebook.records.anthropic_stream import Grown, grow, take_message
-from cuebook.records.messages_chat import chat_fields, plain_chat
-from cuebook.records.messages_told import events_of, told_usage
-from cuebook.records.openai_stream import Events, read_event
+from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.turn import Usage
+from cuebook.window.anchors import with_cache_marks
+from cuebook.window.cache import CacheRule, rule_for
+from cuebook.window.post_forms import weigh
+from cuebook.wire.anthropic_answers import Grown, events_of, grow, take_message, told_usage
+from cuebook.wire.anthropic_messages import read_reply, read_system, read_turned, write_blocks
+from cuebook.wire.anthropic_requests import chat_fields, plain_chat
+from cuebook.wire.chat_stream import Events, read_event
 
 # ---- repeated requests ----------------------------------------------------------------------------------------------
 

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.assembly.forms import JOIN
-from cuebook.assembly.window import MOST_ANCHORS, Sheet
 from cuebook.engine.proxy.chat_completions import Going
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import Opened
 from cuebook.engine.turn.plan import Planned
-from cuebook.records.anthropic_messages import MARK, THOUGHTS, Turned, read_reminders, read_system, write_blocks
 from cuebook.records.conversation import ASSISTANT, SYSTEM
+from cuebook.window.post_forms import JOIN
+from cuebook.window.window import MOST_ANCHORS, Sheet
+from cuebook.wire.anthropic_messages import MARK, THOUGHTS, Turned, read_reminders, read_system, write_blocks
 
 #: Said in front where the path begins with an answer.
 LEFT_OUT = "[What was said before is left out.]"

@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.assembly.window import ClientSystem, client_system
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.drafts import check_name
 from cuebook.engine.proxy.history_alignment import (
@@ -18,16 +17,17 @@ from cuebook.engine.proxy.history_alignment import (
     same_request,
 )
 from cuebook.errors import InvalidInput
+from cuebook.interfaces.store import Alignment
 from cuebook.memory.scopes import read_control
-from cuebook.ports.store import Alignment
-from cuebook.records import openai_messages
-from cuebook.records.anthropic_messages import Turned
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.records.digest import digest_of
 from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
-from cuebook.records.openai_messages import Said, read_message
-from cuebook.records.responses_items import may_be_ours
+from cuebook.window.window import ClientSystem, client_system
+from cuebook.wire import chat_messages as openai_messages
+from cuebook.wire.anthropic_messages import Turned
+from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.responses_items import may_be_ours
 
 #: Answers looked for when a history comes without a conversation id, from the newest on.
 ANCHORS = 32

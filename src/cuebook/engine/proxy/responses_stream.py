@@ -13,11 +13,11 @@ from msgspec import Raw, Struct, field
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.proxy.request import Call
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.ports.store import Lease
-from cuebook.records.openai_messages import write_message
-from cuebook.records.openai_stream import Events, read_event, read_usage
-from cuebook.records.responses_asked import read_asked, read_items
+from cuebook.interfaces.store import Lease
 from cuebook.records.turn import Usage
+from cuebook.wire.chat_messages import write_message
+from cuebook.wire.chat_stream import Events, read_event, read_usage
+from cuebook.wire.responses_requests import read_asked, read_items
 
 #: Requests of this wire that ask a model.
 PATH: Final = "/responses"

@@ -32,7 +32,7 @@ from cuebook.engine.proxy.shadow_ledger import Ledger, cut_short
 from cuebook.engine.turn.opening import Intent, open_step
 from cuebook.engine.turn.step import Step
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
-from cuebook.ports.model import RelayRequest, Upstream
+from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
 

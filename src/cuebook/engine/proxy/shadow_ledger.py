@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.anchors import FIELD
-from cuebook.assembly.cache import CacheRule, CacheSimulator, CacheUse, Chunk, rule_for
-from cuebook.assembly.forms import weigh
 from cuebook.engine.core.desk import Desk, chunks_of
 from cuebook.engine.proxy.request import Place, Request
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import InvalidInput
-from cuebook.ports.model import Upstream
+from cuebook.interfaces.model import Upstream
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import digest_of
-from cuebook.records.shadow import Reckoned, Shadowed
 from cuebook.records.turn import SHADOW
+from cuebook.records.usage import Reckoned, Shadowed
+from cuebook.window.anchors import FIELD
+from cuebook.window.cache import CacheRule, CacheSimulator, CacheUse, Chunk, rule_for
+from cuebook.window.post_forms import weigh
 
 #: Conversations whose caches go on being simulated; of others both rows begin anew, cold.
 CONVERSATIONS = 64

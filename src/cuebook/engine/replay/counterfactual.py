@@ -18,9 +18,9 @@ from cuebook.engine.replay.prompt_impact import Versions
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, Recorded, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.interfaces.memories import Asked, Known, MemoryLook
+from cuebook.interfaces.model import ModelRequest
 from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Whose, read_places
-from cuebook.ports.memories import Asked, Known, MemoryLook
-from cuebook.ports.model import ModelRequest
 from cuebook.prompts.names import parse_reference
 from cuebook.records.memory import NO_MODEL, Memory, Place, Scope
 from cuebook.records.prompt import Version

@@ -10,10 +10,6 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.assembly.forms import whole
-from cuebook.assembly.manifest import digests_of, ranges_of, restore
-from cuebook.assembly.readable import text_of
-from cuebook.assembly.window import render
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.replay.counterfactual import asked, without
@@ -24,6 +20,10 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Turn
+from cuebook.window.block_text import text_of
+from cuebook.window.manifest import digests_of, ranges_of, restore
+from cuebook.window.post_forms import whole
+from cuebook.window.window import render
 
 #: Calls of a model that a turn with one memory takes: twice as it was, once without.
 LEAST_CALLS: Final = 3

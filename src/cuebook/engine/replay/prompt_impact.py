@@ -11,20 +11,20 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.assembly.forms import Placed
-from cuebook.assembly.window import Text
 from cuebook.engine.core.desk import Desk, prefix_ratio
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.replay.recorded_turn import Recorded, plan_again
 from cuebook.engine.turn.front import own_prompt, spoken, values_of
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.ports.prompts import Family
+from cuebook.interfaces.prompts import Family
 from cuebook.prompts.names import DEFAULT, Reference, parse_reference
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import Resolved, Version
 from cuebook.records.turn import Manifest
+from cuebook.window.post_forms import Placed
+from cuebook.window.window import Text
 
 #: A block that only one of two windows has: its kind and its tokens.
 Gone = tuple[str, int]

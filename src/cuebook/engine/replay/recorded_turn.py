@@ -13,22 +13,22 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.manifest import digests_of, ranges_of, restore
-from cuebook.assembly.marked import in_force
-from cuebook.assembly.window import Text
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.memory_selection import Retrieved
 from cuebook.engine.core.query_vector import with_sense
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.opening import CANDIDATES, look_of
 from cuebook.engine.turn.plan import Planned, Wish, plan
-from cuebook.memory.asked import said_of
+from cuebook.interfaces.store import Scene, SearchLook
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
-from cuebook.ports.store import Scene, SearchLook
+from cuebook.memory.subject import said_of
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Hit, Scope
 from cuebook.records.turn import Manifest, Turn
+from cuebook.window.manifest import digests_of, ranges_of, restore
+from cuebook.window.tuning_marks import in_force
+from cuebook.window.window import Text
 
 #: So many more posts full text may give than it gave the turn, for newer ones that are not on its path come before.
 NEWER = 100

@@ -4,15 +4,15 @@ from typing import Any
 
 import msgspec
 
-from cuebook.assembly.cache import CacheSimulator
-from cuebook.assembly.manifest import digests_of, ranges_of, restore
-from cuebook.assembly.window import Text, render
 from cuebook.engine.core.desk import Desk, Last, cache_metadata, chunks_of, prefix_ratio
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import NotFound
-from cuebook.ports.store import Scene
+from cuebook.interfaces.store import Scene
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Turn, Window
+from cuebook.window.cache import CacheSimulator
+from cuebook.window.manifest import digests_of, ranges_of, restore
+from cuebook.window.window import Text, render
 
 
 async def compare(

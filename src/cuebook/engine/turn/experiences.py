@@ -15,25 +15,24 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.tokens import Counter
-from cuebook.assembly.window import Text
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.desk import Desk, Selected
 from cuebook.engine.core.instructions import Work, instruct, told
 from cuebook.engine.core.model_call import BROKEN, closing
 from cuebook.engine.core.query_vector import check_size, sense, space_of
 from cuebook.errors import BackendError, CuebookError, UpstreamError
+from cuebook.interfaces.model import Model, ModelRequest
+from cuebook.interfaces.store import Scene
 from cuebook.memory.experience import Scored, choose, clauses, offered, score
 from cuebook.memory.selection_reply import read_reply
-from cuebook.ports.model import Model, ModelRequest
-from cuebook.ports.store import Scene
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
-from cuebook.records.experience import Experience
 from cuebook.records.memory import Scope
-from cuebook.records.persona import Persona
+from cuebook.records.persona import Experience, Persona
 from cuebook.records.turn import Ask, Dropped
+from cuebook.window.tokens import Counter
+from cuebook.window.window import Text
 
 # ---- in the prompt --------------------------------------------------------------------------------------------------
 

@@ -14,17 +14,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.assembly.window import Text
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of, select_from
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, InvalidInput
+from cuebook.interfaces.prompts import Family
+from cuebook.interfaces.reflections import Call
+from cuebook.interfaces.store import Scene
 from cuebook.memory.words import day_of
-from cuebook.ports.prompts import Family
-from cuebook.ports.reflections import Call
-from cuebook.ports.store import Scene
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, parse_reference, project_of
 from cuebook.prompts.params import coerce
@@ -36,6 +35,7 @@ from cuebook.records.mind import Heard
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, Resolved, Version
 from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
+from cuebook.window.window import Text
 
 #: The mode of a conversation that has none, for rules and defaults that name one (A).
 GENERAL = "general"

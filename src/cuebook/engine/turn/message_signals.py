@@ -14,21 +14,19 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.assembly.forms import parts_of
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.model_call import BROKEN
 from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.turn.front import GENERAL, Front
 from cuebook.engine.turn.task_examples import kind_of
+from cuebook.interfaces.store import Scene, TurnOn
 from cuebook.memory.scopes import SPOKEN_WITH
-from cuebook.ports.store import Scene, TurnOn
 from cuebook.prompts.learn import score
 from cuebook.prompts.select import ALIASES
 from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
 from cuebook.records.mind import Counters, Event, Heard, Reflection, Sentiment
 from cuebook.records.outcome import Outcome
-from cuebook.records.persona import Persona
-from cuebook.records.tracking import Tracking
+from cuebook.records.persona import Persona, Tracking
 from cuebook.records.turn import Ask
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
@@ -37,6 +35,7 @@ from cuebook.signals.outcome import word_on
 from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
 from cuebook.signals.trace import failed
+from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.sentiment")
 

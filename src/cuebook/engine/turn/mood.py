@@ -4,20 +4,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.assembly.tokens import Counter
-from cuebook.assembly.window import Text
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.front import Front
 from cuebook.engine.turn.message_signals import heard_of, persona_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
-from cuebook.ports.reflections import Call
-from cuebook.ports.store import Scene
+from cuebook.interfaces.reflections import Call
+from cuebook.interfaces.store import Scene
 from cuebook.records.conversation import Conversation
 from cuebook.records.mind import NEUTRAL, Heard, Mind
-from cuebook.records.persona import Persona
-from cuebook.records.tracking import Tracking
+from cuebook.records.persona import Persona, Tracking
 from cuebook.records.turn import Ask, Dropped
 from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, fires, metaprompts_of, told
+from cuebook.window.tokens import Counter
+from cuebook.window.window import Text
 
 #: Why a reflection is made that asks a model how a message sounds.
 BY_MODEL = "llm"

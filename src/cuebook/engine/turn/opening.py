@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.marked import in_force, moves, newest
-from cuebook.assembly.partition import reach
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.memory_selection import retrieve
 from cuebook.engine.core.query_vector import with_sense
@@ -25,6 +23,8 @@ from cuebook.engine.turn.reply_metadata import metadata_of
 from cuebook.engine.turn.step import to_the_end
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
+from cuebook.interfaces.memories import MemoryLook
+from cuebook.interfaces.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
 from cuebook.memory.profiles import choose
 from cuebook.memory.scopes import (
     BROUGHT,
@@ -40,13 +40,13 @@ from cuebook.memory.scopes import (
     read_control,
     unshared,
 )
-from cuebook.ports.memories import MemoryLook
-from cuebook.ports.store import Closing, Lease, Look, Opening, Scene, SearchLook, Stretch
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Heard
 from cuebook.records.turn import ASKED, SHADOW, Ask, Turn
+from cuebook.window.partition import reach
+from cuebook.window.tuning_marks import in_force, moves, newest
 
 #: How often a decision is made anew when another writer was first, before the caller is told.
 RETRIES = 50

@@ -7,13 +7,26 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.budget import Allotment, Limits, allot
-from cuebook.assembly.forms import JOIN_TOKENS, LEAST_TEXT, cut_down
-from cuebook.assembly.manifest import Remembered, anchored, dropped_ranges, remember
-from cuebook.assembly.marked import NO_MARKS, Marks, lighten, limited, told
-from cuebook.assembly.partition import Partition, least, partition
-from cuebook.assembly.tokens import MESSAGE_OVERHEAD, Counter, cut
-from cuebook.assembly.window import (
+from cuebook.engine.core.memory_selection import Retrieved, line_of
+from cuebook.engine.turn.experiences import fit_advice
+from cuebook.engine.turn.mood import fit_mind
+from cuebook.engine.turn.recall_results import rank_found, shown_of
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.store import Scene
+from cuebook.memory.digest import fit
+from cuebook.memory.recall import Query
+from cuebook.memory.words import day_of
+from cuebook.records.conversation import Draft, PathPost
+from cuebook.records.digest import fence_of
+from cuebook.records.memory import Hit, Summary
+from cuebook.records.turn import Dropped, Window
+from cuebook.window.budget import Allotment, Limits, allot
+from cuebook.window.manifest import Remembered, anchored, dropped_ranges, remember
+from cuebook.window.partition import Partition, least, partition
+from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down
+from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
+from cuebook.window.tuning_marks import NO_MARKS, Marks, lighten, limited, told
+from cuebook.window.window import (
     ClientSystem,
     Sheet,
     Text,
@@ -23,19 +36,6 @@ from cuebook.assembly.window import (
     weigh_text,
     weigh_volatile,
 )
-from cuebook.engine.core.memory_selection import Retrieved, line_of
-from cuebook.engine.turn.experiences import fit_advice
-from cuebook.engine.turn.mood import fit_mind
-from cuebook.engine.turn.recall_results import rank_found, shown_of
-from cuebook.errors import InvalidInput
-from cuebook.memory.digest import fit
-from cuebook.memory.recall import Query
-from cuebook.memory.words import day_of
-from cuebook.ports.store import Scene
-from cuebook.records.conversation import Draft, PathPost
-from cuebook.records.digest import fence_of
-from cuebook.records.memory import Hit, Summary
-from cuebook.records.turn import Dropped, Window
 
 #: Why posts of a path are not in its window.
 TOO_OLD = "older than what the budget holds"

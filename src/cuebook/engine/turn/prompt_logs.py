@@ -27,7 +27,7 @@ from msgspec import Struct
 from cuebook.engine.core.desk import Chore, Desk
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import CuebookError, NotFound
-from cuebook.ports.store import Look
+from cuebook.interfaces.store import Look
 from cuebook.records.digest import keyed_digest
 from cuebook.records.memory import Scope
 

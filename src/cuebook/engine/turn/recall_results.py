@@ -3,12 +3,12 @@
 from collections.abc import Collection
 from datetime import UTC, tzinfo
 
-from cuebook.assembly.tokens import Counter
 from cuebook.engine.core.drafts import unlearned
 from cuebook.memory.recall import Candidate, Corpus, Query, rank
 from cuebook.memory.shown import excerpt
 from cuebook.memory.words import day_of
 from cuebook.records.memory import Hit, SearchResult
+from cuebook.window.tokens import Counter
 
 #: A recalled post longer than this many tokens is quoted by its best passage.
 QUOTE = 160

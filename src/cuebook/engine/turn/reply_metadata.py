@@ -7,9 +7,9 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.experiences import experiences_in
 from cuebook.engine.turn.front import Front
 from cuebook.engine.turn.plan import Planned, window_metadata
+from cuebook.interfaces.store import Scene
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.scopes import policy_to_wire
-from cuebook.ports.store import Scene
 
 
 def metadata_of(

@@ -14,11 +14,11 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import recipient_of
 from cuebook.engine.core.time_zones import dated
 from cuebook.errors import BackendError, InvalidInput, LeaseLost
-from cuebook.ports.store import Closing, Lease
+from cuebook.interfaces.store import Closing, Lease
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, Draft
-from cuebook.records.openai_messages import Said, read_message
 from cuebook.records.turn import TurnState, Usage
+from cuebook.wire.chat_messages import Said, read_message
 
 T = TypeVar("T")
 

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, NotFound
+from cuebook.interfaces.memories import Corrected, Correcting
 from cuebook.memory.corrected import corrected, says, unquoted
 from cuebook.memory.digest import write
 from cuebook.memory.links import unmarked
 from cuebook.memory.profiles import choose
 from cuebook.memory.schema import compact
-from cuebook.ports.corrections import Corrected, Correcting
 from cuebook.records.memory import Item, Scope, Summary
 
 log = logging.getLogger("cuebook.correct")

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.assembly.forms import whole
 from cuebook.engine.core.desk import Desk, Key
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.model_call import closing
@@ -20,14 +19,15 @@ from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.reply_metadata import metadata_of
 from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, Step
 from cuebook.errors import BackendError, KeyReused
+from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces.store import Answered, Scene
 from cuebook.memory.recall import read_query
-from cuebook.ports.model import ModelRequest
-from cuebook.ports.store import Answered, Scene
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import NO_MODEL, Scope
-from cuebook.records.messages_chat import plain_chat
-from cuebook.records.plain import plain
+from cuebook.records.plain_text import plain
 from cuebook.records.turn import Ask, Turn, Window
+from cuebook.window.post_forms import whole
+from cuebook.wire.anthropic_requests import plain_chat
 
 
 class Chunk(Struct, frozen=True, kw_only=True):

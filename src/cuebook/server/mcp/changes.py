@@ -8,9 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
-from cuebook.server.mcp.asker import Asker
-from cuebook.server.mcp.completions import conversations, memories
-from cuebook.server.mcp.resources import CONVERSATIONS, named_in, read_resource
+from cuebook.server.mcp.resources import CONVERSATIONS, conversations, memories, named_in, read_resource
+from cuebook.server.mcp.schemas import Asker
 from cuebook.server.mcp.tools import list_tools
 
 TOOLS, PROMPTS, RESOURCES = "tools", "prompts", "resources"

@@ -16,7 +16,7 @@ from typing import Any
 
 from cuebook import Config, Cuebook
 from cuebook.records.key import Caller
-from cuebook.server.mcp.asker import Asker, Asking
+from cuebook.server.mcp.schemas import Asker, Asking
 from cuebook.server.mcp.speak import new_server
 from cuebook.server.mcp.telling import Unasked, ending
 

@@ -1,9 +1,9 @@
 """The prompt book as prompts of the protocol: listed with their parameters, and rendered."""
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.views import prompts_page
-from cuebook.app.shapes import Wire
 from cuebook.records.prompt import MAIN, Param
-from cuebook.server.mcp.asker import Asker
+from cuebook.server.mcp.schemas import Asker
 
 #: Prompts of a page.
 PAGE = 100

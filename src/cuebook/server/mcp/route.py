@@ -7,11 +7,11 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from cuebook.errors import BackendError
-from cuebook.server.caller import AnyRequest, admit
-from cuebook.server.lists import UserQuery
-from cuebook.server.mcp.asker import Asker, Asking, asker_of
+from cuebook.server.authorization import AnyRequest, admit
+from cuebook.server.concurrency_limits import seat
+from cuebook.server.mcp.schemas import Asker, Asking, asker_of
 from cuebook.server.mcp.speak import new_server, speak_on_request
-from cuebook.server.seats import seat
+from cuebook.server.route_parts import UserQuery
 
 
 class Spoken(ASGIResponse):

@@ -1,14 +1,55 @@
 """What the tools take and give, as types: they are read, refused and documented by these."""
 
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Annotated, Any
 
 import msgspec
+from litestar import Request
 from msgspec import Meta, Struct
 
+from cuebook import Cuebook
 from cuebook.app.by_hand import CATEGORIES, MOST
-from cuebook.app.shapes import Wire
-from cuebook.server.wire import HitAnswer, In, Out
+from cuebook.app.json_shapes import Wire
+from cuebook.records.key import Caller
+from cuebook.records.memory import Memory
+from cuebook.server.api.types import HitAnswer, In, Out
+from cuebook.server.authorization import book_of, caller_of, header
+
+# ---- the caller -----------------------------------------------------------------------------------------------------
+
+
+class Asker(Struct, frozen=True, kw_only=True):
+    """A book as somebody sees it. `named` are users the request names beside what a tool is given."""
+
+    book: Cuebook
+    caller: Caller
+    named: tuple[str | None, ...] = ()
+
+    def user(self, given: str | None = None) -> str | None:
+        """Give who asks. Raises Denied where that is one user and another is named."""
+        return self.caller.acts_as(given, *self.named)
+
+    def may_know(self, memory: Memory) -> bool:
+        """Whether a memory may be shown: an organization's is for its own keys."""
+        return memory.place.kind != "organization" or self.caller.belongs_to(memory.place.id)
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """Says of a message's context who asks; the same a while later; and gives who listens a place, if there is one."""
+
+    now: Callable[[Any], Asker]
+    later: Callable[[Any], Awaitable[Asker]]  # raises Unproven for a key that opens nothing any more
+    seat: Callable[[Any], AbstractContextManager[None]]  # raises Busy
+
+
+def asker_of(scope: Any) -> Asker:
+    """Give who asks with a request that was let in."""
+    request = Request[Any, Any, Any](scope)
+    named = (request.query_params.get("userId"), header(scope, b"x-user-id"))
+    return Asker(book=book_of(request), caller=caller_of(request), named=named)
+
 
 Text = Annotated[str, Meta(min_length=1)]
 Number = Annotated[int, Meta(ge=1)]

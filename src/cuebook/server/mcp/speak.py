@@ -5,13 +5,12 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Literal, get_args
 
-from cuebook.app.shapes import Wire
+from cuebook.app.json_shapes import Wire
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.server.caller import header
-from cuebook.server.mcp.asker import Asker, Asking
-from cuebook.server.mcp.completions import complete
+from cuebook.server.authorization import header
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
-from cuebook.server.mcp.resources import TEMPLATES, list_resources, read_resource
+from cuebook.server.mcp.resources import TEMPLATES, complete, list_resources, read_resource
+from cuebook.server.mcp.schemas import Asker, Asking
 from cuebook.server.mcp.telling import Unasked, listen
 from cuebook.server.mcp.tools import call_tool, list_tools
 

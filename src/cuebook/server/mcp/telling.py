@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final
 
-from cuebook.app.shapes import Wire
+from cuebook.app.json_shapes import Wire
 from cuebook.errors import CuebookError
-from cuebook.server.mcp.asker import Asker
 from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, Watched, news, readable
+from cuebook.server.mcp.schemas import Asker
 
 #: Seconds until the book is looked at again that could not be.
 PAUSE_S: Final = 5.0

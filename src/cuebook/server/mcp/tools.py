@@ -1,22 +1,50 @@
 """The tools: remember, recall, forget, why and history. What each does is the book's; here it is named and shown."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.app import by_hand, shapes
+from cuebook.app import by_hand
+from cuebook.app import json_shapes as shapes
 from cuebook.app.forgetting import receipt_shape
-from cuebook.app.shapes import Wire
-from cuebook.app.told import told_of, window_lines
+from cuebook.app.json_shapes import Wire
+from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.records.key import Role
+from cuebook.server.api.types import In, Out
 from cuebook.server.mcp import schemas
-from cuebook.server.mcp.asker import Asker
-from cuebook.server.mcp.work import Tell, at_work
-from cuebook.server.wire import In, Out
+from cuebook.server.mcp.schemas import Asker
 from cuebook.validate import check
+
+# ---- progress -------------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+#: Seconds between two words that it goes on.
+PAUSE_S: Final = 1.0
+
+#: Says how far work is, a number that grows, and in words.
+Tell = Callable[[float, str], Awaitable[None]]
+
+
+async def at_work(work: Awaitable[T], tell: Tell, title: str) -> T:
+    """Do work, and say each second that it goes on; when nobody waits any more it ends."""
+    task = asyncio.ensure_future(work)
+    seconds = 0.0
+    try:
+        while not (await asyncio.wait((task,), timeout=PAUSE_S))[0]:
+            seconds += PAUSE_S
+            await tell(seconds, f"{title}: {seconds:.0f} s")
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+
 
 #: Characters of a text that is shown by its beginning.
 BEGINNING: Final = 300

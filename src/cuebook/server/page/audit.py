@@ -6,10 +6,10 @@ from urllib.parse import urlencode
 from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from cuebook.app import audit_shapes as shapes
-from cuebook.app.audit import HIGHEST
+from cuebook.app.reports import audit_shapes as shapes
+from cuebook.app.reports.audit import HIGHEST
 from cuebook.records.audit import Record
-from cuebook.server.caller import AnyRequest, book_of
+from cuebook.server.authorization import AnyRequest, book_of
 from cuebook.server.page.render import show
 
 ALL = "/page/audit"

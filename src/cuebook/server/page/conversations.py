@@ -8,18 +8,18 @@ from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app import shapes
+from cuebook.app import json_shapes as shapes
 from cuebook.app.forgetting import preview_shape
-from cuebook.app.live_turns import kinds_of
-from cuebook.app.mind import mind_shape
-from cuebook.records.talk import Talk
+from cuebook.app.transcript_views.live_turns import kinds_of
+from cuebook.app.turns.mood import mind_shape
+from cuebook.records.conversation_list import Talk
 from cuebook.records.turn import Turn
-from cuebook.server.caller import AnyRequest, book_of, caller_of, check_first, user_of
-from cuebook.server.conversations import HIGHEST
-from cuebook.server.forgetting import would_forget
+from cuebook.server.api.conversations import HIGHEST
+from cuebook.server.api.forgetting import would_forget
+from cuebook.server.authorization import AnyRequest, book_of, caller_of, check_first, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.drawn import kinds_shown
 from cuebook.server.page.memories import go
+from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import place, show
 from cuebook.server.page.transcript import entries_of
 

@@ -7,15 +7,14 @@ from typing import Any
 import msgspec
 from litestar import Response, get
 
-from cuebook.app.live import Sums
-from cuebook.app.live_turns import LiveTurn
-from cuebook.records.counted import counted
-from cuebook.server.caller import AnyRequest, admit, book_of, user_of
-from cuebook.server.page.drawn import kinds_shown
-from cuebook.server.page.markup import plain
-from cuebook.server.page.render import HEADERS, money, number, percent, place, seconds, show
-from cuebook.server.seats import seat
-from cuebook.server.streams import Start, Streamed, encoded
+from cuebook.app.transcript_views.live_turns import LiveTurn
+from cuebook.app.transcript_views.live_view import Sums
+from cuebook.records.expression import counted
+from cuebook.server.authorization import AnyRequest, admit, book_of, user_of
+from cuebook.server.concurrency_limits import seat
+from cuebook.server.page.prompt_bar import kinds_shown
+from cuebook.server.page.render import HEADERS, money, number, percent, place, plain, seconds, show
+from cuebook.server.streaming import Start, Streamed, encoded
 
 #: Looks that found nothing after which a word goes out, so that who went away is noticed.
 _QUIET = 20

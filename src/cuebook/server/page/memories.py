@@ -9,20 +9,16 @@ from litestar.params import FromPath, QueryParameter
 from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
-from cuebook.app import shapes
+from cuebook.app import json_shapes as shapes
 from cuebook.app.book import Cuebook
 from cuebook.app.forgetting import preview_shape, receipt_shape
 from cuebook.app.memories import KINDS
-from cuebook.app.memories import shapes as memory_shapes
-from cuebook.app.utility import VERDICTS, Utility
+from cuebook.app.memories import json_shapes as memory_shapes
+from cuebook.app.reports.memory_use import VERDICTS, Utility
 from cuebook.errors import NotFound
 from cuebook.records.memory import Memory
-from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
-from cuebook.server.forgetting import forget_one, read_receipt, would_forget
-from cuebook.server.guard import name_in
-from cuebook.server.lists import PageCursor, UserQuery
-from cuebook.server.page.render import HEADERS, place, show
-from cuebook.server.remembered import (
+from cuebook.server.api.forgetting import forget_one, read_receipt, would_forget
+from cuebook.server.api.long_term_memory import (
     AsOf,
     Category,
     Ended,
@@ -35,7 +31,11 @@ from cuebook.server.remembered import (
     moment,
     read_memory,
 )
-from cuebook.server.streams import Streamed
+from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.page.render import HEADERS, place, show
+from cuebook.server.route_parts import PageCursor, UserQuery
+from cuebook.server.streaming import Streamed
 
 ALL = "/page/memories"
 ONE = ALL + "/{memory:str}"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cuebook.app.shapes import iso
+from cuebook.app.json_shapes import iso
 
 #: Units the picture is wide and high, and free at its edges for what is written there.
 WIDTH, HEIGHT, EDGE, TOP = 1000, 240, 84, 12

@@ -6,13 +6,13 @@ from typing import Any, Final
 
 from litestar import Response, get
 
-from cuebook.app.shadow import ModelCost, ShadowCall
-from cuebook.server.caller import AnyRequest, book_of, user_of
-from cuebook.server.lists import UserQuery
-from cuebook.server.page.named import post_address
+from cuebook.app.reports.shadow import ModelCost, ShadowCall
+from cuebook.server.api.tuning import ConversationQuery
+from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.page.block_sources import post_address
 from cuebook.server.page.plots import plotted
 from cuebook.server.page.render import show
-from cuebook.server.tuning import ConversationQuery
+from cuebook.server.route_parts import UserQuery
 
 #: Calls in the table, the newest.
 CALLS: Final = 200

@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from cuebook.app.shapes import iso
-from cuebook.app.talks import Transcript
+from cuebook.app.json_shapes import iso
+from cuebook.app.transcript_views.conversation_list import Transcript
 from cuebook.records.conversation import CALL, ERROR, RESULT, TOOL, Part, Post
+from cuebook.records.conversation_list import Answering
 from cuebook.records.memory import Summary
-from cuebook.records.talk import Answering
 
 #: Characters of an attachment, a tool's arguments or its result that stand in a page.
 SHOWN: Final = 20_000

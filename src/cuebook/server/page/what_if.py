@@ -6,11 +6,11 @@ from typing import Annotated, Any
 from litestar import Response, get, post
 from litestar.params import FromPath, QueryParameter
 
-from cuebook.app.turns import replay_shape
+from cuebook.app.turns.turns import replay_shape
 from cuebook.records.memory import NO_MODEL
-from cuebook.server.caller import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.drawn import drawn
+from cuebook.server.page.prompt_bar import drawn
 from cuebook.server.page.render import show
 
 #: What stands beside the query, and can be left away.

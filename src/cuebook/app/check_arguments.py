@@ -1,0 +1,193 @@
+"""What callers give to the Python API: each value's kind is looked at before anything is done with it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from cuebook.config import Config
+from cuebook.engine.core.drafts import Posted, check_name, check_text
+from cuebook.engine.core.time_zones import read_zone
+from cuebook.engine.proxy.request import Call
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.model import Analyzer
+from cuebook.memory.scopes import SCOPES
+from cuebook.prompts.names import check_project
+from cuebook.records.turn import Ask
+from cuebook.signals.judged import NAME as BY_MODEL
+from cuebook.validate import check, format_value, unknown
+
+_NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
+Budget = Annotated[int, Meta(ge=1, description="a number of tokens")]
+#: How a file of SQLite begins, and how its name may end.
+_SQLITE = b"SQLite format 3\x00"
+_DATABASES = frozenset({".db", ".sqlite", ".sqlite3"})
+#: The most hits one search gives.
+MOST_HITS = 200
+
+
+def check_ask(ask: object) -> None:
+    """Refuse what is no Ask, and one whose fields cannot be. Raises InvalidInput."""
+    if not isinstance(ask, Ask):
+        msg = f"ask: expected Ask(text, conversation), got {format_value(ask)}"
+        raise InvalidInput(msg, where="ask")
+    check(ask, Ask)
+    check_text(ask.text, "text")
+    for name in _NAMES:
+        check_name(getattr(ask, name) or "", name)
+    if not ask.conversation:
+        msg = "conversation: empty; name the conversation"
+        raise InvalidInput(msg, where="conversation")
+    if ask.project is not None:
+        check_project(ask.project)
+    if ask.time_zone is not None:
+        read_zone(ask.time_zone)
+    if not ask.text and not ask.attachments:
+        msg = "text: empty; say something"
+        raise InvalidInput(msg, where="message")
+
+
+def check_call(call: Call) -> None:
+    """Refuse a request of the OpenAI wire whose headers name what there cannot be. Raises InvalidInput."""
+    check_project(call.project or "", where="X-Cuebook-Project")
+    if call.time_zone is not None:
+        read_zone(call.time_zone, "X-Time-Zone")
+
+
+def check_append(conversation: object, posts: object, **names: object) -> None:
+    """Refuse posts that are none. `names` are strings or None. Raises InvalidInput."""
+    _check_names(conversation=conversation, **names)
+    if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
+        msg = f"posts: expected a list of posts, got {format_value(posts)}; put a single one into a list"
+        raise InvalidInput(msg, where="posts")
+    for number, post in enumerate(posts):
+        _check_post(post, f"posts[{number}]")
+
+
+def _check_names(**names: object) -> None:
+    for name, value in names.items():
+        check_name(_check(value, str | None, name) or "", name)
+
+
+def _check_post(post: object, place: str) -> None:
+    if isinstance(post, Posted):
+        check(post, Posted, place)
+        if not post.sender and post.wire is None:
+            msg = f"{place}.sender: empty; say who sends it"
+            raise InvalidInput(msg, where=f"{place}.sender")
+    elif isinstance(post, Mapping):
+        check({key: post[key] for key in ("id", "timestamp") if key in post}, _Message, place)
+    else:
+        said = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
+        msg = f"{place}: expected {said}, got {format_value(post)}"
+        raise InvalidInput(msg, where=place)
+
+
+class _Message(Struct, frozen=True):
+    """What of a chat message is ours."""
+
+    id: str | None = None
+    timestamp: float | None = None
+
+
+def check_search(query: object, limit: object, token_budget: object, scopes: object) -> None:
+    """Refuse what cannot be looked for. Raises InvalidInput."""
+    _check(query, str, "query")
+    _check(limit, Annotated[int, Meta(ge=1, le=MOST_HITS)], "limit")
+    _check(token_budget, Budget | None, "tokenBudget")
+    for scope in _check(scopes, tuple[str, ...] | None, "scopes") or ():
+        if scope not in SCOPES:
+            msg = f"scopes: {unknown('scope', scope, SCOPES)}"
+            raise InvalidInput(msg, where="scopes")
+
+
+def check_users(users: object) -> None:
+    """Refuse what is no list of users' names. Raises InvalidInput."""
+    for number, user in enumerate(_check(users, tuple[str, ...], "participants")):
+        check_name(user, f"participants[{number}]")
+        if not user:
+            msg = f"participants[{number}]: empty; name a user"
+            raise InvalidInput(msg, where=f"participants[{number}]")
+
+
+def check_settle(conversation: object, timeout: object) -> None:
+    """Refuse what names no conversation and no time. Raises InvalidInput."""
+    _check(conversation, str | None, "conversation")
+    _check(timeout, float, "timeout")
+
+
+def _check(value: object, kind: Any, place: str) -> Any:
+    """Return a value of a type. Raises InvalidInput."""
+    return check(value, kind, place)
+
+
+def check_where(where: object, arguments: object) -> None:
+    """Refuse what names no book: not a path of settings, not a Config, not nothing. Raises InvalidInput."""
+    _check(arguments, Mapping[str, Any] | None, "arguments")
+    if where is None:
+        return
+    if not isinstance(where, str | Path | Config):
+        msg = f"where: {format_value(where)} names no book; give the path of a cuebook.toml or its folder, or a Config"
+        raise InvalidInput(msg, where="where")
+    if isinstance(where, Config) or not _is_database(Path(where)):
+        return
+    file = str(where)
+    told = f"to keep a book in this file: Cuebook.open(arguments={{'store.url': {file!r}}})"
+    msg = f"where: {file!r} is no cuebook.toml and no folder; {told}"
+    raise InvalidInput(msg, where="where")
+
+
+def _is_database(file: Path) -> bool:
+    if file.is_dir():
+        return False
+    if file.suffix in _DATABASES:
+        return True
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def check_parts_of(config: object, **given: object) -> None:
+    """Refuse parts of a book that cannot do their work. Raises InvalidInput."""
+    if not isinstance(config, Config):
+        msg = f"config: expected a Config, which Cuebook.open(path) reads, got {format_value(config)}"
+        raise InvalidInput(msg, where="config")
+    for name, needed in _PARTS.items():
+        part = given.get(name)
+        missing = [each for each in needed if part is not None and not hasattr(part, each)]
+        if missing:
+            msg = f"{name}: {format_value(part)} has no {missing[0]!r}; give an object with {', '.join(needed)}"
+            raise InvalidInput(msg, where=name)
+
+
+#: What each part of a book must have (`cuebook.interfaces`).
+_PARTS = {
+    "model": ("name", "stream", "aclose"),
+    "embedder": ("name", "dimension", "languages", "akin", "embed", "aclose"),
+    "upstream": ("base_url", "send", "aclose"),
+    "clock": ("now",),
+    "dice": ("new_id",),
+}
+
+
+def check_analyzers(analyzers: object) -> dict[str, Analyzer]:
+    """Give the methods of sentiment given to a book by name; one may stand for a built-in one. Raises InvalidInput."""
+    if isinstance(analyzers, str | bytes | Mapping) or not isinstance(analyzers, Sequence):
+        msg = f"analyzers: expected a list of analyzers, got {format_value(analyzers)}; put a single one into a list"
+        raise InvalidInput(msg, where="analyzers")
+    found: dict[str, Analyzer] = {}
+    for number, each in enumerate(analyzers):
+        at = f"analyzers[{number}]"
+        name = getattr(each, "name", None)
+        if not isinstance(name, str) or not callable(getattr(each, "read", None)):
+            msg = f"{at}: {format_value(each)} is no analyzer; give an object with a name and `read(text) -> Sentiment`"
+            raise InvalidInput(msg, where=at)
+        if not name or name in found or name == BY_MODEL:
+            reason = "is empty" if not name else "is the name of two" if name in found else "is what asks a model"
+            msg = f"{at}: the name {name!r} {reason}; give it a name of its own"
+            raise InvalidInput(msg, where=at)
+        found[name] = each
+    return found

@@ -1,0 +1,276 @@
+"""How a running book takes over what changed in its personas and presets files: when a turn begins.
+
+A look costs a folder's listing and a `stat` a file, in a thread; what a file says is read again only where it changed.
+What cannot be read leaves what it said before in force, and the log says so once. A file gone takes its persona with
+it, but for the default one.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.prompts import Prompts
+from cuebook.app.setup.persona_files import PersonaFile, bytes_of, document_of, folder_of, means_persona, persona_of
+from cuebook.app.setup.project_files import (
+    PLAIN,
+    check_instructions,
+    files_of,
+    load_compaction,
+    load_presets,
+    load_profiles,
+    with_own,
+)
+from cuebook.config import Config
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import InvalidInput
+from cuebook.records.persona import Persona
+from cuebook.signals.profiles import Profiles
+from cuebook.signals.sentiment import methods_of
+
+#: A file changed so shortly before it was read may change again without its time telling: it is read again.
+_UNSURE_NS = 2_000_000_000
+
+#: Seconds after which a presets file at fault is tried again: what it names may be there by then.
+_RETRY_S = 2.0
+#: What comes of a file that cannot be read.
+_HOLDS = "; what it said before holds"
+_OUT = "; it is left out"
+
+_log = logging.getLogger("cuebook.files")
+
+#: Modification time in ns, bytes, number on the disk: what differs where a file was written to or replaced.
+Sign = tuple[int, int, int]
+
+
+class _Kept(Struct, frozen=True, kw_only=True):
+    """A file as it was read last. `good` is the last persona it held that nothing was wrong about."""
+
+    sign: Sign | None
+    read_ns: int
+    digest: bytes
+    read: PersonaFile
+    good: Persona | None
+
+
+class _Seen(Struct, frozen=True, kw_only=True):
+    """What a look found: every file as it was read, and what came of it."""
+
+    kept: Mapping[str, _Kept] = {}
+    owners: Mapping[str, str] = {}  # the file of each persona
+    found: Mapping[str, Persona] = {}
+    told: Mapping[str, str] = {}  # by file what is wrong
+    presets: tuple[Sign | None, int, bytes] = (None, 0, b"")  # the presets file: sign, when it was read, digest
+    presets_fault: str = ""
+
+
+class Watch:
+    """Looks at the files of a book's project. `desks` are those of all tenants, `known` the ids of its prompts."""
+
+    def __init__(
+        self,
+        config: Config,
+        desks: Callable[[], Iterable[Desk]],
+        known: Callable[[], Awaitable[set[str]]],
+    ) -> None:
+        self._config = config
+        self._desks = desks
+        self._known = known
+        self._turn = asyncio.Lock()
+        self._begun = self._done = 0  # the numbers of the looks that began and ended last
+        self._presets = Path(config.folder) / config.settings.memory.presets
+        self._tried_s = 0.0
+        self._seen = _Seen()
+
+    async def begin(self) -> None:
+        """Note how the files are now, as the book was opened with them."""
+        found = dict(next(iter(self._desks())).personas)
+        self._seen = replace(await self._scan(_Seen(found=found)), found=found)
+
+    async def look(self) -> None:
+        """Take over what changed since the last look. What a look that is given up had found is found by the next.
+
+        Turns that begin together share a look: one that began behind a turn has seen what that turn is to have.
+        """
+        begun = self._begun
+        async with self._turn:
+            if self._done > begun:
+                return
+            self._begun += 1
+            before = self._seen
+            seen = await self._scan(before)
+            again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
+            if seen.presets[2] != before.presets[2] or again:
+                fault = await self._take_presets(gone=seen.presets[0] is None)
+                # the profiles that personas name may be others now
+                kept = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
+                seen = await self._scan(replace(before, kept=kept, presets_fault=fault))
+            self._take(seen)
+            self._done = self._begun
+
+    def _take(self, seen: _Seen) -> None:
+        """Put what was found in force, in one step."""
+        before, self._seen = self._seen, seen
+        for name, why in seen.told.items():
+            if before.told.get(name) != why:
+                _log.warning("%s", why)
+        for name in before.told.keys() - seen.told.keys():
+            _log.info("%s is well again", name)
+        if seen.found != before.found:
+            for desk in self._desks():
+                desk.personas = dict(seen.found)
+            _log.info("the personas are now %s", ", ".join(sorted(seen.found)))
+
+    async def _take_presets(self, *, gone: bool) -> str:
+        """Put what the presets file says in force, all of it or nothing; answers with what is wrong, "" for nothing."""
+        name, self._tried_s = self._config.settings.memory.presets, self._now()
+        if gone:
+            return f"{name}: is gone or cannot be read{_HOLDS}"
+        try:
+            compaction = await asyncio.to_thread(load_compaction, self._config)
+            profiles = await asyncio.to_thread(load_profiles, self._config, self._methods())
+            known = await self._known()
+            presets = await asyncio.to_thread(load_presets, self._config, known)
+            check_instructions(self._config, compaction, known | next(iter(self._desks())).builtin.keys())
+        except InvalidInput as error:
+            return f"{error}{_HOLDS}"
+        for desk in self._desks():
+            desk.compaction, desk.profiles, desk.presets = compaction, profiles, presets
+        _log.info("%s was read again", name)
+        return ""
+
+    def _now(self) -> float:
+        return next(iter(self._desks())).clock.now()
+
+    def _methods(self) -> tuple[str, ...]:
+        return methods_of(name for desk in self._desks() for name in desk.analyzers)
+
+    async def _scan(self, before: _Seen) -> _Seen:
+        desk = next(iter(self._desks()))
+        given: dict[str, Any] = {"profiles": desk.profiles, "methods": self._methods()}
+        return await asyncio.to_thread(_scan, self._config, before, default=desk.default_persona, **given)
+
+
+# ---- a look, in a thread --------------------------------------------------------------------------------------------
+
+
+def _scan(config: Config, before: _Seen, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Seen:
+    """Read what changed since `before`."""
+    folder, presets = folder_of(config), config.settings.memory.presets
+    told = {presets: before.presets_fault} if before.presets_fault else {}
+    before = replace(before, presets=_presets(Path(config.folder) / presets, before.presets))
+    try:
+        files = _listed(folder) if before.kept or folder.exists() else []
+    except OSError as error:
+        told[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}); the personas stay as they were"
+        return replace(before, told=told)
+    kept: dict[str, _Kept] = {}
+    for file, sign in files:
+        name = f"{config.settings.persona.folder}/{file}"
+        kept[name] = _read(folder / file, sign, name, before.kept.get(name), profiles=profiles, methods=methods)
+    if before.kept.keys() == kept.keys() and all(each is before.kept[name] for name, each in kept.items()):
+        same = {name: why for name, why in before.told.items() if name not in (presets, str(folder))}
+        return replace(before, told=same | told)
+    for name, each in kept.items():
+        if each.read.faults:
+            told[name] = f"{name}: {each.read.faults[0]}{_HOLDS if each.good else _OUT}"
+    found, owners = _cast({name: each.good for name, each in kept.items() if each.good}, before, told)
+    if default not in found and default in before.owners:
+        name = owners[default] = before.owners[default]
+        found[default] = before.found[default]
+        told.setdefault(name, f"{name}: holds {default!r} no more, which is the default persona; it stays as it was")
+    found.setdefault(PLAIN.id, PLAIN)
+    return replace(before, kept=kept, owners=owners, found=found, told=told)
+
+
+def _read(
+    file: Path, sign: Sign | None, name: str, before: _Kept | None, *, profiles: Profiles, methods: tuple[str, ...]
+) -> _Kept:
+    """Read a file, if it is not the one read before."""
+    now = time.time_ns()
+    if before and sign and sign == before.sign and before.read_ns - sign[0] > _UNSURE_NS:
+        return before
+    good = before.good if before else None
+    try:
+        data = bytes_of(file, name)
+        digest = blake2b(data).digest()
+        if before and digest == before.digest:
+            return _Kept(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
+        read = persona_of(document_of(data, name), name=name, profiles=profiles, methods=methods)
+    except InvalidInput as error:
+        digest, read = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
+    return _Kept(sign=sign, read_ns=now, digest=digest, read=read, good=read.whole or good)
+
+
+def _cast(
+    good: Mapping[str, Persona], before: _Seen, told: dict[str, str]
+) -> tuple[dict[str, Persona], dict[str, str]]:
+    """Give the personas by id and the file each is from; of two files with one id the one that had it has it.
+
+    A file that took another's id goes on with the one it had, if nobody has that now.
+    """
+    found: dict[str, Persona] = {}
+    owners: dict[str, str] = {}
+    late: list[str] = []
+    for name in sorted(good, key=lambda each: (before.owners.get(good[each].id) != each, each)):
+        persona = good[name]
+        if persona.id in found:
+            late.append(name)
+        else:
+            found[persona.id], owners[persona.id] = persona, name
+    for name in late:
+        taken = f"{name}: id: {good[name].id!r} is taken by {owners[good[name].id]}; give each persona its own"
+        had = next((each for each, file in before.owners.items() if file == name and each not in found), None)
+        told[name] = f"{taken}{_HOLDS if had else _OUT}"
+        if had:
+            found[had], owners[had] = before.found[had], name
+    return found, owners
+
+
+def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign | None, int, bytes]:
+    """Give how the presets file is now: its sign, when it was read, and the digest of what it says."""
+    sign, now = _sign(file), time.time_ns()
+    if sign and sign == before[0] and before[1] - sign[0] > _UNSURE_NS:
+        return before
+    try:
+        return sign, now, blake2b(file.read_bytes()).digest()
+    except OSError:
+        return None, now, b""
+
+
+async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
+    """Give the ids an add-on may name: prompts in the book, and files that are pushed into it."""
+    known, after = set(files_of(config)), ""
+    while True:
+        page = await prompts.page(limit=200, after=after)
+        known.update(family.slug for family in page.items)
+        if page.next is None:
+            return with_own(config, known)
+        after = page.next
+
+
+def _listed(folder: Path) -> list[tuple[str, Sign | None]]:
+    """Give a folder's files that mean a persona, by name. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return sorted((each.name, _sign(each)) for each in entries if means_persona(each.name))
+
+
+def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
+    """Give what tells a changed file from the one read before; None for none."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _again(kept: _Kept) -> _Kept:
+    """Give a file as one that is to be read again."""
+    return _Kept(sign=None, read_ns=0, digest=b"", read=kept.read, good=kept.good)

@@ -1,0 +1,67 @@
+"""The work behind the replies besides compaction: what a book's worker does at each look, and settling waits for."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from cuebook.config import Config
+from cuebook.engine.core.desk import Chore, Desk
+from cuebook.engine.jobs.audit_mirror import Mirror
+from cuebook.engine.jobs.delivery import deliver_due
+from cuebook.engine.jobs.delivery import due as deliveries_due
+from cuebook.engine.jobs.embedding import embedding_chores
+from cuebook.engine.jobs.erasure import Retention, finish_all, pending
+from cuebook.engine.jobs.observation import due as outcomes_due
+from cuebook.engine.jobs.observation import observe_due
+from cuebook.engine.jobs.optimizer import Tuner
+from cuebook.engine.jobs.reflection import due as reflections_due
+from cuebook.engine.jobs.reflection import reflect_due
+from cuebook.engine.jobs.rollback import Watches
+from cuebook.engine.jobs.sinks import Outlet
+from cuebook.engine.turn.summary_correction import correct_due
+from cuebook.engine.turn.summary_correction import due as corrections_due
+from cuebook.engine.turn.task_examples import due as kinds_due
+from cuebook.engine.turn.task_examples import embed_kinds
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.sink import Sink
+from cuebook.providers.file_sink import FileSink
+
+
+def chores_of(
+    desk: Desk, config: Config, mirror: Mirror, sinks: Sequence[Sink], *, of: Callable[[str], Desk]
+) -> list[Chore]:
+    """Give the chores in the order they are done; `of` gives the desk that works for a tenant."""
+    kept = config.settings.retention
+    watch = Watches(of)
+    retention = Retention(conversations_days=kept.conversations_days, memories_days=kept.memories_days)
+    tuner = Tuner(interval_s=config.settings.optimizer.interval_ms / 1000)
+    outlets = [(sink.name, Outlet(sink)) for sink in sinks]
+    return [
+        Chore(name="observation", run=lambda: observe_due(desk, of), due=lambda: outcomes_due(desk)),
+        Chore(name="rollback", run=lambda: watch.keep(desk), due=lambda: watch.due(desk)),
+        Chore(name="correction", run=lambda: correct_due(desk), due=lambda: corrections_due(desk)),
+        Chore(name="reflection", run=lambda: reflect_due(desk), due=lambda: reflections_due(desk)),
+        Chore(name="delivery", run=lambda: deliver_due(desk), due=lambda: deliveries_due(desk)),
+        *(
+            Chore(name=f"sink {name}", run=partial(outlet.keep, desk), due=partial(outlet.due, desk))
+            for name, outlet in outlets
+        ),
+        Chore(name="optimizer", run=lambda: tuner.keep(desk), due=lambda: tuner.due(desk)),
+        Chore(name="retention", run=lambda: retention.keep(desk), due=lambda: retention.due(desk)),
+        Chore(name="forget", run=lambda: finish_all(desk), due=lambda: pending(desk)),
+        Chore(name="audit", run=lambda: mirror.keep_up(desk), due=lambda: mirror.due(desk)),
+        *embedding_chores(desk),
+        Chore(name="kinds", run=lambda: embed_kinds(desk), due=lambda: kinds_due(desk)),
+    ]
+
+
+def sinks_of(config: Config, given: Sequence[Sink]) -> tuple[Sink, ...]:
+    """Give the sinks of a book: those given, and the file the settings name. Raises InvalidInput for a name twice."""
+    named = config.settings.memory.sink
+    found = (*given, *([FileSink(Path(config.folder) / named)] if named else []))
+    names = [each.name for each in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        msg = f"sinks: two are named {twice!r}; each needs a name of its own"
+        raise InvalidInput(msg, where="sinks")
+    return found

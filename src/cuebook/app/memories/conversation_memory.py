@@ -1,0 +1,268 @@
+"""What a book remembers: found by a query, listed as items, read as a summary."""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import tzinfo
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.check_arguments import MOST_HITS, check_search
+from cuebook.app.forgetting import Receipts, forget, target_of, would_forget
+from cuebook.app.memories import Memories
+from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
+from cuebook.app.reports.memory_use import TURNS, Cost, Utilities, cost_of, leave_one_out, reason_of
+from cuebook.app.reports.prices import load_prices
+from cuebook.app.turns.analysis import Analysis
+from cuebook.config import Config
+from cuebook.engine.core.conversation_items import items_at_head, line_of
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.query_vector import sense
+from cuebook.engine.core.time_zones import zone_of
+from cuebook.engine.jobs.delivery import deliver
+from cuebook.engine.turn.recall_results import rank_found
+from cuebook.errors import NotFound
+from cuebook.interfaces.store import SearchLook
+from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.quotes import LISTED
+from cuebook.memory.recall import Query, read_query
+from cuebook.memory.shown import excerpt, pack
+from cuebook.records.erasure import Receipt, WouldForget
+from cuebook.records.memory import Hit, Item, Scope, Summary
+
+#: A longer post is shown by its best part (measured on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
+QUOTE_TOKENS = 120
+#: Posts behind the last summary that are read when items are asked for: a pass's worth.
+UNREAD = 48
+#: More characters than these are summed up in a thread: streams must not wait.
+LARGE = 20_000
+
+
+class Compressed(Struct, frozen=True, kw_only=True):
+    """A shortened text and what it saved, in tokens."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
+
+
+class Memory(Analysis):
+    """The memory of a book."""
+
+    def __init__(self, desk: Desk, config: Config) -> None:
+        self._desk = desk
+        self._config = config
+
+    async def search(
+        self,
+        query: str,
+        *,
+        conversation: str | None = None,
+        user: str | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        scopes: Sequence[str] | None = None,
+        as_of: float | None = None,
+        limit: int = 10,
+        token_budget: int | None = None,
+        time_zone: str | None = None,
+    ) -> list[Hit]:
+        """Give what answers a query, best first: posts of the conversation named, else of all the user's, and memories.
+
+        Memories are those of the user, their personas and the organization named, that hold, or held at `as_of` (Unix
+        seconds); posts said after it are left out. With `token_budget` (tokens) the hits are packed by value per token.
+        What was just stored is found at once. "Yesterday" and the like are days of `time_zone` (an IANA name), else of
+        the conversation's.
+        """
+        check_search(query, limit, token_budget, scopes)
+        zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
+        dense = await sense(self._desk, query)
+        known: list[Hit] = []
+        if user is not None or organization is not None:
+            known = await Memories(self._desk).answer(
+                read_query(query, now=self._desk.clock.now(), zone=zone),
+                dense,
+                user=user,
+                persona=persona,
+                organization=organization,
+                scopes=scopes,
+                as_of=as_of,
+                limit=limit,
+            )
+        place = conversation if scopes is None or "conversation" in scopes else None
+        if place is None and scopes is not None and "user" not in scopes:
+            return known
+        look = SearchLook(text=query, dense=dense)
+        found = await self._desk.store.search(Scope(user=user), look, conversation=place)
+        if as_of is not None:
+            said = tuple(each for each in found.found if each.created_at <= as_of)
+            found = msgspec.structs.replace(found, found=said)
+        speakers = {each.sender for each in found.found}
+        read = read_query(query, speakers=sorted(speakers), now=self._desk.clock.now(), zone=zone)
+        most = limit if token_budget is None else MOST_HITS
+        hits = rank_found(found, read, limit=most)
+        hits = [self._quoted(hit, read) for hit in hits]
+        if place is None:
+            hits = [msgspec.structs.replace(hit, scope="user") for hit in hits]
+        if known:  # what was remembered of a post goes before the post
+            hits = sorted([*known, *hits], key=lambda each: -each.score)
+        return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
+
+    async def zone(
+        self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None
+    ) -> tzinfo:
+        """Give whose days hold: those of the zone named, else of the one the conversation keeps, else the book's."""
+        known = None
+        if time_zone is None and conversation is not None:
+            with suppress(NotFound):
+                known = await self._desk.store.conversation(Scope(user=user), conversation)
+        return zone_of(time_zone, known, self._desk.zone)
+
+    def _quoted(self, hit: Hit, query: Query) -> Hit:
+        """Quote a long post by the part that answers best."""
+        if hit.tokens <= QUOTE_TOKENS:
+            return hit
+        text = excerpt(hit.text, query, QUOTE_TOKENS, self._desk.count)
+        return msgspec.structs.replace(hit, text=text, tokens=self._desk.count(text)) if text else hit
+
+    async def items(
+        self, conversation: str, *, user: str | None = None, ended: bool = False, as_of: float | None = None
+    ) -> list[Item]:
+        """Give a conversation's items as they stand at its head; with `ended` those that no longer hold too.
+
+        With `as_of` (Unix seconds) those that held then, as they are known now.
+
+        What was said since the last pass is read too (the newest UNREAD posts of it), so that nothing waits for a pass.
+        """
+        found = await items_at_head(self._desk, Scope(user=user), conversation)
+        found = [each for each in found if each.weight >= LISTED]  # the others only fill the summary
+        if as_of is not None:
+            return [each for each in found if each.valid_from <= as_of < (each.valid_to or math.inf)]
+        return [item for item in found if ended or item.valid_to is None]
+
+    async def items_page(
+        self,
+        conversation: str,
+        *,
+        user: str | None = None,
+        ended: bool = False,
+        as_of: float | None = None,
+        limit: int = LIMIT,
+        cursor: str | None = None,
+    ) -> Paged[Item]:
+        """Give a page of the same."""
+        found = await self._desk.store.conversation(Scope(user=user), conversation)
+        start = read_cursor(cursor, ItemsAt, no=found.no) if cursor is not None else None
+        check_limit(limit)
+        items = await self.items(conversation, user=user, ended=ended, as_of=as_of)
+        left = [each for each in items if start is None or (each.seq, each.id) > (start.seq, start.id)]
+        shown = tuple(left[:limit])
+        more = write_cursor(ItemsAt(found.no, shown[-1].seq, shown[-1].id)) if len(left) > limit else None
+        return Paged(shown, more)
+
+    async def take_up(self, conversation: str, *, timeout: float = 2.0) -> None:
+        """Let what a conversation told be known across conversations now, within `timeout` seconds.
+
+        What is not done by then is left to the work behind, which does it by itself anyway. No summary is made.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await deliver(self._desk, Scope(), conversation)
+
+    def compress(self, text: str) -> Compressed:
+        """Shorten a text as a full window does: first line, last line, every fact.
+
+        The text itself if that is no smaller.
+        """
+        count = self._desk.count
+        small = compress(text)
+        shorter = small if small is not None and count(small) < count(text) else text
+        return Compressed(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
+
+    async def digest(self, conversation: str, *, user: str | None = None, last: int = 15) -> str:
+        """Give the newest posts of a conversation in C's batch form: actions, results, key facts."""
+        posts = await self._desk.store.posts(Scope(user=user), conversation, last=last)
+        lines = [line_of(post) for post in posts]
+        large = sum(len(line.text) for line in lines) > LARGE
+        return await asyncio.to_thread(compress_batch, lines) if large else compress_batch(lines)
+
+    async def summary(
+        self, conversation: str, *, user: str | None = None, version: int | None = None
+    ) -> Summary | None:
+        """Give the rolling summary that stands for the head's path, or a named version."""
+        return await self._desk.store.summary(Scope(user=user), conversation, version=version)
+
+    async def forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        reason: str = "",
+        by: str | None = None,
+    ) -> Receipt:
+        """Forget one of these with everything derived from it; a user's transcripts too. Answers with the receipt.
+
+        It is `pending` while another process still reads what a file holds; the work behind signs it then. What is not
+        there, or not of user `by`, counts nothing. Raises InvalidInput.
+        """
+        target = target_of(
+            user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
+        )
+        return await forget(self._desk, target, by=by, reason=reason)
+
+    async def would_forget(
+        self,
+        *,
+        user: str | None = None,
+        conversation: str | Sequence[str] | None = None,
+        persona: str | None = None,
+        organization: str | None = None,
+        memories: Sequence[str] = (),
+        by: str | None = None,
+    ) -> WouldForget:
+        """Say what `forget` would take, were it asked now, and what would stay.
+
+        Nothing is changed; writes wait as long as for the forget itself. Raises InvalidInput.
+        """
+        target = target_of(
+            user=user, conversation=conversation, persona=persona, organization=organization, memories=memories
+        )
+        return await would_forget(self._desk, target, by=by)
+
+    async def utility(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> Utilities:
+        """Measure of what use each memory was in the turns that said it, of conversations named or of all.
+
+        By the words of the answers that were given; with a `budget` (calls, at least 3) by asking the book's model with
+        and without each. Of each conversation the last `turns` are measured. Nothing is changed. Raises NotFound,
+        InvalidInput.
+        """
+        return await leave_one_out(self._desk, conversations, user=user, turns=turns, budget=budget)
+
+    async def utility_cost(
+        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
+    ) -> Cost:
+        """Say what `utility` would ask the book's model with this budget, and cost at most; none is asked.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read too.
+        """
+        prices = await asyncio.to_thread(load_prices, self._config)
+        return await cost_of(self._desk, prices, conversations, user=user, turns=turns, budget=budget)
+
+    async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
+        """Forget what a measure proposes to let go, for good; answers with the receipt, None where there is nothing."""
+        gone = [each.memory.id for each in found.items if each.prunes]
+        if not gone:
+            return None
+        made = await self.forget(memories=gone, reason=reason_of(found), by=user)
+        if made.state == "pending":
+            receipts = Receipts(self._desk)
+            await receipts.finish()
+            made = await receipts.get(made.id)
+        return made

@@ -1,0 +1,101 @@
+"""What is done once in the prompt book under an Idempotency-Key: whoever repeats the request gets the first answer.
+
+The key is stored in the transaction of the effect. One that comes while the first is under way waits for its
+transaction and is answered by it.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.errors import CuebookError, InvalidInput, KeyReused
+from cuebook.interfaces.prompts import Once
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
+
+T = TypeVar("T")
+
+#: The longest key: a UUID has 36 characters, a digest 128.
+LONGEST = 255
+
+
+async def once(
+    desk: Desk,
+    key: str | None,
+    asked: Any,
+    kind: type[T],
+    work: Callable[[Once | None], Awaitable[T]],
+    *,
+    user: str = "",
+) -> T:
+    """Do something, or give what came of it the first time. `asked` is the request, anything JSON can say.
+
+    Each user's keys are their own. Raises KeyReused where the key came with another request.
+    """
+    if not key:
+        return await work(None)
+    pair = (check_key(key), desk.request_digest(_written(asked)))
+    kept = desk.kept(pair) or pair
+    scope = Scope(user=user or None)
+    told = await _told(desk, scope, pair)
+    if told is None:
+        asking = Once(key=kept[0], digest=kept[1], at=desk.clock.now(), user=scope.user)
+        try:
+            return await work(asking)
+        except CuebookError:  # the same request may have been first meanwhile
+            told = await _told(desk, scope, pair)
+            if told is None:
+                raise
+    return msgspec.json.decode(told, type=kind)
+
+
+async def stored_once(
+    desk: Desk, key: str | None, asked: Any, write: Callable[[Once | None], Awaitable[Version]], *, user: str = ""
+) -> Version:
+    """Do the same with what stores a version, the last one where several are: with the key its place is kept."""
+
+    async def work(asking: Once | None) -> Version:
+        return await write(asking.telling(lambda versions: bare(versions[-1])) if asking else None)
+
+    found = await once(desk, key, asked, Version, work, user=user)
+    if found.created_at:
+        return found
+    [version] = await desk.prompts.versions(Scope(), found.slug, branch=found.branch, numbers=[found.number])
+    return version
+
+
+def bare(version: Version) -> Version:
+    """Give a version without its texts."""
+    place = {"slug": version.slug, "branch": version.branch, "number": version.number}
+    return Version(**place, semver=version.semver, digest=version.digest)  # type: ignore[arg-type]
+
+
+def check_key(key: object) -> str:
+    """Give a key as it is. Raises InvalidInput."""
+    if not isinstance(key, str):
+        msg = f"idempotency_key: expected a string, got {type(key).__name__}"
+        raise InvalidInput(msg, where="Idempotency-Key")
+    if len(key) > LONGEST:
+        msg = f"Idempotency-Key: {len(key)} characters are over the limit of {LONGEST}"
+        raise InvalidInput(msg, where="Idempotency-Key")
+    return key
+
+
+async def _told(desk: Desk, scope: Scope, key: Key) -> bytes | None:
+    answered = await desk.answered(scope, key)
+    if answered is None:
+        return None
+    if answered.digest != key[1] or answered.turn:
+        msg = f"Idempotency-Key {key[0]!r} came before with another request; choose a new key"
+        raise KeyReused(msg, where="Idempotency-Key")
+    return answered.response
+
+
+def _written(asked: Any) -> bytes:
+    try:
+        return msgspec.json.encode(asked, order="deterministic")
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        msg = f"the request cannot be written as JSON ({error})"
+        raise InvalidInput(msg) from error

@@ -1,0 +1,1 @@
+"""Provider wires that the project's own model answers too."""

@@ -1,0 +1,207 @@
+"""Anthropic's wire: answered by an upstream that speaks it, or by any other model, asked as a chat completion."""
+
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.config import Config
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.chat_completions import relay
+from cuebook.engine.proxy.local_answer import Head
+from cuebook.engine.proxy.messages import CHATTED, KEPT, MESSAGES, PATH, NotReadError, count_messages
+from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.shadow_ledger import Ledger
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.model import Model, RelayRequest, Upstream
+from cuebook.providers.llama import LlamaModel
+from cuebook.providers.openai import OpenAIModel
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Ask
+from cuebook.wire.anthropic_answers import MessageTelling
+from cuebook.wire.anthropic_requests import SETTINGS, TOOLS, left_out
+from cuebook.wire.chat_stream import ByteLines, Events, read_event
+
+
+class _Named(Struct):
+    model: str = ""
+
+
+def upstream_model(desk: Desk, config: Config, call: Call) -> str | None:
+    """Give the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
+    try:
+        named = msgspec.json.decode(call.body, type=_Named).model
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if named not in desk.personas:
+        return None
+    model = desk.personas[named].model or config.settings.model.name
+    if not model:
+        msg = f"model {named!r} is a persona and names no upstream model; set model.name, or the persona's `model`"
+        raise InvalidInput(msg, where="model")
+    return model
+
+
+def digest_of_ask(ask: Ask, key: bytes) -> bytes:
+    """Give a request's digest, keyed: it is kept, and nobody may try out on it what secret the request held."""
+    fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
+    try:
+        encoded = msgspec.json.encode(fields)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        msg = f"the request cannot be written as JSON ({error})"
+        raise InvalidInput(msg, where="attachments") from error
+    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
+
+
+#: Names, in an answer, the fields of its request that the model did not get.
+LEFT_OUT: Final = "x-cuebook-left-out"
+_EVENTS: Final = "text/event-stream"
+#: Anthropic's types of errors by status.
+_ERRORS: Final = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
+}  # fmt: skip
+#: A model's name that no server of another maker knows.
+_CLAUDE: Final = "claude"
+
+
+class Messages:
+    """Anthropic's wire of a book."""
+
+    def __init__(self, desk: Desk, config: Config, upstream: Upstream | None, ledger: Ledger | None) -> None:
+        self._desk, self._config, self._upstream, self._ledger = desk, config, upstream, ledger
+
+    @property
+    def translates(self) -> bool:
+        """Whether who answers speaks another wire: the book's own model, or the upstream by `upstream.messages`."""
+        return self._upstream is None or self._config.settings.upstream.messages == "chat"
+
+    def count(self, call: Call) -> dict[str, int]:
+        """Estimate the tokens of a request, as `/v1/messages/count_tokens` tells them. Raises InvalidInput."""
+        return {"input_tokens": count_messages(self._desk, call)}
+
+    async def answer(
+        self, call: Call, passes: Callable[[RelayRequest], AsyncIterator[Head | bytes]]
+    ) -> AsyncGenerator[Head | bytes, None]:
+        """Answer a request: the head, then the body's bytes.
+
+        One nobody can read `passes` unkept where the upstream speaks this wire. Raises InvalidInput.
+        """
+        desk, upstream, scope = self._desk, self._upstream, Scope(user=call.user)
+        if self.translates:
+            async for piece in self._translated(call):
+                yield piece
+            return
+        model = upstream_model(desk, self._config, call)
+        wire = MESSAGES if self._config.settings.upstream.messages == "book" else KEPT
+        try:
+            async with aclosing(
+                relay(desk, upstream, scope, call, model=model, wire=wire, ledger=self._ledger)
+            ) as pieces:
+                async for piece in pieces:
+                    yield piece
+        except NotReadError:
+            passed = RelayRequest(method="POST", path=PATH, headers=call.headers, body=call.body, query=call.query)
+            async for piece in passes(passed):
+                yield piece
+
+    async def _translated(self, call: Call) -> AsyncGenerator[Head | bytes, None]:
+        desk, upstream = self._desk, self._upstream or _server_of(self._desk.model)
+        asked = _asked(call)
+        lacks = SETTINGS if upstream is None else frozenset[str]()
+        if isinstance(upstream, LlamaModel) and TOOLS & asked.fields.keys() and not await upstream.takes_tools():
+            lacks = TOOLS
+        lost = left_out(asked.fields, lacks=lacks)
+        model = self._model(call, asked) if upstream is not None else None
+        pieces = relay(desk, upstream, Scope(user=call.user), call, model=model, wire=CHATTED)
+        async with aclosing(pieces):
+            first = await anext(pieces)
+            head = first if isinstance(first, Head) else Head(status=502, headers={})
+            if head.status >= 400:
+                body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+                yield _headed(head, _JSON, lost)
+                yield _refused(head.status, body)
+                return
+            place = f"{head.conversation}/{head.turn}/{head.step}".encode()
+            name = f"msg_{desk.request_digest(place).hex()[:24]}"  # asked again under its key it has the same
+            telling = MessageTelling(name, model=asked.model, tokens=head.tokens)
+            comes = head.headers.get("content-type", "").lower().startswith(_EVENTS)
+            if comes and asked.streams:
+                yield _headed(head, _STREAM, lost)
+                async for event in _events(telling, pieces):
+                    yield event
+                return
+            if comes:  # a model that streams whatever is asked
+                said = b"".join([event async for event in _events(telling, pieces)])
+            else:
+                said = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])
+                completion = read_event(said)
+                telling.take(completion if isinstance(completion, dict) else {}, "message")
+            good = telling.whole and not telling.error
+            said = msgspec.json.encode({"error": telling.error}) if telling.error else said
+            yield _headed(head if good else msgspec.structs.replace(head, status=502), _JSON, lost)
+            yield msgspec.json.encode(telling.message) if good else _refused(502, said)
+
+    def _model(self, call: Call, asked: "_Asked") -> str | None:
+        """Give the model in the place of the one that is named: a persona's, or the one that is set."""
+        named, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
+        return own if named is None and own and (self._upstream is None or asked.model.startswith(_CLAUDE)) else named
+
+
+def _server_of(model: Model) -> Upstream | None:
+    """Give a model of the book as a server of OpenAI's wire, where it can be asked as one: with tools."""
+    return model if isinstance(model, OpenAIModel | LlamaModel) else None
+
+
+class _Asked(Struct, frozen=True):
+    model: str
+    fields: dict[str, Any]
+
+    @property
+    def streams(self) -> bool:
+        return bytes(self.fields.get("stream", b"")) == b"true"
+
+
+def _asked(call: Call) -> _Asked:
+    try:
+        fields = msgspec.json.decode(call.body, type=dict[str, msgspec.Raw])
+        model = msgspec.json.decode(fields["model"]) if "model" in fields else ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _Asked("", {})  # who reads it says what is wrong
+    return _Asked(model if isinstance(model, str) else "", fields)
+
+
+_JSON, _STREAM = "application/json", "text/event-stream; charset=utf-8"
+
+
+def _headed(head: Head, kind: str, lost: tuple[str, ...]) -> Head:
+    told = {LEFT_OUT: ", ".join(lost)} if lost else {}
+    return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | told)
+
+
+async def _events(telling: MessageTelling, pieces: AsyncIterator[Head | bytes]) -> AsyncGenerator[bytes, None]:
+    """Tell a stream's chunks as events; how it ends is told when its turn is durable."""
+    lines, events = ByteLines(), Events()
+    yield telling.begin()
+    async for piece in pieces:
+        for line in lines.feed(piece) if isinstance(piece, bytes) else ():
+            chunk = events.read(line)
+            if isinstance(chunk, dict) and (told := telling.take(chunk)):
+                yield told
+    last = events.read(lines.rest() + b"\n")
+    if isinstance(last, dict):
+        yield telling.take(last)
+    yield telling.end()
+
+
+def _refused(status: int, body: bytes) -> bytes:
+    """Give an error of the other wire as this wire's."""
+    said = read_event(body)
+    error = said.get("error") if isinstance(said, dict) else None
+    reason = error.get("message") if isinstance(error, dict) else error
+    message = reason if isinstance(reason, str) else body[:500].decode("utf-8", "replace") or "no answer"
+    kind = _ERRORS.get(status, "api_error" if status >= 500 else "invalid_request_error")
+    return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": message}})

@@ -1,0 +1,288 @@
+"""OpenAI's conversations: ordinary conversations of the book, begun, filled and read as its clients do."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Literal
+
+import msgspec
+
+from cuebook.engine.core.desk import Desk, Key
+from cuebook.engine.core.time_zones import dated, zone_of
+from cuebook.engine.jobs.erasure import forget
+from cuebook.errors import InvalidInput, KeyReused, NotFound
+from cuebook.interfaces.store import Appended, Batch
+from cuebook.memory.scopes import Whose, personal_places
+from cuebook.records.conversation import Conversation, Draft, Post
+from cuebook.records.erasure import Target
+from cuebook.records.memory import Scope
+from cuebook.wire.chat_messages import read_message
+from cuebook.wire.responses_items import (
+    ATTACHED,
+    Kept,
+    conversation_id,
+    items_of,
+    may_be_ours,
+    read_attached,
+    read_item_id,
+)
+from cuebook.wire.responses_requests import read_items
+
+Order = Literal["asc", "desc"]
+#: Items a request may bring, and those a list gives where nobody says how many (OpenAI's).
+MOST_ITEMS: Final = 20
+LIMIT: Final = 20
+#: Seconds between items of one request, so that their order is their time's.
+_TICK_S: Final = 0.001
+_encode = msgspec.json.Encoder().encode
+
+
+class OpenAIConversations:
+    """The conversations of a book as OpenAI's clients see them. `user` names who asks; nobody named is the owner."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def has(self, conversation: str, *, user: str | None = None) -> bool:
+        """Whether a conversation is the book's to answer for: it is there, or it was, by its id."""
+        if may_be_ours(conversation):
+            return True
+        with suppress(NotFound):
+            await self._desk.store.conversation(Scope(user=user), conversation)
+            return True
+        return False
+
+    async def create(
+        self, items: Any = None, metadata: Any = None, *, user: str | None = None, idempotency_key: str | None = None
+    ) -> dict[str, Any]:
+        """Begin a conversation, with items if there are any. Raises InvalidInput naming the field, KeyReused."""
+        attached = self._cleaned(metadata)
+        drafts = self._drafts(items or [], user=user, owner=user)
+        seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._desk.dice.new_id("conv")
+        name = conversation_id(self._desk.request_digest(seed.encode()))
+        key = self._key(idempotency_key, ["conversations", items, metadata])
+        if await self._repeated(Scope(user=user), key) is None:
+            batch = Batch(conversation=name, drafts=drafts, now=self._desk.clock.now(), metadata={ATTACHED: attached})
+            await self._store(batch, user=user, key=key)
+        return await self.get(name, user=user)
+
+    async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
+        """Give a conversation and what its client attached to it. Raises NotFound."""
+        return _shape(await self._desk.store.conversation(Scope(user=user), conversation))
+
+    async def attach(self, conversation: str, metadata: Any, *, user: str | None = None) -> dict[str, Any]:
+        """Replace what a client attached. Raises InvalidInput naming the field, NotFound."""
+        attached = self._cleaned(metadata)
+        batch = Batch(
+            conversation=conversation,
+            drafts=(),
+            now=self._desk.clock.now(),
+            metadata={ATTACHED: attached},
+            begins=False,
+        )
+        await self._desk.store.append(Scope(user=user), batch)
+        return await self.get(conversation, user=user)
+
+    async def add(
+        self, conversation: str, items: Any, *, user: str | None = None, idempotency_key: str | None = None
+    ) -> dict[str, Any]:
+        """Add items behind the newest; answers with them as they are kept.
+
+        Those that tell again what the newest turn said here are there already, and are not added twice: a client that
+        keeps a conversation's items itself adds the answers to its calls too.
+
+        Raises InvalidInput naming the item, NotFound, KeyReused.
+        """
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        drafts = self._drafts(items, user=user, owner=found.user)
+        if not drafts:
+            msg = "items: empty; send at least one"
+            raise InvalidInput(msg, where="items")
+        key = self._key(idempotency_key, ["items", conversation, items])
+        stored, posts = await self._repeated(scope, key), []
+        if stored is None:
+            posts = await self._told_again(scope, found, drafts)
+            zone = zone_of(None, found, self._desk.zone)
+            new = dated(drafts[len(posts) :], zone)
+            batch = Batch(conversation=conversation, drafts=new, now=self._desk.clock.now(), begins=False)
+            stored = await self._store(batch, user=user, key=key)
+        posts += await self._desk.store.posts_behind(
+            scope, conversation, after=stored.last_seq - stored.stored, limit=stored.stored, path=False
+        )
+        return _page([item async for item in self._items(scope, found, posts)], more=False)
+
+    async def _told_again(self, scope: Scope, found: Conversation, drafts: Sequence[Draft]) -> list[Post]:
+        """Give the posts at the head that the first of some drafts say again, an answer of a turn in front."""
+        path = await self._desk.store.posts(scope, found.id, last=len(drafts), head=found.head) if found.head else []
+        for many in range(len(path), 0, -1):
+            tail = path[-many:]
+            if [post.digest for post in tail] == [draft.digest for draft in drafts[:many]]:
+                answers = await self._desk.store.talks.answers(scope, found.id, [tail[0].round])
+                return tail if tail[0].seq in answers else []
+        return []
+
+    async def items(
+        self,
+        conversation: str,
+        *,
+        user: str | None = None,
+        order: Order = "desc",
+        after: str | None = None,
+        limit: int = LIMIT,
+    ) -> dict[str, Any]:
+        """Give a page of the items on the head's path, the newest first; `after` is an item's id.
+
+        Raises NotFound for an item that is not there.
+        """
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        return await self.page(scope, found, found.head, order=order, after=after, limit=limit)
+
+    async def page(
+        self, scope: Scope, found: Conversation, head: int, *, order: Order, after: str | None, limit: int
+    ) -> dict[str, Any]:
+        """Give a page of the items on the path that ends at a post. Raises NotFound."""
+        start = await self._seq(scope, found, after) if after else 0
+        listed: list[dict[str, Any]] = []
+        behind = not after
+        async for item in self._walk(scope, found, head, start, order=order, many=limit + 1):
+            if behind:
+                listed.append(item)
+            behind = behind or item["id"] == after
+            if len(listed) > limit:
+                break
+        if after and not behind:
+            raise no_item(after)
+        return _page(listed[:limit], more=len(listed) > limit)
+
+    async def item(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
+        """Give an item by its id. Raises NotFound."""
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        seq = await self._seq(scope, found, item)
+        posts = await self._desk.store.posts_behind(scope, conversation, after=seq - 1, limit=1, path=False)
+        async for each in self._items(scope, found, posts):
+            if each["id"] == item:
+                return each
+        raise no_item(item)
+
+    async def erase(self, conversation: str, item: str, *, user: str | None = None) -> dict[str, Any]:
+        """Forget an item with the message it is a part of, and everything derived of it; answers as `get`.
+
+        A call goes with its outputs, an output with its call. Raises NotFound, Conflict naming a hold.
+        """
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        await self.item(conversation, item, user=user)
+        posts = {conversation: (await self._seq(scope, found, item),)}
+        await forget(self._desk, scope, Target("item", (item,)), posts=posts)
+        return await self.get(conversation, user=user)
+
+    # ---- what is kept ------------------------------------------------------------------------------------------------
+
+    def _cleaned(self, metadata: Any) -> dict[str, str]:
+        return {name: self._desk.writer.clean(value) for name, value in read_attached(metadata).items()}
+
+    def _drafts(self, items: Any, *, user: str | None, owner: str | None) -> tuple[Draft, ...]:
+        if not isinstance(items, list) or len(items) > MOST_ITEMS:
+            msg = f"items: expected a list of {MOST_ITEMS} items at most; send further ones in another request"
+            raise InvalidInput(msg, where="items")
+        desk, now = self._desk, self._desk.clock.now()
+        return tuple(
+            desk.writer.message(
+                raw := _encode(message), read_message(raw, index=number),
+                id=desk.dice.new_id("post"), user=user, now=now + number * _TICK_S, owner=owner,
+            )
+            for number, message in enumerate(read_items(items, "items"))
+        )  # fmt: skip
+
+    async def _store(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
+        whose = Whose(user=user, persona="-")
+        delivers = bool(batch.drafts) and bool(personal_places(self._desk.memory_policy, whose))
+        batch = msgspec.structs.replace(batch, user=user, idempotency=self._desk.kept(key), delivers=delivers)
+        stored = await self._desk.store.append(Scope(user=user), batch)
+        self._desk.stirred()
+        return stored
+
+    def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:
+        return (idempotency_key, self._desk.request_digest(_encode(asked))) if idempotency_key else None
+
+    async def _repeated(self, scope: Scope, key: Key | None) -> Appended | None:
+        answered = await self._desk.answered(scope, key) if key else None
+        if key is None or answered is None:
+            return None
+        if answered.digest != key[1]:
+            msg = f"Idempotency-Key {key[0]!r} came before with another request; choose a new key"
+            raise KeyReused(msg, where="Idempotency-Key")
+        fields = msgspec.json.decode(answered.response)
+        return Appended(fields["stored"], fields["lastSeq"])
+
+    # ---- what is read ------------------------------------------------------------------------------------------------
+
+    async def _seq(self, scope: Scope, found: Conversation, item: str) -> int:
+        """Give the post an item is in."""
+        named = read_item_id(item)
+        if named is None or named.conversation != found.id:
+            raise no_item(item)
+        return await self._answer(scope, named, item) if named.step else named.number
+
+    async def _answer(self, scope: Scope, named: Kept, item: str) -> int:
+        with suppress(NotFound, IndexError):
+            turn = await self._desk.store.turn(scope, named.conversation, named.number)
+            return turn.steps[named.step - 1].reply_seq
+        raise no_item(item)
+
+    async def _walk(
+        self, scope: Scope, found: Conversation, head: int, start: int, *, order: Order, many: int
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Give the items of a path from a post on, 0 for its end; `many` posts are read at a time."""
+        store, at = self._desk.store, start
+        while True:
+            if order == "asc":
+                posts = await store.posts_behind(scope, found.id, after=max(at - 1, 0), limit=many, head=head)
+                at = posts[-1].seq + 1 if posts else 0
+            else:
+                end = at or head
+                posts = (await store.posts(scope, found.id, last=many, head=end))[::-1] if end else []
+                at = posts[-1].parent if posts else 0
+            async for item in self._items(scope, found, posts, newest_first=order == "desc"):
+                yield item
+            if len(posts) < many or not at:
+                return
+
+    async def _items(
+        self, scope: Scope, found: Conversation, posts: Sequence[Post], *, newest_first: bool = False
+    ) -> AsyncIterator[dict[str, Any]]:
+        said = sorted({post.round for post in posts if post.role == "assistant"})
+        answers: Mapping[int, tuple[int, int]] = (
+            await self._desk.store.talks.answers(scope, found.id, said) if said else {}
+        )
+        for post in posts:
+            items = items_of(post, conversation=found.id, user=found.user, answer=answers.get(post.seq))
+            for item in reversed(items) if newest_first else items:
+                yield item
+
+
+def no_item(item: str) -> NotFound:
+    """Say the one thing for an item there is not and one of another conversation."""
+    return NotFound(f"no item {item!r} in this conversation")
+
+
+def _shape(found: Conversation) -> dict[str, Any]:
+    attached = found.metadata.get(ATTACHED)
+    return {
+        "id": found.id,
+        "object": "conversation",
+        "created_at": int(found.created_at),
+        "metadata": attached if isinstance(attached, dict) else {},
+    }
+
+
+def _page(items: list[dict[str, Any]], *, more: bool) -> dict[str, Any]:
+    return {
+        "object": "list",
+        "data": items,
+        "first_id": items[0]["id"] if items else None,
+        "last_id": items[-1]["id"] if items else None,
+        "has_more": more,
+    }

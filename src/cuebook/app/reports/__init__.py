@@ -1,0 +1,1 @@
+"""What an operator is shown: audit, usage, shadow mode, use of memories."""

@@ -1,0 +1,84 @@
+"""How the audit looks on the wire and in a file: camelCase, what was said in the place of its commitments."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from cuebook.app.json_shapes import Wire
+from cuebook.app.reports.audit import ReplayedRender
+from cuebook.errors import InvalidInput
+from cuebook.prompts.chain import mirror_line
+from cuebook.records.audit import Checkpoint, Record, Verdict
+
+
+def record(value: Record) -> Wire:
+    """Give a record. A text that was erased is null, one that never was is empty."""
+    context = _said(value, "input_context")
+    return {
+        "seq": value.seq,
+        "timestamp": value.timestamp,
+        "event": value.event,
+        "agent": value.agent,
+        "promptId": value.prompt_id,
+        "version": value.version,
+        "digest": value.digest,
+        "renderId": value.render_id,
+        "conversationId": value.conversation or None,
+        "turn": value.turn or None,
+        "inputContext": _values(context) if context is not None else None,
+        "interpolatedText": _said(value, "interpolated_text"),
+        "outputSummary": _said(value, "output_summary"),
+        "propensity": value.propensity,
+        "selection": value.selection,
+        "prev": value.prev,
+        "hash": value.hash,
+    }
+
+
+def _said(value: Record, name: str) -> str | None:
+    text = value.texts.get(name)
+    if text is not None:
+        return text.text
+    return None if getattr(value, name) else ""
+
+
+def _values(context: str) -> Any:
+    """Give the values of a context, or the text itself of one that somebody damaged."""
+    try:
+        return json.loads(context or "{}")
+    except ValueError:
+        return context
+
+
+def verdict(value: Verdict) -> Wire:
+    """Give what a check found; `firstBad` is the seq of the first record that is not as it was written."""
+    first: Wire = {} if value.first_bad is None else {"firstBad": value.first_bad}
+    return {"ok": value.ok, "records": value.records} | first | ({"reason": value.reason} if value.reason else {})
+
+
+def replayed(value: ReplayedRender) -> Wire:
+    """Give a prompt rendered again."""
+    return {"seq": value.seq, "verdict": value.verdict, "text": value.text}
+
+
+def checkpoint(value: Checkpoint) -> Wire:
+    """Give a checkpoint as it was signed, the signature beside."""
+    return dict(msgspec.to_builtins(value))
+
+
+def checkpoints_of(document: bytes | str) -> list[Checkpoint]:
+    """Read checkpoints kept elsewhere: a list of them, or `{"items": [...]}`. Raises InvalidInput."""
+    try:
+        found = msgspec.json.decode(document)
+        listed = found.get("items") if isinstance(found, dict) else found
+        return msgspec.convert(listed, list[Checkpoint])
+    except ValueError as error:
+        msg = f"checkpoints: {error}; give what `cuebook audit checkpoints --json` prints"
+        raise InvalidInput(msg, where="checkpoints") from error
+
+
+def lines(records: Iterable[Record]) -> Iterator[str]:
+    """Give records as lines of the mirror file, which anyone can check."""
+    return map(mirror_line, records)

@@ -1,0 +1,394 @@
+"""Of what use each memory was in the turns that said it, and which to let go: `book.memory.utility`."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from statistics import fmean
+from typing import Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.json_shapes import Wire
+from cuebook.app.reports.prices import Prices
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.replay.memory_use import (
+    ANSWER,
+    LEAST_CALLS,
+    MODEL,
+    WORDS,
+    Use,
+    said_in,
+    uses_by_asking,
+    uses_by_words,
+)
+from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.memory import personal
+from cuebook.memory.personal import matter_of
+from cuebook.memory.words import words
+from cuebook.records.conversation import Conversation
+from cuebook.records.expression import lowered
+from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
+from cuebook.records.prompt import Version
+from cuebook.records.turn import Turn
+from cuebook.records.usage import Reckoned
+from cuebook.window.block_text import text_of
+from cuebook.window.post_forms import whole
+
+#: Newest turns of each conversation that are measured, and the most there may be.
+TURNS, MOST_TURNS = 50, 1_000
+#: Newest turns that are looked at in all.
+LOOKED_AT: Final = 2_000
+#: Calls of the model that a measure may take unless said otherwise; 0 = none is asked.
+BUDGET: Final = 60
+#: Turns that must say a memory before it is judged to be of no use: fewer may all have been about something else.
+SAID: Final = 10
+#: Turns in which a model is asked about a memory.
+ENOUGH: Final = 3
+#: A memory of no more use than this in any turn is proposed to be let go.
+USELESS: Final = 0.05
+#: What an answer follows, or waits for its day, without repeating its words; words alone say nothing against it.
+SILENT: Final = ("preferences", "user_preference", "decisions", "open_loops", "todo")
+#: What somebody is or may not: it matters when it comes up, however seldom, and is never proposed.
+BOUND: Final = ("health", "diet", "identity")
+#: Words of an answer that say enough for those of a memory to be missed in it; a shorter one still may hold them.
+LEAST_WORDS: Final = 3
+#: Share of the words of the shorter of two memories that say the same.
+_SAME: Final = 0.8
+_PAGE = 50
+
+
+#: Why a memory is proposed to be let go, or not.
+Verdict = Literal["useful", "useless", "seldom", "silent", "bound", "written", "twin"]
+#: The same in words.
+VERDICTS: Final[dict[Verdict, str]] = {
+    "useful": "of use",
+    "useless": "of no use",
+    "seldom": f"said in fewer than {SAID} turns that can tell",
+    "silent": "an answer may follow it without a word of it",
+    "bound": "it matters when it comes up: health, diet, who somebody is",
+    "written": "written by hand",
+    "twin": "others that say the same are let go",
+}
+
+
+class Utility(Struct, frozen=True, kw_only=True):
+    """A memory and its uses in the turns measured; `utility` is their mean, from 0 to 1.
+
+    `said` counts the turns that say it, those that could not be measured too.
+    """
+
+    memory: Memory
+    uses: tuple[Use, ...]
+    said: int
+    verdict: Verdict
+
+    @property
+    def utility(self) -> float:
+        """How much of the answers came of it."""
+        return fmean(each.score for each in self.uses)
+
+    @property
+    def prunes(self) -> bool:
+        """Whether it is proposed to be let go."""
+        return self.verdict == "useless"
+
+
+class Utilities(Struct, frozen=True, kw_only=True):
+    """What a measure found, the most useful first; `missed` counts turns that say a memory and were not measured."""
+
+    items: tuple[Utility, ...]
+    by: str
+    turns: int
+    calls: int = 0
+    missed: dict[str, int] = {}
+
+
+class Cost(Struct, frozen=True, kw_only=True):
+    """What a measure asks a model: calls, tokens of their prompts by our counter, and the most their answers have.
+
+    `costs` by currency, nothing read from a cache; empty where no price of the model is known, or none is asked.
+    """
+
+    model: str
+    turns: int
+    calls: int
+    prompt_tokens: int
+    answer_tokens: int
+    costs: dict[str, float] = {}
+
+    @property
+    def by(self) -> str:
+        """How it would be measured."""
+        return MODEL if self.model else WORDS
+
+
+async def leave_one_out(
+    desk: Desk, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = BUDGET
+) -> Utilities:
+    """Measure memories on the last `turns` of the conversations named, or of all; of a user's only with `user`.
+
+    With a configured model and a `budget` of at least 3 calls by asking it, newest turns first, until that is used up;
+    else by the answers that were given. Nothing is stored but the audit's record that it was asked. Raises NotFound
+    and InvalidInput.
+    """
+    measure = _Measure(desk, Scope(user=user), budget)
+    await measure.take_all(conversations, turns)
+    return await measure.report()
+
+
+async def cost_of(
+    desk: Desk,
+    prices: Prices,
+    conversations: Sequence[str] = (),
+    *,
+    user: str | None = None,
+    turns: int = TURNS,
+    budget: int = BUDGET,
+) -> Cost:
+    """Say what `leave_one_out` would ask the model, and cost at most; none is asked. Raises likewise."""
+    reckoning = _Reckoning(desk, Scope(user=user), budget)
+    await reckoning.take_all(conversations, turns)
+    price = prices.of(desk.model.name)
+    cost = Cost(
+        model=desk.model.name if reckoning.asks else "",
+        turns=reckoning.turns,
+        calls=sum(reckoning.prompts.values()),
+        prompt_tokens=sum(tokens * many for tokens, many in reckoning.prompts.items()),
+        answer_tokens=ANSWER * sum(reckoning.prompts.values()),
+    )
+    if price is None or not cost.calls:
+        return cost
+    spent = 0.0
+    for tokens, many in reckoning.prompts.items():
+        use = Reckoned(uncached=tokens)
+        spent += many * (price.of(use, write=1.0) + price.of_output(ANSWER, use))
+    return replace(cost, costs={price.currency: spent})
+
+
+def reason_of(found: Utilities) -> str:
+    """Give why what a measure proposes is forgotten, for the receipt."""
+    return f"of no use in the turns that said it (leave one out, by {found.by})"
+
+
+def cost_to_wire(cost: Cost) -> Wire:
+    """Give a cost as JSON."""
+    return {
+        "model": cost.model,
+        "turns": cost.turns,
+        "calls": cost.calls,
+        "promptTokens": cost.prompt_tokens,
+        "answerTokens": cost.answer_tokens,
+        "costs": cost.costs,
+    }
+
+
+def to_wire(found: Utilities) -> Wire:
+    """Give it as JSON."""
+    return {
+        "by": found.by,
+        "turns": found.turns,
+        "calls": found.calls,
+        "missed": found.missed,
+        "items": [
+            {
+                "memoryId": each.memory.id,
+                "category": each.memory.category,
+                "text": each.memory.text,
+                "uses": each.memory.uses,
+                "utility": round(each.utility, 4),
+                "turns": [
+                    {"conversationId": use.conversation, "turn": use.turn, "score": use.score} for use in each.uses
+                ],
+                "said": each.said,
+                "verdict": each.verdict,
+                "prune": each.prunes,
+            }
+            for each in found.items
+        ],
+    }
+
+
+class _Measure:
+    """A measure while turns come to it."""
+
+    def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
+        self._desk, self._scope, self._budget = desk, scope, budget
+        self.asks = desk.model.name != NO_MODEL and budget >= LEAST_CALLS
+        self._uses: dict[str, list[Use]] = {}
+        self._said: Counter[str] = Counter()
+        self._missed: Counter[str] = Counter()
+        self._turns = self._calls = 0
+
+    @property
+    def turns(self) -> int:
+        """How many turns were measured."""
+        return self._turns
+
+    async def take_all(self, conversations: Sequence[str], turns: int) -> None:
+        """Measure the last turns of the conversations named, or of all. Raises InvalidInput, NotFound."""
+        if not 1 <= turns <= MOST_TURNS:
+            msg = f"turns: {turns} is not between 1 and {MOST_TURNS}"
+            raise InvalidInput(msg, where="turns")
+        if not self.asks and self._budget and self._desk.model.name != NO_MODEL:
+            msg = f"budget: {self._budget} calls are too few: a turn takes {LEAST_CALLS}; 0 asks no model"
+            raise InvalidInput(msg, where="budget")
+        async for conversation, turn in _recorded(self._desk, self._scope, conversations, turns):
+            await self.take(conversation, turn)
+
+    async def take(self, conversation: Conversation, turn: Turn) -> None:
+        """Measure a turn that says memories."""
+        said = [each for each in dict.fromkeys(said_in(turn.steps[-1].manifest)) if await self._memory(each)]
+        if not said:
+            return
+        self._said.update(said)
+        try:
+            found = await self._ask(conversation, turn, said) if self.asks else await self._read(conversation, turn)
+        except NotFound:
+            self._missed["something of it was erased"] += 1
+            return
+        except InvalidInput:
+            self._missed["its window cannot be made again"] += 1
+            return
+        except BackendError:
+            self._missed["the model did not answer it"] += 1
+            return
+        self._turns += bool(found)
+        for use in found:
+            self._uses.setdefault(use.memory, []).append(use)
+
+    async def report(self) -> Utilities:
+        """Give what was found."""
+        if self._calls:
+            context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
+            told = receipt(self._desk, Version(slug="eval"), "leave-one-out", context=context)
+            await self._desk.audit.append(self._scope, [replace(told, selection=None)])
+        items = []
+        for id_, uses in self._uses.items():
+            memory = await self._memory(id_)
+            if memory is not None:
+                said = self._said[id_]
+                verdict = _verdict(memory, uses, said)
+                items.append(Utility(memory=memory, uses=tuple(uses), said=said, verdict=verdict))
+        items = _without_twins(items)
+        items.sort(key=lambda each: (-each.utility, -len(each.uses), each.memory.no))
+        by = MODEL if self.asks else WORDS
+        return Utilities(items=tuple(items), by=by, turns=self._turns, calls=self._calls, missed=dict(self._missed))
+
+    async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
+        if not turn.reply_seq:
+            self._missed["it has no answer"] += 1
+            return []
+        [reply] = await self._desk.store.posts_in(self._scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
+        answer = reply.message or text_of(whole(reply, None))
+        if answer.startswith(NO_MODEL_LABEL):
+            self._missed["no model answered it: it quotes whatever was recalled"] += 1
+            return []
+        uses = await uses_by_words(self._desk, self._scope, conversation, turn)
+        uses = [each for each in uses if await self._memory(each.memory)]
+        if len(set(words(answer))) >= LEAST_WORDS:
+            return uses
+        told = [each for each in uses if each.score]
+        if uses and not told:
+            self._missed["its answer says too little"] += 1
+        return told
+
+    async def _ask(self, conversation: Conversation, turn: Turn, said: Sequence[str]) -> list[Use]:
+        left = self._budget - self._calls - 2
+        wanted = [each for each in said if len(self._uses.get(each, ())) < ENOUGH][: max(0, left)]
+        if not wanted:
+            return []
+        if len(turn.steps) > 1:
+            self._missed["its model called tools"] += 1
+            return []
+        self._calls += 2 + len(wanted)
+        return await self._uses_of(conversation, turn, wanted)
+
+    async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
+        return await uses_by_asking(self._desk, self._scope, conversation, turn, memories)
+
+    async def _memory(self, id_: str) -> Memory | None:
+        """Give a memory as it is kept, None where it holds no longer."""
+        found = await self._desk.store.memories.get(self._scope, id_)
+        return next((each for each in found if each.valid_to is None), None)
+
+
+class _Reckoning(_Measure):
+    """A measure that asks nobody, and notes what it would have asked: how many prompts of so many tokens."""
+
+    def __init__(self, desk: Desk, scope: Scope, budget: int) -> None:
+        super().__init__(desk, scope, budget)
+        self.prompts: Counter[int] = Counter()
+
+    async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
+        _ = conversation, turn
+        return []
+
+    async def _uses_of(self, conversation: Conversation, turn: Turn, memories: Sequence[str]) -> list[Use]:
+        self.prompts[turn.steps[-1].manifest.tokens] += 2 + len(memories)
+        return [Use(memory=each, conversation=conversation.id, turn=turn.n, score=0.0, by=MODEL) for each in memories]
+
+
+def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
+    by_words = any(each.by == WORDS for each in uses)
+    if max(each.score for each in uses) > USELESS:
+        return "useful"
+    if memory.written:
+        return "written"
+    lower = lowered(memory.text)
+    if matter_of(memory.text) in BOUND or personal.BOUND.search(lower):
+        return "bound"
+    if by_words and memory.category in SILENT:
+        return "silent"
+    return "seldom" if said < SAID or len(uses) < (SAID if by_words else ENOUGH) else "useless"
+
+
+def _without_twins(items: Sequence[Utility]) -> list[Utility]:
+    """Keep the surest of several that say the same: each is of no use while the others are there, and one is."""
+    found = sorted(items, key=lambda each: (each.prunes, -each.memory.confidence, -each.memory.no))
+    texts = [set(words(each.memory.text)) for each in found]
+    kept = [text for each, text in zip(found, texts, strict=True) if not each.prunes]
+    for number, each in enumerate(found):
+        if not each.prunes or any(_alike(texts[number], other) for other in kept):
+            continue
+        if any(_alike(texts[number], other) for other in texts[number + 1 :]):
+            found[number] = replace(each, verdict="twin")
+            kept.append(texts[number])
+    return found
+
+
+def _alike(one: set[str], other: set[str]) -> bool:
+    return len(one & other) >= _SAME * max(1, min(len(one), len(other)))
+
+
+async def _recorded(
+    desk: Desk, scope: Scope, conversations: Sequence[str], turns: int
+) -> AsyncIterator[tuple[Conversation, Turn]]:
+    """Give the newest turns of conversations, LOOKED_AT in all, that are not for others than their first user."""
+    left = LOOKED_AT
+    async for found in _named(desk, scope, conversations):
+        last = await _last(desk, scope, found, min(turns, left))
+        left -= len(last)
+        for turn in last:
+            yield found, turn
+        if not left:
+            return
+
+
+async def _named(desk: Desk, scope: Scope, names: Sequence[str]) -> AsyncIterator[Conversation]:
+    """Give the conversations named, or all, the most recent first."""
+    for name in dict.fromkeys(names):
+        yield await desk.store.conversation(scope, name)
+    cursor, more = None, not names
+    while more:
+        page = await desk.store.conversations(scope, limit=_PAGE, cursor=cursor)
+        for found in page.items:
+            yield found
+        cursor, more = page.cursor, page.cursor is not None
+
+
+async def _last(desk: Desk, scope: Scope, conversation: Conversation, turns: int) -> list[Turn]:
+    if not conversation.turns or (scope.user is not None and conversation.user not in (None, scope.user)):
+        return []
+    found = await desk.store.turns(scope, conversation.id, last=turns)
+    return [each for each in reversed(found) if each.steps and each.state == "finished"]

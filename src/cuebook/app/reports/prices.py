@@ -1,0 +1,99 @@
+"""What a provider charges for a model: the shipped table, and the project's own before it."""
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.config import Config
+from cuebook.errors import InvalidInput
+from cuebook.records.usage import Reckoned
+
+#: The project's own prices.
+FILE = "config/prices.json"
+_MILLION = 1_000_000
+#: The date a provider puts behind a model's name.
+_DATE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
+
+
+class Rates(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Money for a million tokens. `cached_input` are those read from the provider's cache."""
+
+    input: float
+    cached_input: float
+    output: float
+
+
+class Long(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The rates of a whole request whose prompt has more tokens than `above`, cached ones among them."""
+
+    above: int
+
+
+class Price(Rates, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a model costs."""
+
+    currency: str = "USD"
+    long: Long | None = None  # None: a token costs the same in every prompt
+
+    def of(self, use: Reckoned, *, write: float) -> float:
+        """Give what the input of a request costs; `write` is the rule's factor for tokens written to the cache."""
+        rates = self._at(use)
+        return (use.uncached * rates.input + use.read * rates.cached_input + use.write * write * rates.input) / _MILLION
+
+    def of_output(self, tokens: int, use: Reckoned) -> float:
+        """Give what the answer to a request costs."""
+        return tokens * self._at(use).output / _MILLION
+
+    def _at(self, use: Reckoned) -> Rates:
+        tokens = use.uncached + use.read + use.write
+        return self.long if self.long is not None and tokens > self.long.above else self
+
+
+class _Table(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    prices: dict[str, Price]
+    as_of: str = ""
+    note: str = ""
+
+
+class Prices(Struct, frozen=True):
+    """Prices by globs of models' names, the project's own first."""
+
+    own: Mapping[str, Price]
+    shipped: Mapping[str, Price]
+    as_of: str = ""
+
+    def of(self, model: str) -> Price | None:
+        """Give the price of a model, of several globs that of the longest; None for one that nobody knows.
+
+        Looked for is its name, then the same without what a gateway puts before it and the date behind it.
+        """
+        bare = _DATE.sub("", model.rsplit("/", 1)[-1].lower())
+        for table in (self.own, self.shipped):
+            for name in dict.fromkeys((model, bare)):
+                found = [glob for glob in table if fnmatchcase(name, glob)]
+                if found:
+                    return table[max(found, key=len)]
+        return None
+
+
+def load_prices(config: Config) -> Prices:
+    """Read both tables. Raises InvalidInput naming the project's file and the place at fault."""
+    text = resources.files(__package__).joinpath("prices.json").read_bytes()
+    shipped = msgspec.json.decode(text, type=_Table)
+    file = Path(config.folder) / FILE
+    if not file.is_file():
+        return Prices({}, shipped.prices, shipped.as_of)
+    try:
+        own = msgspec.json.decode(file.read_bytes(), type=_Table)
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be read ({error.strerror}); check its permissions"
+        raise InvalidInput(msg, where=FILE) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        msg = f'{FILE}: {error}; write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
+        raise InvalidInput(msg, where=FILE) from None
+    return Prices(own.prices, shipped.prices, shipped.as_of)

@@ -1,0 +1,243 @@
+"""The ledger of shadow mode: what Cuebook would have sent, beside what clients sent."""
+
+import asyncio
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from cuebook.app.reports.prices import Prices, load_prices
+from cuebook.config import Config
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.proxy.shadow import Shadow
+from cuebook.records.memory import Scope
+from cuebook.records.usage import Reckoned, ShadowedCall
+from cuebook.window.cache_rules import RULES
+
+#: Posts shown of those that no prompt holds, and characters of each.
+EXAMPLES, SHOWN = 5, 200
+
+
+class ModelCost(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The calls of one model. Costs are of input, reckoned by the cache's rule; None without a price or a rule.
+
+    `output_cost` is the same for both prompts; `reported_cost` is of the calls whose provider counted.
+    """
+
+    model: str
+    calls: int
+    client_tokens: int
+    window_tokens: int
+    currency: str | None
+    client_cost: float | None
+    window_cost: float | None
+    output_cost: float | None
+    reported_cost: float | None
+
+
+class Example(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A post that the client no longer sends (`gone`) or sends cut short, and no window of Cuebook's holds."""
+
+    conversation: str
+    seq: int
+    role: str
+    why: str  # gone | cut short
+    text: str
+
+
+class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
+    """All calls that were kept in shadow, summed up.
+
+    Posts are counted at each conversation's newest call. Tokens are by our counter, but those `reported`.
+    """
+
+    calls: int
+    refused_calls: int  # beside them: what the upstream refused, which is in no other figure
+    conversations: int
+    lost: dict[str, int]  # calls that passed and could not be kept, by reason
+    waiting: int  # calls this process has still to keep
+    client_tokens: int
+    window_tokens: int
+    reported_calls: int
+    reported_tokens: int  # input, as the provider counted it
+    reported_cached: int
+    output_tokens: int
+    rules: list[str]
+    client_read: int  # tokens the client's own row of requests would read from the cache
+    window_read: int
+    prices_as_of: str
+    models: list[ModelCost]
+    posts: int
+    neither: int
+    client_alone: int
+    condensed: int
+    window_alone: int
+    truncated: int
+    examples: list[Example]
+    parted_calls: int  # calls in whose messages tool calls and their results are parted
+    added_ms_p50: float | None
+    added_ms_p95: float | None
+
+
+class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A call that was kept in shadow. Costs are of input, None without a price or a rule; posts are those before it."""
+
+    conversation: str
+    turn: int
+    step: int
+    model: str
+    client_tokens: int
+    window_tokens: int
+    currency: str | None
+    client_cost: float | None
+    window_cost: float | None
+    posts: int
+    neither: int
+    truncated: int
+    parted: int
+    added_ms: float
+
+
+class ShadowLedger:
+    """What was kept in shadow."""
+
+    def __init__(self, desk: Desk, config: Config, shadow: Shadow | None) -> None:
+        self._desk = desk
+        self._config = config
+        self._shadow = shadow
+
+    async def report(self, conversation: str | None = None, *, user: str | None = None) -> ShadowReport:
+        """Sum up the calls of a conversation, or of all that who asks takes part in.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        """
+        scope = Scope(user=user)
+        passed = await self._desk.store.shadow.calls(scope, conversation)
+        calls = [call for call in passed if not call.entry.refused]
+        prices = await asyncio.to_thread(load_prices, self._config)
+        newest = list({call.conversation: call for call in calls}.values())
+        lost = Counter[str]()
+        for call in passed:
+            lost.update(call.entry.lost)
+        if self._shadow is not None and conversation is None and user is None:
+            lost.update(self._shadow.lost)
+        reported = [call.usage for call in calls if call.usage is not None and call.usage.input is not None]
+        added = sorted(call.entry.added_ms for call in calls)
+        truncated = {(call.conversation, seq) for call in calls for seq in call.entry.truncated_seqs}
+        return ShadowReport(
+            calls=len(calls),
+            refused_calls=len(passed) - len(calls),
+            conversations=len(newest),
+            lost=dict(lost),
+            waiting=self._shadow.waiting if self._shadow is not None else 0,
+            client_tokens=sum(call.entry.client_tokens for call in calls),
+            window_tokens=sum(call.entry.window_tokens for call in calls),
+            reported_calls=len(reported),
+            reported_tokens=sum(usage.input or 0 for usage in reported),
+            reported_cached=sum(usage.cache_read or 0 for usage in reported),
+            output_tokens=sum(map(_output, calls)),
+            rules=sorted({call.entry.rule for call in calls} - {""}),
+            client_read=sum(call.entry.client.read for call in calls if call.entry.client),
+            window_read=sum(call.entry.ours.read for call in calls if call.entry.ours),
+            prices_as_of=prices.as_of,
+            models=_models(calls, prices),
+            posts=sum(call.entry.path for call in newest),
+            neither=sum(call.entry.neither for call in newest),
+            client_alone=sum(call.entry.client_alone for call in newest),
+            condensed=sum(call.entry.condensed for call in newest),
+            window_alone=sum(call.entry.ours_alone for call in newest),
+            truncated=len(truncated),
+            examples=await self._examples(scope, newest, sorted(truncated)),
+            parted_calls=sum(1 for call in calls if call.entry.parted),
+            added_ms_p50=_percentile(added, 0.5),
+            added_ms_p95=_percentile(added, 0.95),
+        )
+
+    async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
+        """Give each call of a conversation, or of all that who asks takes part in, the oldest first; none was refused.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        """
+        kept = await self._desk.store.shadow.calls(Scope(user=user), conversation)
+        prices = await asyncio.to_thread(load_prices, self._config)
+        return [_call(each, prices) for each in kept if not each.entry.refused]
+
+    async def _examples(
+        self, scope: Scope, newest: Sequence[ShadowedCall], truncated: Sequence[tuple[str, int]]
+    ) -> list[Example]:
+        gone = [(call.conversation, seq, "gone") for call in reversed(newest) for seq in call.entry.neither_seqs]
+        cut = [(conversation, seq, "cut short") for conversation, seq in truncated]
+        found: list[Example] = []
+        for conversation, seq, why in [*gone[:EXAMPLES], *cut][:EXAMPLES]:
+            for post in await self._desk.store.posts_in(scope, conversation, [(seq, seq)]):
+                text = (post.message or "")[:SHOWN]
+                found.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
+        return found
+
+
+def _call(call: ShadowedCall, prices: Prices) -> ShadowCall:
+    entry, cost = call.entry, _cost(call.entry.model, [call], prices)
+    return ShadowCall(
+        conversation=call.conversation,
+        turn=call.turn,
+        step=call.step,
+        model=entry.model,
+        client_tokens=entry.client_tokens,
+        window_tokens=entry.window_tokens,
+        currency=cost.currency,
+        client_cost=cost.client_cost,
+        window_cost=cost.window_cost,
+        posts=entry.path,
+        neither=entry.neither,
+        truncated=len(entry.truncated_seqs),
+        parted=entry.parted,
+        added_ms=entry.added_ms,
+    )
+
+
+def _output(call: ShadowedCall) -> int:
+    counted = call.usage.output if call.usage is not None else None
+    return call.reply_tokens if counted is None else counted
+
+
+def _models(calls: Sequence[ShadowedCall], prices: Prices) -> list[ModelCost]:
+    named: defaultdict[str, list[ShadowedCall]] = defaultdict(list)
+    for call in calls:
+        named[call.entry.model].append(call)
+    return [_cost(model, own, prices) for model, own in sorted(named.items())]
+
+
+def _cost(model: str, calls: Sequence[ShadowedCall], prices: Prices) -> ModelCost:
+    price = prices.of(model)
+    client = window = output = reported = None
+    if price is not None:
+        reckoned = [(call.entry.client, call.entry.ours, _write(call.entry.rule)) for call in calls if call.entry.rule]
+        if len(reckoned) == len(calls):
+            client = sum(price.of(own or Reckoned(), write=write) for own, _, write in reckoned)
+            window = sum(price.of(ours or Reckoned(), write=write) for _, ours, write in reckoned)
+        output = sum(price.of_output(_output(call), call.entry.client or Reckoned()) for call in calls)
+        counted = [usage for call in calls if (usage := call.usage) is not None and usage.input is not None]
+        if counted:
+            taken = [Reckoned((use.input or 0) - (use.cache_read or 0), use.cache_read or 0) for use in counted]
+            reported = sum(price.of(use, write=1.0) for use in taken)
+    return ModelCost(
+        model=model,
+        calls=len(calls),
+        client_tokens=sum(call.entry.client_tokens for call in calls),
+        window_tokens=sum(call.entry.window_tokens for call in calls),
+        currency=price.currency if price is not None else None,
+        client_cost=client,
+        window_cost=window,
+        output_cost=output,
+        reported_cost=reported,
+    )
+
+
+def _write(rule: str) -> float:
+    return RULES[rule].write if rule in RULES else 1.0
+
+
+def _percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Give the nearest-rank percentile of values in order; None of none."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None

@@ -1,0 +1,118 @@
+"""What model calls took: tokens beside those of the whole history, what came from a provider's cache, and money."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.reports.prices import Prices, load_prices
+from cuebook.config import Config
+from cuebook.engine.core.desk import Desk
+from cuebook.records.memory import Scope
+from cuebook.records.usage import Reckoned, Spent
+from cuebook.window.cache_rules import RULES
+
+#: Turns of a conversation that are summed up, and turns in all: a few tenths of a second of reading.
+TURNS: Final = 500
+MOST: Final = 2000
+
+
+class Taken(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What one call, or several, took. Tokens by our counter; costs by currency, of calls with a known price.
+
+    `cached` are those of `cache_known` prompt tokens that a provider read from its cache, reported or simulated.
+    `cache_saved` is what these would have cost more as any others.
+    """
+
+    calls: int = 0
+    tokens: int = 0
+    whole: int = 0  # what the same prompts would be with every post before in full
+    posts: int = 0  # before the newest call
+    cached: int = 0
+    cache_known: int = 0
+    costs: dict[str, float] = {}
+    cache_saved: dict[str, float] = {}
+    models: tuple[str, ...] = ()  # whose prices these are
+
+    def plus(self, other: "Taken") -> "Taken":
+        """Give both together."""
+        return Taken(
+            calls=self.calls + other.calls,
+            tokens=self.tokens + other.tokens,
+            whole=self.whole + other.whole,
+            posts=other.posts,
+            cached=self.cached + other.cached,
+            cache_known=self.cache_known + other.cache_known,
+            costs=_together(self.costs, other.costs),
+            cache_saved=_together(self.cache_saved, other.cache_saved),
+            models=tuple(dict.fromkeys((*self.models, *other.models))),
+        )
+
+
+class SpentOn:
+    """What the calls of a book's conversations took."""
+
+    def __init__(self, desk: Desk, config: Config) -> None:
+        self._desk = desk
+        self._config = config
+        self._prices: Prices | None = None  # read once
+
+    async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, Taken]:
+        """Give what each of the turns `first`..`last` took, by number, without those that passed in shadow.
+
+        Raises NotFound, and InvalidInput for prices of the project that cannot be read.
+        """
+        calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=first, last=last)
+        prices = await self._known()
+        found: dict[int, Taken] = {}
+        for call in calls:
+            if not call.shadow:
+                found[call.turn] = found.get(call.turn, Taken()).plus(taken(call, prices))
+        return found
+
+    async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> Taken:
+        """Give what one call took, or would have. Raises NotFound, InvalidInput."""
+        calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=n, last=n)
+        prices = await self._known()
+        return next((taken(each, prices) for each in calls if each.step == step), Taken())
+
+    async def _known(self) -> Prices:
+        if self._prices is None:
+            self._prices = await asyncio.to_thread(load_prices, self._config)
+        return self._prices
+
+
+def taken(call: Spent, prices: Prices) -> Taken:
+    """Say what a call took: as its provider counted it, else by our counter and the cache's rule."""
+    use, cache = call.usage, call.cache or {}
+    read = use.cache_read if use is not None and use.cache_read is not None else cache.get("readTokens")
+    written = use.cache_write if use is not None and use.cache_write is not None else cache.get("writeTokens") or 0
+    counted = use.input if use is not None and use.input is not None else call.tokens
+    known, read = read is not None, min(read or 0, counted)
+    costs, saved = {}, {}
+    price = prices.of(call.model) if call.model else None
+    if price is not None:
+        reckoned = Reckoned(max(0, counted - read - written), read, written)
+        rule = RULES.get(str(cache.get("rule", "")))
+        output = use.output if use is not None and use.output is not None else call.reply
+        costs[price.currency] = price.of(reckoned, write=rule.write if rule else 1.0) + price.of_output(
+            output, reckoned
+        )
+        without = msgspec.structs.replace(reckoned, uncached=reckoned.uncached + read, read=0)
+        saved[price.currency] = price.of(without, write=1.0) - price.of(reckoned, write=1.0)
+    return Taken(
+        calls=1,
+        tokens=call.tokens,
+        whole=call.whole,
+        posts=call.posts,
+        cached=min(read, call.tokens),
+        cache_known=call.tokens if known else 0,
+        costs=costs,
+        cache_saved=saved,
+        models=(call.model,) if costs else (),
+    )
+
+
+def _together(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
+    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in dict.fromkeys((*a, *b))}

@@ -1,0 +1,1 @@
+"""How a project is read from its directory and put together: templates, personas, experiences, settings."""

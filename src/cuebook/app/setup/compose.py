@@ -1,0 +1,355 @@
+"""How a book is put together from its configuration."""
+
+import os
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import structs
+
+from cuebook.app.setup.builtin_prompts import builtin_prompts
+from cuebook.app.setup.experience_files import ExperienceFiles, Reader
+from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
+from cuebook.config import BudgetConfig, Config, MemoryConfig, ModelConfig, WorkConfig, languages_of
+from cuebook.engine.core.conversation_queue import Lines
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import Writer
+from cuebook.engine.core.time_zones import read_zone
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.dice import Clock, Dice
+from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces.model import Analyzer, Model, Upstream
+from cuebook.interfaces.store import Store
+from cuebook.memory.scopes import Policy
+from cuebook.prompts.names import check_project
+from cuebook.providers.clock_and_ids import SystemClock, SystemDice, book_key
+from cuebook.providers.llama import LlamaModel
+from cuebook.providers.minilm.embedder import AT_ONCE, MiniLM
+from cuebook.providers.openai import HttpUpstream, OpenAIModel
+from cuebook.providers.openai_embedder import OpenAIEmbedder
+from cuebook.providers.recalled_answer import RecalledModel
+from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.redaction import Redactor
+from cuebook.signals.sentiment import analyzers_of, methods_of
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite.connect import MEMORY
+from cuebook.storage.sqlite.store import SqliteStore
+from cuebook.window.budget import Limits
+from cuebook.window.cache import CacheRule, rule_for, rule_named
+from cuebook.window.tokens import Counter, counter
+
+
+class Within:
+    """A store, or a part of one, for one tenant. Every Scope a call names becomes this tenant's, and proven by a key.
+
+    One place for all methods there are and will be: none can be forgotten.
+    """
+
+    def __init__(self, inner: object, tenant: str) -> None:
+        self._inner = inner
+        self._tenant = tenant
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if callable(found):
+            return self._bound(found)
+        return found if found is None or isinstance(found, str | int) else Within(found, self._tenant)
+
+    def _bound(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            return method(*map(self._own, given), **{name: self._own(value) for name, value in named.items()})
+
+        return call
+
+    def _own(self, value: Any) -> Any:
+        return structs.replace(value, tenant=self._tenant, proven=True) if isinstance(value, Scope) else value
+
+
+def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
+    """Give a desk that works for one tenant: another store, and nothing remembered of other tenants."""
+    store = cast("Store", Within(desk.store, tenant))
+    lines = desk.lines if tenant == DEFAULT_TENANT else Lines(most_waiting)
+    fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}, "epoch": 0}
+    return structs.replace(desk, store=store, prompts=store.prompts, audit=store.audit, lines=lines, **fresh)
+
+
+#: How long a server may take to embed a batch of posts behind the reply, in seconds.
+_EMBED_S = 60.0
+
+
+def compose(
+    config: Config,
+    *,
+    model: Model | None = None,
+    clock: Clock | None = None,
+    dice: Dice | None = None,
+    upstream: Upstream | None = None,
+    embedder: Embedder | None = None,
+    analyzers: Mapping[str, Analyzer] | None = None,
+) -> tuple[Desk, Upstream | None]:
+    """Open the store and build what the engine works with. It blocks: call it in a thread where a loop runs."""
+    settings = config.settings
+    methods = analyzers_of() | dict(analyzers or {})
+    personas, default = load_personas(config, methods_of(methods))
+    compaction, project = load_compaction(config), check_project(settings.prompts.project, where="prompts.project")
+    key, count = book_key(key_file_of(config)), counter(settings.budget.tokens)
+    upstream, model = upstream or _upstream(config), model or _model(config)
+    work_model, cache_rule = _work_model(config, model, upstream), _cache_rule(config)
+    advised = _advised(config, model=model, work_model=work_model, upstream=upstream)
+    embedder = check_numpy(embedder or embedder_of(config))
+    failpoints = Failpoints.from_environment()
+    store = _store(config, failpoints)  # last: what is refused above leaves no file open
+    desk = Desk(
+        store=store,
+        prompts=store.prompts,
+        audit=store.audit,
+        model=model,
+        work_model=work_model,
+        embedder=embedder,
+        analyzers=methods,
+        embed_s=settings.embedder.timeout_s,
+        embed_at_once=AT_ONCE if isinstance(embedder, MiniLM) else 64,
+        clock=clock or SystemClock(),
+        dice=dice or SystemDice(),
+        writer=_writer(config, count, key),
+        count=count,
+        limits=_limits(settings.budget, model),
+        key=key,
+        personas=personas,
+        default_persona=default,
+        persona_waits=settings.persona.speaks == "asked",
+        profiles=load_profiles(config, methods_of(methods)),
+        compaction=compaction,
+        lines=Lines(settings.server.line),
+        tunes=settings.optimizer.enabled,
+        **_pace(settings.work),
+        memory_policy=_policy(config),
+        keyed_policy=_policy(config, unset=True),
+        **_recall(settings.memory),
+        cache_rule=cache_rule,
+        breakpoints=settings.upstream.breakpoints,
+        strategy=settings.prompts.strategy,
+        observes=settings.learning.observe,
+        rollback=settings.prompts.rollback,
+        project=project,
+        builtin=builtin_prompts(),
+        failpoint=failpoints,
+        **advised,
+    )
+    return desk, upstream
+
+
+def experience_files(config: Config) -> ExperienceFiles:
+    """Give the project's experiences; nothing is read."""
+    folder = config.settings.experience.folder
+    return ExperienceFiles(Path(config.folder) / folder, shown=folder)
+
+
+def _advised(config: Config, **models: Any) -> dict[str, Any]:
+    """Give what a desk needs to choose among experiences. Raises InvalidInput."""
+    settings = config.settings.experience
+    return {
+        "experiences": None if settings.selection == "off" else Reader(experience_files(config)),
+        "experience_model": experience_model_of(config, **models),
+        "experience_s": settings.timeout_s,
+        "experience_most": settings.most,
+    }
+
+
+def experience_model_of(
+    config: Config, *, model: Model, work_model: Model | None, upstream: Upstream | None
+) -> Model | None:
+    """Give what chooses among experiences, None where words and meaning do; nothing is sent. Raises InvalidInput."""
+    settings = config.settings.experience
+    if settings.selection in ("off", "similarity"):
+        return None
+    if settings.model:
+        return _named(config, settings.model, upstream)
+    if settings.selection == "auto":
+        return work_model
+    if work_model is None and isinstance(model, RecalledModel):
+        msg = 'experience.selection is "model", and there is none; set model.provider, or experience.selection = "auto"'
+        raise InvalidInput(msg, where="experience.selection")
+    return work_model or model
+
+
+def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
+    """Give another model of the server that answers, or that /v1 goes to."""
+    if config.settings.model.provider == "llama":
+        return _llama(config, name)
+    if config.settings.model.provider != "none":
+        return OpenAIModel(name, _server(config.settings.model))
+    if isinstance(upstream, HttpUpstream):
+        return OpenAIModel(name, upstream)
+    msg = f"experience.model is {name!r}, and no server is configured to ask it; set model.provider, or upstream.url"
+    raise InvalidInput(msg, where="experience.model")
+
+
+def _policy(config: Config, *, unset: bool = False) -> Policy:
+    """Give the scopes the host switched on, and with `unset` those it said nothing of."""
+    memory = config.settings.memory
+
+    def on(scope: str) -> bool:
+        return bool(getattr(memory, scope)) or (unset and not config.sets(f"memory.{scope}"))
+
+    return Policy(user=on("user"), persona=on("persona"), organization=on("organization"))
+
+
+def _pace(work: WorkConfig) -> dict[str, Any]:
+    return {"lease_s": work.lease_s, "checkpoint_s": work.checkpoint_s, "wait_s": work.wait_s}
+
+
+def _recall(memory: MemoryConfig) -> dict[str, Any]:
+    return {
+        "zone": read_zone(memory.time_zone, "memory.time_zone"),
+        "review_every": memory.review_every,
+        "recall": memory.recall,
+        "recall_hits": memory.recall_hits,
+    }
+
+
+def _limits(budget: BudgetConfig, model: Model) -> Limits:
+    """Divide the window; a model that runs here says itself how much it reads."""
+    return Limits(
+        context_tokens=min(budget.context, model.context) if isinstance(model, LlamaModel) else budget.context,
+        system_tokens=budget.system,
+        reply_tokens=budget.reply,
+        max_short_term_tokens=budget.max_short_term,
+        window_posts=budget.window_posts,
+        trigger_ratio=budget.trigger,
+        memory_tokens=budget.memory,
+    )
+
+
+def models_of(
+    config: Config, *, model: Model | None = None, upstream: Upstream | None = None
+) -> tuple[Model, Model | None, Upstream | None]:
+    """Give what answers, what does the work behind, and where `/v1` goes; nothing is sent. Raises InvalidInput."""
+    upstream = upstream or _upstream(config)
+    model = model or _model(config)
+    return model, _work_model(config, model, upstream), upstream
+
+
+def database_of(config: Config) -> str:
+    """Give the store's file, or MEMORY. Raises InvalidInput for a kind of store this version has not."""
+    url = config.settings.store.url
+    if url == MEMORY:
+        return url
+    if "://" in url and not url.startswith("sqlite:///"):
+        msg = f'store.url: {url.partition("://")[0]!r} is no store of this version; name a SQLite file, or ":memory:"'
+        raise InvalidInput(msg, where="store.url")
+    return str(Path(config.folder) / url.removeprefix("sqlite:///"))
+
+
+def key_file_of(config: Config) -> Path | None:
+    """Give the file of the book's key, None where it is kept in memory."""
+    named = config.settings.secrets.key_file
+    if named:
+        return Path(config.folder) / named
+    database = database_of(config)
+    return None if database == MEMORY else Path(f"{database}.key")
+
+
+def _store(config: Config, failpoints: Failpoints) -> SqliteStore:
+    return SqliteStore(database_of(config), synchronous=config.settings.store.synchronous, failpoints=failpoints)
+
+
+def _writer(config: Config, count: Counter, key: bytes) -> Writer:
+    secrets = config.settings.secrets
+    redactor = Redactor(key) if secrets.redact else None
+    return Writer(count, redactor, config.settings.server.max_post)
+
+
+def _upstream(config: Config) -> HttpUpstream | None:
+    settings = config.settings.upstream
+    if not settings.url:
+        return None
+    return HttpUpstream(
+        settings.url,
+        forward_auth=settings.forward_auth,
+        api_key_env=settings.api_key_env,
+        own_key_first="upstream.forward_auth" not in config.origins,  # clients send a placeholder where they have none
+        connect_timeout_s=settings.connect_timeout_s,
+        read_timeout_s=settings.read_timeout_s,
+    )
+
+
+def _model(config: Config) -> Model:
+    settings = config.settings.model
+    if settings.provider == "none":
+        return RecalledModel(upstream=bool(config.settings.upstream.url))
+    if settings.provider == "llama":
+        return _llama(config, settings.name)
+    return OpenAIModel(settings.name, _server(settings))
+
+
+def _llama(config: Config, name: str) -> LlamaModel:
+    budget = config.settings.budget
+    found = LlamaModel(name, folder=Path(config.folder), context=budget.context, reply=budget.reply)
+    if found.context <= budget.reply:
+        msg = f"budget.reply: {found.name} reads {found.context:,} tokens with its answer; set fewer than that"
+        raise InvalidInput(msg, where="budget.reply")
+    return found
+
+
+def _server(settings: ModelConfig) -> HttpUpstream:
+    return HttpUpstream(
+        settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=settings.timeout_s
+    )
+
+
+def check_numpy(embedder: Embedder | None) -> Embedder | None:
+    """Give an embedder back where something compares its vectors. Raises InvalidInput."""
+    if embedder is not None and find_spec("numpy") is None:
+        msg = "embedder.provider: numpy compares vectors and is not installed; pip install 'cuebook[embeddings]'"
+        raise InvalidInput(msg, where="embedder.provider")
+    return embedder
+
+
+def embedder_of(config: Config) -> Embedder | None:
+    """Give what embeds, None where nothing does; nothing is loaded and nothing sent. Raises InvalidInput."""
+    settings = config.settings.embedder
+    if settings.provider == "none":
+        return None
+    if settings.provider == "minilm":
+        return MiniLM()
+    upstream = HttpUpstream(
+        settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=_EMBED_S
+    )
+    return OpenAIEmbedder(settings.name, upstream, akin=settings.akin, languages=languages_of(settings))
+
+
+def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Model | None:
+    which = config.settings.work.model
+    if which == "none":
+        return None
+    if which == "model":
+        if isinstance(model, RecalledModel):
+            msg = 'work.model is "model", and no [model] is configured; set model.provider or work.model = "none"'
+            raise InvalidInput(msg, where="work.model")
+        return model
+    if not isinstance(upstream, HttpUpstream) or not config.settings.model.name:
+        msg = 'work.model is "upstream": set upstream.url, and model.name to the upstream\'s model for the work behind'
+        raise InvalidInput(msg, where="work.model")
+    return OpenAIModel(config.settings.model.name, upstream)
+
+
+def _cache_rule(config: Config) -> CacheRule | None:
+    """Give the provider's cache rule that windows are judged by.
+
+    A longest-prefix rule where the provider is not known.
+    """
+    settings = config.settings
+    name = settings.upstream.cache_rule
+    if name == "off":
+        return None
+    if name != "auto":
+        return rule_named(name)
+    url = settings.upstream.url or (settings.model.base_url if settings.model.provider == "openai" else "")
+    return rule_for(settings.model.name, url or None) or rule_named("openai-prefix")
+
+
+def environment_key(name: str) -> bool:
+    """Whether an API key stands in the environment, for `doctor`; its value is nobody's to see."""
+    return bool(os.environ.get(name))

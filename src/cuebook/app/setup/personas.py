@@ -1,0 +1,247 @@
+"""The personas of a book as the doors show them, their files looked at, and a new one made from the gallery."""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.setup.atomic_files import write_whole
+from cuebook.app.setup.builtin_prompts import builtin_prompts
+from cuebook.app.setup.persona_files import (
+    ENDINGS,
+    PersonaFile,
+    folder_of,
+    keys_of,
+    means_persona,
+    read_file,
+    read_folder,
+    settle_ids,
+)
+from cuebook.app.setup.project_files import PLAIN, files_of, load_profiles, with_own
+from cuebook.config import Config
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.prompts.names import DEFAULT, candidates, instructions
+from cuebook.records.persona import Metaprompt, Persona, render_tracking
+from cuebook.signals.metaprompts import metaprompts_of
+from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
+
+_GALLERY: Final = Path(__file__).with_name("project") / "personas"
+#: What the name of a persona's file is made of.
+_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}")
+
+
+class TriggerShown(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """When a metaprompt runs."""
+
+    type: str
+    interval_turns: int = 0
+    event_name: str = ""
+
+
+class MetapromptShown(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A metaprompt of a persona: its own, or one its tracking's presets bring. `promptKey` is "" where its text stands
+    in the definition.
+    """
+
+    id: str
+    own: bool
+    description: str
+    trigger: TriggerShown
+    prompt_key: str
+
+
+class PersonaShown(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A persona. `sentimentTracking` is what holds in the mode asked for, `profile` the one it comes from, if any."""
+
+    id: str
+    name: str
+    version: str
+    role: str
+    description: str
+    default: bool
+    prompts: dict[str, str]
+    sentiment_tracking: dict[str, Any]
+    profile: str
+    meta_prompts: list[MetapromptShown]
+
+
+class PersonaWhole(PersonaShown, frozen=True, kw_only=True, rename="camel"):
+    """A persona with the text its prompts begin with, where the prompt book has none of it."""
+
+    base_system_prompt: str
+
+
+class PersonaList(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The personas of a book, by id."""
+
+    items: list[PersonaShown]
+    next: str | None = None
+
+
+_Shown = TypeVar("_Shown", bound=PersonaShown)
+
+# ---- of an open book ------------------------------------------------------------------------------------------------
+
+
+async def list_personas(desk: Desk, *, mode: str | None = None) -> PersonaList:
+    """Give all personas as their files are now."""
+    await desk.catch_up()
+    found = [each for _, each in sorted(desk.personas.items())]
+    return PersonaList(items=[_shown(each, desk.default_persona, desk.profiles, mode, PersonaShown) for each in found])
+
+
+async def get_persona(desk: Desk, name: str, *, mode: str | None = None) -> PersonaWhole:
+    """Give a persona as its file is now, a secret in its text replaced. Raises NotFound."""
+    await desk.catch_up()
+    shown = whole(desk.persona(name), default=desk.default_persona, profiles=desk.profiles, mode=mode)
+    return replace(shown, base_system_prompt=desk.writer.clean(shown.base_system_prompt))
+
+
+def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
+    """Give a persona as the doors show it."""
+    text = persona.base_system_prompt
+    return _shown(persona, default, profiles, mode, PersonaWhole, base_system_prompt=text)
+
+
+def _shown(
+    persona: Persona, default: str, profiles: Profiles, mode: str | None, kind: type[_Shown], **more: Any
+) -> _Shown:
+    tracking = tracking_of(persona, mode, profiles)
+    own = {each.id for each in persona.metaprompts}
+    return kind(
+        id=persona.id,
+        name=persona.name,
+        version=persona.version,
+        role=persona.role,
+        description=persona.description,
+        default=persona.id == default,
+        prompts=dict(persona.chain),
+        sentiment_tracking=render_tracking(tracking),
+        profile=profile_of(persona, mode, profiles),
+        meta_prompts=[_metaprompt(each, own=each.id in own) for each in metaprompts_of(persona.metaprompts, tracking)],
+        **more,
+    )
+
+
+def _metaprompt(given: Metaprompt, *, own: bool) -> MetapromptShown:
+    when = given.trigger
+    return MetapromptShown(
+        id=given.id,
+        own=own,
+        description=given.description,
+        trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns or 0, event_name=when.event or ""),
+        prompt_key=given.key,
+    )
+
+
+# ---- of a project's files -------------------------------------------------------------------------------------------
+
+
+class Looked(Struct, frozen=True, kw_only=True):
+    """A project's persona files, and what holds beside them."""
+
+    files: Sequence[PersonaFile]
+    profiles: Profiles
+    default: str
+
+    def find(self, name: str) -> tuple[Persona, str]:
+        """Give a persona and its file, "" for none. Raises NotFound, and InvalidInput where its file is at fault."""
+        for file in self.files:
+            if file.persona is not None and file.persona.id == name:
+                if file.whole is None:
+                    msg = f"{file.name}: {file.faults[0]}"
+                    raise InvalidInput(msg, where=file.name)
+                return file.persona, file.name
+        if name == PLAIN.id:
+            return PLAIN, ""
+        known = ", ".join(sorted({PLAIN.id, *(each.whole.id for each in self.files if each.whole)}))
+        msg = f"no persona {name!r}; there are {known}"
+        raise NotFound(msg)
+
+
+def look_at_personas(config: Config, files: Sequence[Path] = ()) -> Looked:
+    """Read a project's persona files, or those named, and all that is wrong in them. Raises InvalidInput."""
+    profiles, default = load_profiles(config), config.settings.persona.default or PLAIN.id
+    if not files:
+        known, project = with_own(config, files_of(config)) | builtin_prompts().keys(), config.settings.prompts.project
+        found = [_with_prompts(each, known, project) for each in read_folder(config, profiles)]
+        return Looked(files=found, profiles=profiles, default=default)
+    for file in files:
+        if not file.exists():
+            msg = f"there is no {str(file)!r}; name a file, such as {config.settings.persona.folder}/helper.json"
+            raise InvalidInput(msg, where=str(file))
+        if not means_persona(file.name):
+            msg = f"{str(file)!r} is no persona's file; its name ends with {', '.join(ENDINGS)}"
+            raise InvalidInput(msg, where=str(file))
+    read = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
+    return Looked(files=read, profiles=profiles, default=default)
+
+
+def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> PersonaFile:
+    """Give a file with what it names that is no prompt: `known` are the project's and those that ship."""
+    if file.whole is None:
+        return file
+    odd = list(file.odd)
+    for path, slug in keys_of(file.whole).items():
+        names = candidates(slug, project) if path.startswith("prompts.") else instructions(slug, project)
+        if not any(name in known for name in names):
+            near = get_close_matches(slug, [name.removeprefix(DEFAULT) for name in sorted(known)], n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"write it as prompts/{DEFAULT}{slug}.md"
+            odd.append(f"{path}: no prompt {slug!r} among the files; {meant}")
+    return replace(file, odd=tuple(odd))
+
+
+# ---- the gallery ----------------------------------------------------------------------------------------------------
+
+
+def gallery() -> dict[str, PersonaFile]:
+    """Give the personas that ship, by id."""
+    files = sorted(file for file in _GALLERY.iterdir() if means_persona(file.name))
+    read = [read_file(file, name=file.name, profiles=SHIPPED) for file in files]
+    return {each.persona.id: each for each in read if each.persona is not None}
+
+
+def new_persona(config: Config, name: str, *, like: str) -> Path:
+    """Write the file of a new persona, made from one of the gallery; answers with the file.
+
+    Raises InvalidInput for what is no name of a file, NotFound for an unknown `like`, Conflict where the id is taken.
+    """
+    if not _FILE_NAME.fullmatch(name):
+        msg = f"{name!r} is no id for a new file; give letters, digits, '-', '_' and '.', 80 at most"
+        raise InvalidInput(msg, where="id")
+    models = gallery()
+    if like not in models:
+        msg = f"no persona {like!r} in the gallery; there are {', '.join(models)}"
+        raise NotFound(msg)
+    model = _GALLERY / models[like].name
+    folder, ending = folder_of(config), model.suffix
+    for each in look_at_personas(config).files:
+        if (each.persona and each.persona.id == name) or Path(each.name).stem.lower() == name.lower():
+            msg = f"persona {name!r} is there already, in {each.name}; give another id"
+            raise Conflict(msg)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}{ending}"
+    write_whole(file, [_renamed(model.read_text("utf-8"), name)])
+    return file
+
+
+def _renamed(text: str, name: str) -> str:
+    """Give a definition of the gallery another id and a name like it; the rest stays byte by byte, comments too."""
+    title = json.dumps(re.sub(r"[-_.]+", " ", name).strip().title() or name)
+    for field, value in (("id", json.dumps(name)), ("name", title)):
+        line = re.compile(rf'(?m)^( *"?{field}"?: )[^,\n]*')
+        text = line.sub(rf"\g<1>{value}", text, count=1)
+    return text
+
+
+def to_wire(value: Struct) -> dict[str, Any]:
+    """Give what is shown as JSON does."""
+    shown: dict[str, Any] = msgspec.to_builtins(value)
+    return shown

@@ -1,0 +1,173 @@
+"""How a project directory is read.
+
+Cuebook.toml, presets, personas, and the environment, each error naming file and place.
+"""
+
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
+from cuebook.config import Config, StoreConfig, build
+from cuebook.errors import InvalidInput
+from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
+from cuebook.prompts import strict_json
+from cuebook.prompts.names import PROJECTS, instructions
+from cuebook.prompts.presets import NONE, Presets, read_presets
+from cuebook.records.persona import Persona
+from cuebook.signals.profiles import SHIPPED as SENTIMENT
+from cuebook.signals.profiles import Profiles, read_profiles
+
+#: Who speaks where no persona is defined: nobody's words stand in front, a client's prompt stays as it is.
+PLAIN = Persona(id="assistant", name="Assistant")
+FILE = "cuebook.toml"
+
+
+def load_config(
+    path: str | Path | None = None,
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Build the configuration from a project's file (or folder), the environment and arguments.
+
+    Without a path the file is the working folder's cuebook.toml, and defaults hold where there is none.
+    """
+    environment = os.environ if environment is None else environment
+    file = Path(path) if path is not None else Path(FILE)
+    if file.is_dir():
+        file /= FILE
+    if not file.exists():
+        if path is not None:
+            msg = f"there is no {str(file)!r}; `cuebook init` makes a project directory"
+            raise InvalidInput(msg, where=str(file))
+        return build(environment=environment, arguments=arguments, folder=str(file.parent))
+    document = _read(file, "TOML", tomllib.loads)
+    return build(
+        file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent)
+    )
+
+
+def is_project(config: Config) -> bool:
+    """Say whether there is anything to open: a file of settings, a setting given, or a book in its usual place."""
+    folder = Path(config.folder)
+    return bool(config.origins) or (folder / FILE).exists() or (folder / StoreConfig().url).exists()
+
+
+def no_project(config: Config) -> str:
+    """Say that there is none."""
+    return f"there is no {FILE} and no book in {str(Path(config.folder).resolve())!r}"
+
+
+def load_compaction(config: Config) -> Compaction:
+    """Read the presets file's compaction profiles; the shipped ones where there is no file."""
+    file = Path(config.folder) / config.settings.memory.presets
+    compaction = SHIPPED
+    if file.exists():
+        compaction = read_compaction(_read_json(file), file=str(config.settings.memory.presets))
+    elif "memory.presets" in config.origins:
+        msg = f"memory.presets: there is no file {str(file)!r}"
+        raise InvalidInput(msg, where="memory.presets")
+    profile = config.settings.memory.profile
+    if profile:
+        if profile not in compaction.profiles:
+            msg = f"memory.profile: no profile {profile!r}; there are {', '.join(sorted(compaction.profiles))}"
+            raise InvalidInput(msg, where="memory.profile")
+        compaction = Compaction(profiles=compaction.profiles, default=profile)
+    return override(compaction, config.compaction_env)
+
+
+def load_presets(config: Config, prompts: Collection[str]) -> Presets:
+    """Read the presets file's profiles; none where there is no file. `prompts` are the ids add-ons may name."""
+    file = Path(config.folder) / config.settings.memory.presets
+    if not file.exists():
+        return NONE
+    return read_presets(_read_json(file), file=str(config.settings.memory.presets), prompts=prompts)
+
+
+def modes_of(config: Config) -> set[str]:
+    """Give the modes the presets file tells something of: which add-ons are told, or how the past is condensed."""
+    modes = set(load_compaction(config).by_mode)
+    file = Path(config.folder) / config.settings.memory.presets
+    if file.exists():
+        document = _read_json(file)
+        named = {key for each in document.get("presets") or () for key in each.get("addonPromptKeys") or ()}
+        presets = load_presets(config, named)
+        modes.update(presets.by_mode, *(rule.modes for rule in presets.rules))
+    return modes
+
+
+def check_instructions(config: Config, compaction: Compaction, prompts: Collection[str]) -> None:
+    """Refuse a compaction profile whose `promptKey` names no prompt: `prompts` are the ids there are."""
+    for profile in compaction.profiles.values():
+        if "MEMORY_COMPACTION_PROMPT_KEY" in config.compaction_env:
+            place = where = "environment MEMORY_COMPACTION_PROMPT_KEY"
+        else:
+            where = f"memoryCompaction.profiles.{profile.id}.promptKey"
+            place = f"{config.settings.memory.presets}: {where}"
+        try:
+            names = instructions(profile.prompt_key, config.settings.prompts.project)
+        except InvalidInput as error:
+            msg = f"{place}: {error}"
+            raise InvalidInput(msg, where=where) from error
+        if not any(name in prompts for name in names):
+            shown = names[1] if len(names) > 1 else names[0]
+            msg = f"{place}: no prompt {profile.prompt_key!r}; write it as prompts/{shown}.md, or leave the key out"
+            raise InvalidInput(msg, where=where)
+
+
+def with_own(config: Config, prompts: Collection[str]) -> set[str]:
+    """Give the ids keys may name: those of prompts, and those a project's own prompts stand for."""
+    own = f"{PROJECTS}{config.settings.prompts.project}/"
+    return {*prompts, *(slug.removeprefix(own) for slug in prompts if slug.startswith(own))}
+
+
+def files_of(config: Config) -> list[str]:
+    """Give the ids of the project's prompt files."""
+    folder = Path(config.folder) / config.settings.prompts.folder
+    return [file.relative_to(folder).with_suffix("").as_posix() for file in sorted(folder.rglob("*.md"))]
+
+
+def load_profiles(config: Config, methods: tuple[str, ...] = ()) -> Profiles:
+    """Read the presets file's profiles of sentiment tracking; the shipped ones where there is no file."""
+    name, methods = config.settings.memory.presets, methods or own_methods()
+    file = Path(config.folder) / name
+    return read_profiles(_read_json(file), file=name, methods=methods) if file.exists() else SENTIMENT
+
+
+def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[str, Persona], str]:
+    """Read the personas of a project and the id of the default one. `methods` read sentiment here, own ones among them.
+
+    Raises InvalidInput naming the first file at fault, the path in it, and what to write there.
+    """
+    personas: dict[str, Persona] = {}
+    for file in read_folder(config, load_profiles(config, methods), methods):
+        if file.faults or file.persona is None:
+            more = f" (and {len(file.faults) - 1} more: `cuebook persona check` lists them)" * (len(file.faults) > 1)
+            msg = f"{file.name}: {file.faults[0]}{more}"
+            raise InvalidInput(msg, where=file.faults[0].partition(": ")[0])
+        personas[file.persona.id] = file.persona
+    default = config.settings.persona.default
+    if default and default not in personas:
+        known = ", ".join(sorted(personas)) or "none"
+        msg = f"persona.default: no persona {default!r} in {str(folder_of(config))!r}; there are {known}"
+        raise InvalidInput(msg, where="persona.default")
+    personas.setdefault(PLAIN.id, PLAIN)
+    return personas, default or PLAIN.id
+
+
+def _read_json(file: Path) -> Any:
+    return _read(file, "JSON", lambda text: strict_json.parse(text, where=file.name))
+
+
+def _read(file: Path, kind: str, parse: Any) -> Any:
+    try:
+        return parse(file.read_text("utf-8-sig"))
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be read ({error.strerror}); check the path and its permissions"
+        raise InvalidInput(msg, where=str(file)) from error
+    except (ValueError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"{file.name}: is no valid {kind} ({error})"
+        raise InvalidInput(msg, where=file.name) from error

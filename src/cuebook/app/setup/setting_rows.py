@@ -1,0 +1,35 @@
+"""The settings in force as people read them: each with its value, without secrets, and where that came from."""
+
+from typing import Any
+
+import msgspec
+
+from cuebook.app.json_shapes import Wire
+from cuebook.config import Config, without_secret
+from cuebook.records.credentials import spans
+
+
+def setting_rows(config: Config) -> list[Wire]:
+    """Give every setting by `section.key` with `value` and `source`, then what the environment says of compaction."""
+    rows = [
+        _row(f"{section}.{name}", value, config.origins.get(f"{section}.{name}", "default"))
+        for section, values in msgspec.to_builtins(config.settings).items()
+        for name, value in values.items()
+    ]
+    return rows + [_row(name, value, f"environment {name}") for name, value in sorted(config.compaction_env.items())]
+
+
+def shown_setting(value: Any) -> str:
+    """Give a value as a table shows it."""
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+def _row(name: str, value: Any, source: str) -> Wire:
+    return {"name": name, "value": _clean(value) if isinstance(value, str) else value, "source": source}
+
+
+def _clean(text: str) -> str:
+    """Leave out what an address says of its user, and what looks like a secret."""
+    for start, end, _ in reversed(list(spans(text))):
+        text = text[:start] + "***" + text[end:]
+    return without_secret(text)

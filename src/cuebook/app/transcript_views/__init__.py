@@ -1,0 +1,1 @@
+"""Conversations as people read them: lists, search, the live view."""

@@ -1,0 +1,238 @@
+"""Conversations found by words, and one read as it was said: a way through its tree, and where other ways part."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.conversation import Post
+from cuebook.records.conversation_list import Answering, PostPlace, Run, Talks
+from cuebook.records.memory import Scope
+
+#: Posts of a page, other ways named at one place, and characters of the first words of each.
+POSTS: Final = 200
+WAYS: Final = 20
+SAID: Final = 80
+#: Characters of what is looked for, and the most conversations on a page.
+_LONGEST: Final = 1_000
+_MOST: Final = 1_000
+
+
+class Way(Struct, frozen=True):
+    """One of several ways on from a post: its first post, its newest, and how it begins."""
+
+    first: int
+    last: int
+    said: str
+    here: bool  # it is the one that is read
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """A stretch of one way through a conversation's tree, oldest first."""
+
+    posts: tuple[Post, ...]
+    turns: tuple[Answering, ...]  # that answered its rounds, on whatever branch
+    partings: dict[int, tuple[Way, ...]]  # by the post behind which ways part, 0 for the beginning; at most WAYS each
+    before: int  # posts on the way before these
+    count: int  # posts on the way
+    older: int | None  # seq behind which the page before begins; None where there is none
+    newer: int | None
+    last: int  # the way's last post
+    current: bool  # the conversation goes on from here: it is the head's path
+    shared: int  # the last post that the head's path has too, 0 for none
+    branches: int  # ways through the tree in all
+
+
+class Talking:
+    """The conversations of a book, as who asks may read them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def find(
+        self, q: str | None = None, *, user: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Talks:
+        """List conversations, the most recent first.
+
+        With `q` those that have each of its words in their id, their user or how their first post begins, in either
+        case. Raises InvalidInput.
+        """
+        if not 1 <= limit <= _MOST:
+            msg = f"limit: {limit} is not between 1 and {_MOST}"
+            raise InvalidInput(msg, where="limit")
+        if len(q or "") > _LONGEST:
+            msg = f"q: {len(q or ''):,} characters are over the limit of {_LONGEST:,}"
+            raise InvalidInput(msg, where="q")
+        return await self._desk.store.talks.find(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
+
+    async def read(
+        self,
+        conversation: str,
+        *,
+        user: str | None = None,
+        branch: int | None = None,
+        behind: int | None = None,
+        around: str | None = None,
+    ) -> Transcript:
+        """Read POSTS posts: of the head's path, or of the newest way through the post with seq `branch`.
+
+        The newest, those behind a seq, or those around a post by its id, on a way through it. Raises NotFound.
+        """
+        scope, store = Scope(user=user), self._desk.store
+        known = await store.conversation(scope, conversation)
+        tree = _Tree(await store.talks.runs(scope, conversation), known.head)
+        middle = None
+        if around:
+            found = (await store.talks.places(scope, conversation, [around])).get(around)
+            if found is None:
+                msg = f"conversation {conversation!r} has no post {around!r}"
+                raise NotFound(msg)
+            middle = found.seq
+        way = tree.way_through(branch if branch is not None else middle)
+        if middle is not None:
+            start = way.before(middle) - POSTS // 2
+        else:
+            start = way.count if behind is None else way.before(behind)
+        start = max(0, min(start, way.count - POSTS))
+        posts = await store.posts_behind(
+            scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last
+        ) if way.count else []  # fmt: skip
+        rounds = [each.round for each in posts]
+        turns = await store.talks.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
+        parents = [way.seq_at(start), *(each.seq for each in posts)]
+        return Transcript(
+            posts=tuple(posts),
+            turns=tuple(turns),
+            partings=await self._partings(scope, conversation, tree, way, parents),
+            before=start,
+            count=way.count,
+            older=way.seq_at(max(0, start - POSTS)) if start else None,
+            newer=way.seq_at(start + POSTS) if start + POSTS < way.count else None,
+            last=way.last,
+            current=way.last == known.head,
+            shared=tree.shared(way),
+            branches=tree.leaves,
+        )
+
+    async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
+        """Give where posts stand, by id; of one that is not there, nothing. Raises NotFound."""
+        return await self._desk.store.talks.places(Scope(user=user), conversation, ids)
+
+    async def _partings(
+        self, scope: Scope, conversation: str, tree: "_Tree", way: "_Path", parents: Sequence[int]
+    ) -> dict[int, tuple[Way, ...]]:
+        """Give the ways on from posts of a way where there are several, or one that it does not take."""
+        found: dict[int, list[int]] = {}
+        for parent in parents:
+            ways = tree.behind(parent)
+            if len(ways) > 1 or (ways and parent == way.last):
+                kept = ways[-WAYS:]
+                own = next((each for each in ways if way.holds(each)), None)
+                found[parent] = kept if own is None or own in kept else [own, *kept[1:]]
+        firsts = sorted({each for ways in found.values() for each in ways})
+        posts = await self._desk.store.posts_in(scope, conversation, [(each, each) for each in firsts])
+        said = {each.seq: " ".join((each.message or "").split()) for each in posts}
+        return {
+            parent: tuple(Way(each, tree.newest(each), _short(said.get(each, "")), way.holds(each)) for each in ways)
+            for parent, ways in found.items()
+        }
+
+
+class _Path:
+    """A way from the root to a post, as spans of consecutive seqs, oldest first."""
+
+    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+        self._firsts = [first for first, _ in spans]
+        self._lasts = [last for _, last in spans]
+        self._before = [0]  # posts before each span
+        for first, last in spans:
+            self._before.append(self._before[-1] + last - first + 1)
+        self.count = self._before[-1]
+        self.last = self._lasts[-1] if spans else 0
+
+    def holds(self, seq: int) -> bool:
+        """Whether a post lies on it."""
+        at = bisect_right(self._firsts, seq) - 1
+        return at >= 0 and seq <= self._lasts[at]
+
+    def before(self, seq: int) -> int:
+        """Count its posts up to a seq, that one included."""
+        at = bisect_right(self._firsts, seq) - 1
+        return 0 if at < 0 else self._before[at] + min(seq, self._lasts[at]) - self._firsts[at] + 1
+
+    def seq_at(self, count: int) -> int:
+        """Give the seq of its post number `count` from 1; 0 for 0."""
+        if not count:
+            return 0
+        at = bisect_right(self._before, count - 1) - 1
+        return self._firsts[at] + count - 1 - self._before[at]
+
+
+class _Tree:
+    """A conversation's tree by its runs."""
+
+    def __init__(self, runs: Sequence[Run], head: int) -> None:
+        self._runs = runs
+        self._firsts = [each.first for each in runs]
+        self._behind: dict[int, list[int]] = {}  # first posts of runs by what they follow
+        for each in runs:
+            self._behind.setdefault(each.parent, []).append(each.first)
+        self._newest: dict[int, int] = {}  # the newest post behind the first of a run, by that
+        self._deep: dict[int, list[tuple[int, int]]] = {}  # what follows a run's posts: the post, and the newest there
+        for each in reversed(runs):  # a run that follows another begins behind it
+            newest = max([each.last, *(last for _, last in self._deep.get(each.first, ()))])
+            self._newest[each.first] = newest
+            if each.parent:
+                self._deep.setdefault(self._run(each.parent).first, []).append((each.parent, newest))
+        self.leaves = sum(each.last not in self._behind for each in runs)
+        self._head = self._path(head)
+
+    def _run(self, seq: int) -> Run:
+        return self._runs[bisect_right(self._firsts, seq) - 1]
+
+    def _path(self, last: int) -> _Path:
+        spans = []
+        while last:
+            run = self._run(last)
+            spans.append((run.first, last))
+            last = run.parent
+        return _Path(spans[::-1])
+
+    def behind(self, seq: int) -> list[int]:
+        """Give the posts that follow one, oldest first; 0 for those that begin."""
+        own = [seq + 1] if seq and seq < self._run(seq).last else []
+        return own + self._behind.get(seq, [])
+
+    def newest(self, seq: int) -> int:
+        """Give where the way through a post ends: at the head if it leads there, else at the newest post behind it."""
+        if self._head.holds(seq):
+            return self._head.last
+        run = self._run(seq)
+        if run.first == seq:
+            return self._newest[seq]
+        return max([run.last, *(last for post, last in self._deep.get(run.first, ()) if post >= seq)])
+
+    def shared(self, way: _Path) -> int:
+        """Give the last post of a way that the head's path has too; 0 for none."""
+        low, high = 0, min(way.count, self._head.count)
+        while low < high:  # two ways have the same posts up to where they part
+            middle = (low + high + 1) // 2
+            same = way.seq_at(middle) == self._head.seq_at(middle)
+            low, high = (middle, high) if same else (low, middle - 1)
+        return way.seq_at(low)
+
+    def way_through(self, seq: int | None) -> _Path:
+        """Give the way through a post, the head's for None. Raises NotFound."""
+        if seq is None:
+            return self._head
+        if not self._runs or not 1 <= seq <= self._runs[-1].last:
+            msg = f"there is no post number {seq}"
+            raise NotFound(msg)
+        return self._path(self.newest(seq))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SAID else f"{text[: SAID - 1]}…"

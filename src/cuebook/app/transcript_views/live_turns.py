@@ -1,0 +1,120 @@
+"""A turn as the live view tells it: what was asked and answered in short, and what its prompt holds and takes."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.app.json_shapes import iso
+from cuebook.app.reports.usage import Taken
+from cuebook.engine.core.desk import Desk
+from cuebook.errors import NotFound
+from cuebook.records.conversation import Conversation
+from cuebook.records.memory import Scope
+from cuebook.records.turn import SHADOW, Manifest, Turn
+
+#: Characters of what was asked and answered.
+SAID: Final = 400
+
+
+class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A turn in a line: what it takes by kind of block, what of it was cached, and what was left out."""
+
+    conversation: str
+    user: str | None
+    turn: int
+    state: str
+    at: str | None
+    query: str
+    reply: str
+    tokens: int = 0
+    budget: int = 0
+    kinds: dict[str, int] = {}
+    cached: int = 0
+    cost: float | None = None
+    dropped: int = 0  # things left out
+    events: tuple[str, ...] = ()
+    mood: str = ""
+    error: str = ""
+    seconds: float | None = None  # until it was answered; None while it is not, and where it passed in shadow
+    first_s: float | None = None  # until its answer's first piece, where it streamed
+    shadow: bool = False  # its prompt was not sent
+    spent: Taken = Taken()
+
+
+async def lines_of(desk: Desk, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:
+    """Give the newest turns of a conversation, oldest first; what they took is not read."""
+    scope = Scope(user=user)
+    try:
+        turns = await desk.store.turns(scope, known.id, last=last)
+        seqs = sorted({seq for turn in turns for seq in (turn.query_seq, turn.reply_seq) if seq})
+        said = await desk.store.posts_in(scope, known.id, [(seq, seq) for seq in seqs])
+    except (NotFound, ValueError):
+        return []  # it was forgotten meanwhile
+    posts = {each.seq: each.message or "" for each in said}
+    return [
+        _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial) for turn in turns
+    ]
+
+
+def _line(known: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
+    told, step = turn.metadata, turn.steps[-1] if turn.steps else None
+    manifest = step.manifest if step else None
+    window = told.get("window") or {}
+    cache = window.get("cache") or {}
+    cached = step.usage.cache_read if step and step.usage else None
+    first_ms = told.get("firstTokenMs")
+    return LiveTurn(
+        conversation=known.id,
+        user=known.user,
+        turn=turn.n,
+        state=turn.state,
+        at=iso(turn.created_at),
+        query=_short(query),
+        reply=_tail(reply) if turn.state == "running" else _short(reply),
+        tokens=manifest.tokens if manifest else 0,
+        budget=manifest.budget if manifest else 0,
+        kinds=kinds_of(manifest) if manifest else {},
+        cached=cached if cached is not None else cache.get("readTokens") or 0,
+        cost=cache.get("cost"),
+        dropped=sum(each.count for each in manifest.dropped) if manifest else 0,
+        events=tuple((told.get("sentiment") or {}).get("events") or ()),
+        mood=(told.get("mind") or {}).get("mood", ""),
+        error=step.error if step else "",
+        seconds=_seconds(turn),
+        first_s=first_ms / 1000 if first_ms is not None else None,
+        shadow=SHADOW in told,
+    )
+
+
+def kinds_of(manifest: Manifest) -> dict[str, int]:
+    """Give what a window takes by kind of block, in the order they stand; the query counts as a post."""
+    found: dict[str, int] = {}
+    for text in manifest.front:
+        found[text.kind] = found.get(text.kind, 0) + text.tokens
+    found["post"] = sum(each.tokens for each in manifest.path)
+    for text in manifest.volatile:
+        found[text.kind] = found.get(text.kind, 0) + text.tokens
+    if manifest.tools_tokens:
+        found["tools"] = manifest.tools_tokens
+    return {kind: tokens for kind, tokens in found.items() if tokens}
+
+
+def _seconds(turn: Turn) -> float | None:
+    """Give how long a turn took until it was answered.
+
+    None while it is not, and where it passed in shadow: it was opened and closed behind its answer.
+    """
+    if not turn.closed_at or turn.metadata.get(SHADOW):
+        return None
+    return round(turn.closed_at - turn.created_at, 3)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SAID else f"{text[: SAID - 1]}…"
+
+
+def _tail(text: str) -> str:
+    """Give the end of an answer that still grows."""
+    text = " ".join(text.split())
+    return text if len(text) <= SAID else f"…{text[1 - SAID :]}"

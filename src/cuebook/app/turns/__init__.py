@@ -1,0 +1,1 @@
+"""Turns: what each prompt held and why, replay, feedback."""

@@ -1,0 +1,131 @@
+"""How a conversation's posts are judged, how full its prompts are, and how much is remembered in all."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.optimizer import analyze
+from cuebook.memory.actions import ActionType
+from cuebook.records.memory import Scope
+from cuebook.records.tuning import Tuning
+from cuebook.window.budget import allot, untuned
+
+
+class Suggestion(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What should become of a post, and why."""
+
+    type: ActionType
+    post_id: str
+    reason: str
+
+
+class Judgement(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A conversation's posts, judged: how many there are, how many of them matter, how many are said again."""
+
+    total_entries: int
+    relevant_entries: int
+    redundant_entries: int
+    suggested_actions: tuple[Suggestion, ...]
+    token_usage: int  # tokens of the posts behind the summary, as they stand in prompts
+
+
+class BudgetConfig(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The numbers a budget comes from (C, "Configuration"), as they hold for the conversation."""
+
+    max_context_tokens: int
+    system_prompt_tokens: int
+    response_reserve_tokens: int
+    max_short_term_tokens: int
+    full_message_window: int
+    compression_trigger_ratio: float
+
+
+class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What posts may take of a prompt and what a conversation's take; `usage_percent` in [0, 100] and beyond."""
+
+    budget: int
+    used: int
+    remaining: int
+    usage_percent: float
+    should_compress: bool
+    config: BudgetConfig
+
+
+class ByType(Struct, frozen=True, kw_only=True):
+    """C's three tiers: posts, items of conversations, memories beyond them."""
+
+    short_term: int
+    long_term: int
+    cross_session: int
+
+
+class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How much is remembered; `compressed` are posts that stand under a summary."""
+
+    total: int
+    by_type: ByType
+    compressed: int
+
+
+class Analysis:
+    """The part of a book's memory that judges it."""
+
+    _desk: Desk
+
+    async def analyze(self, conversation: str, *, user: str | None = None) -> Judgement:
+        """Judge a conversation's posts and say what should become of them. Nothing is changed. Raises NotFound."""
+        found = await analyze(self._desk, Scope(user=user), conversation)
+        actions = tuple(
+            Suggestion(type=each.type, post_id=found.ledger.ids[each.number], reason=each.reason)
+            for each in found.judged.actions
+        )
+        return Judgement(
+            total_entries=found.judged.total,
+            relevant_entries=found.judged.relevant,
+            redundant_entries=found.judged.redundant,
+            suggested_actions=actions,
+            token_usage=found.judged.used,
+        )
+
+    async def stats(
+        self, conversation: str | None = None, *, user: str | None = None, organizations: Sequence[str] | None = None
+    ) -> MemoryStats:
+        """Count what is remembered, of a conversation or in all that a user may see. Raises NotFound.
+
+        Without a user `organizations` says whose memories count beside all users': all of them unless given.
+        """
+        tally = await self._desk.store.tuning.tally(Scope(user=user), conversation, organizations=organizations)
+        return MemoryStats(
+            total=tally.short_term + tally.long_term + tally.cross_session,
+            by_type=ByType(short_term=tally.short_term, long_term=tally.long_term, cross_session=tally.cross_session),
+            compressed=tally.compressed,
+        )
+
+    async def budget(self, conversation: str | None = None, *, user: str | None = None) -> Budget:
+        """Say what posts may take of a prompt, and what a conversation's take of it. Raises NotFound."""
+        tuning, used = untuned(self._desk.limits), 0
+        if conversation is not None:
+            found = await analyze(self._desk, Scope(user=user), conversation)
+            tuning, used = found.tuning if self._desk.tunes else tuning, found.judged.used
+        return _budget(self._desk, tuning, used)
+
+
+def _budget(desk: Desk, tuning: Tuning, used: int) -> Budget:
+    limits = desk.limits
+    room = allot(limits, front=0).posts
+    return Budget(
+        budget=room,
+        used=used,
+        remaining=max(0, room - used),
+        usage_percent=round(100 * used / max(1, room), 2),
+        should_compress=used > room * tuning.compression_trigger,
+        config=BudgetConfig(
+            max_context_tokens=limits.context_tokens,
+            system_prompt_tokens=limits.system_tokens,
+            response_reserve_tokens=limits.reply_tokens,
+            max_short_term_tokens=limits.max_short_term_tokens,
+            full_message_window=tuning.full_message_window,
+            compression_trigger_ratio=tuning.compression_trigger,
+        ),
+    )

@@ -1,0 +1,150 @@
+"""Why a turn was as it was, line by line: what was heard, what it moved, why these prompts, what was observed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cuebook.app.json_shapes import Wire
+from cuebook.records.turn import SHADOW
+
+#: Characters of a comment.
+COMMENT = 200
+
+
+def told_of(shown: Wire) -> Iterator[str]:
+    """Say of a turn, as `book.turns.show` gives it, all that its prompt and its posts do not say."""
+    told = shown["metadata"] or {}
+    if SHADOW in told:
+        yield "in shadow: this prompt was not sent; the client's own request went upstream as it came"
+    yield from heard_lines(told)
+    yield from mind_lines(told, shown["reflections"])
+    yield from why_lines(told)
+    yield from observed_lines(shown["observation"])
+    for each in shown["steps"]:
+        if each.get("error"):
+            yield f"step {each['step']} failed: {each['error']}"
+
+
+def window_lines(window: Wire) -> Iterator[str]:
+    """Say what a prompt held, a line for each block, and what was left out and why; texts by their first words."""
+    yield f"prompt: {window['tokens']:,} of {window['budget']:,} tokens"
+    for block in window["blocks"]:
+        form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
+        source = f" {block['source']}" if block["source"] else ""
+        yield f"- {block['kind']}{form}{source}, {block['tokens']:,} tokens: {_line(block['text'])}"
+    for each in window["dropped"]:
+        what = each.get("source") or f"posts {each.get('from')}–{each.get('to')}"
+        yield f"left out: {each['kind']} {what}, {each.get('tokens') or 0:,} tokens: {each['reason']}"
+
+
+def heard_lines(told: Wire) -> Iterator[str]:
+    """Say what `metadata.sentiment` tells of a turn; nothing where nothing was heard."""
+    sentiment = told.get("sentiment")
+    if not isinstance(sentiment, Mapping) or "polarity" not in sentiment:
+        return
+    yield f"heard: {', '.join(_said(sentiment))}"
+    reasons = sentiment.get("reasons") or {}
+    for name in sentiment.get("events") or ():
+        why = reasons.get(name) or {}
+        yield f"event: {name} ({why.get('severity', 'medium')}): {why.get('reason', '')}"
+    read = (sentiment.get("signals") or {}).items()
+    signals = [f"{name} {value:.2f}" for name, value in read if value and name != "sentiment_high"]
+    if signals:
+        yield f"signals: {', '.join(signals)}"
+
+
+def mind_lines(told: Wire, reflections: Sequence[Wire]) -> Iterator[str]:
+    """Say the state of mind a turn was answered in, and what came of reflecting on it."""
+    if mind := told.get("mind"):
+        yield f"mind: mood {mind['mood']}, user's skill {mind['userSkill']}, task {mind['taskComplexity']}"
+    for made in reflections:
+        if judged := made.get("sentiment"):
+            yield f"heard anew: {', '.join(_said(judged))}"
+            yield from (f"event: {name}" for name in judged["events"])
+        for run in made["runs"]:
+            why = f"; {run['reason']}" if run["reason"] else ""
+            came = ", ".join(changed(run["changes"])) or run["outcome"]
+            ran = f"reflected: {run['metaprompt']} ({run['trigger']})" if run["metaprompt"] else run["trigger"]
+            yield f"{ran} by {run['by']}: {came}{why}"
+
+
+def changed(changes: Mapping[str, Any]) -> Iterator[str]:
+    """Say what moved, of long texts only that they did."""
+    for name, (before, after) in changes.items():
+        if name == "strategy" or name.startswith("imprint."):
+            yield f"{name} {'gone' if after in (None, '') else 'new'}"
+        else:
+            yield f"{name} {before} → {after}"
+
+
+def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
+    method = sentiment.get("method") or "nothing"
+    if sentiment["polarity"] == "unknown":
+        yield f"{method} cannot read how this sounds"
+    else:
+        score, intensity = sentiment["score"], sentiment["intensity"]
+        yield f"{sentiment['polarity']}, score {score:.2f}, intensity {intensity:.2f} by {method}"
+    if sentiment.get("task"):
+        yield f"about {sentiment['task']}"
+    if sentiment.get("corrections"):
+        yield f"{sentiment['corrections']} correction{'s' if sentiment['corrections'] > 1 else ''}"
+    in_a_row = sentiment.get("counters") or {}
+    for kind, called in (("frustration", "negative"), ("satisfaction", "positive"), ("neutral", "neutral")):
+        if in_a_row.get(kind, 0) > 1:
+            yield f"{in_a_row[kind]} {called} in a row"
+
+
+def why_lines(told: Wire) -> Iterator[str]:
+    """Say why these prompts spoke: the preset that brought add-ons, and how each of several variants was chosen."""
+    if told.get("personaSilent"):
+        yield "persona and presets: silent, for the program brings its own system text (persona.speaks)"
+    profile = told.get("promptProfile") or {}
+    if profile.get("addonPromptKeys"):
+        addons = ", ".join(profile["addonPromptKeys"])
+        yield f"add-ons: {addons}, by preset {profile['presetId']} ({profile['reason']})"
+    if selection := told.get("experienceSelection"):
+        yield f"experiences: {_experiences(selection, told.get('experiences') or [])}"
+    for slug, each in (told.get("promptVariants") or {}).items():
+        version = f":{each['version']}" if "version" in each else ""
+        how = " ".join(filter(None, (each.get("strategy"), "exploring" if each.get("explored") else "")))
+        trial = f", on trial {each['trial']}" if each.get("trial") else ""
+        chance = f"probability {each.get('propensity', 1.0):.3f}"
+        scores = f", weight {each['edgeWeight']:.2f}, fit {each['contextFit']:.2f}" if "edgeWeight" in each else ""
+        yield f"chosen: {slug}@{each['branch']}{version}, {how + ', ' if how else ''}{chance}{scores}{trial}"
+
+
+def _experiences(selection: Wire, stood: list[str]) -> str:
+    """Say what was chosen, how well each fits, and by whom; what found no room in the window is said too."""
+    named = [
+        f"{name} ({score:.2f}{'' if name in stood else ', no room'})" for name, score in selection["chosen"].items()
+    ]
+    instead = f"; not by the model: {selection['instead']}" if selection.get("instead") else ""
+    return f"{', '.join(named) or 'none'} of {selection['offered']:,} offered, by {selection['by']}{instead}"
+
+
+def observed_lines(said: Wire) -> Iterator[str]:
+    """Say what the user's next message, or feedback, said of a turn, and which prompts learnt it; else why nothing."""
+    if said["by"] is None:
+        yield f"observed: nothing; {said['reason']}"
+        return
+    source = "by feedback" if said["by"] == "feedback" else f"by what was said next (turn {said['nextTurn']})"
+    parts = [
+        f"sentiment {said['sentiment']:.2f}" if said["sentiment"] is not None else "",
+        f"corrections {said['corrections']}" if said["corrections"] is not None else "",
+        f"outcome {said['outcome']}",
+    ]
+    why = f" ({'; '.join(said['reasons'])})" if said["reasons"] else ""
+    yield f"observed: {said['score']:.3f} {source}: {', '.join(filter(None, parts))}{why}"
+    if said["comment"]:
+        yield f"comment: {_line(said['comment'])}"
+    if said["pending"]:
+        yield "its prompts have not learnt it yet"
+    if not said["pending"] and not said["taught"]:
+        yield "taught: no prompt; none had another beside it"
+    for each in said["taught"]:
+        share = "" if each["counted"] else ", kept and not counted: this user has had their share"
+        yield f"taught: {each['promptId']}@{each['branch']}:{each['version']}{share}"
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= COMMENT else f"{text[: COMMENT - 1]}…"

@@ -1,0 +1,195 @@
+"""What is said of a turn: feedback as it is given, and the word on a turn as it is shown."""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from cuebook.app.prompts.idempotency import once
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.core.drafts import check_text
+from cuebook.engine.jobs.observation import spoke_in, teach
+from cuebook.engine.turn.message_signals import SENTIMENT
+from cuebook.engine.turn.reply_metadata import iso
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.prompts import Once
+from cuebook.prompts.learn import score as score_of
+from cuebook.records.conversation import Post
+from cuebook.records.memory import Scope
+from cuebook.records.outcome import Known, Outcome
+from cuebook.records.prompt import TaskOutcome
+from cuebook.records.turn import Turn
+from cuebook.signals.outcome import NEUTRAL
+
+Thumb = Literal["up", "down"]
+THUMBS: Final[dict[str, float]] = {"up": 1.0, "down": 0.0}
+#: Characters of a comment.
+COMMENT: Final = 2_000
+#: Posts read at a time to find what goes on from an answer.
+PAGE: Final = 200
+
+
+async def give(
+    desk: Desk,
+    conversation: str,
+    n: int,
+    *,
+    score: float | None,
+    thumb: Thumb | None,
+    outcome: TaskOutcome | None,
+    corrections: int | None,
+    comment: str,
+    user: str | None,
+    idempotency_key: str | None,
+) -> Known:
+    """Keep what somebody says of a turn, and teach it. Raises InvalidInput, NotFound, and Conflict while it runs."""
+    said = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
+    scope = Scope(user=user)
+
+    async def work(asking: Once | None) -> int:
+        whose = user or (await desk.store.conversation(scope, conversation)).user or ""
+        spoken = Outcome(by="feedback", at=desk.clock.now(), user=whose, **said)
+        told = asking and asking.telling(lambda known: known.revision)  # no word of it outlives its conversation
+        return (await desk.store.outcomes.give(scope, conversation, n, spoken, once=told)).revision
+
+    asked = ["feedback", conversation, n, score, thumb, outcome, corrections, comment]
+    await once(desk, idempotency_key, asked, int, work, user=user or "")
+    await teach(desk, scope, conversation, n)
+    known = await desk.store.outcomes.get(scope, conversation, n)
+    if known is None:
+        msg = f"what was said of turn {n} of conversation {conversation!r} was forgotten meanwhile"
+        raise NotFound(msg)
+    return known
+
+
+def _outcome(
+    desk: Desk,
+    *,
+    score: float | None,
+    thumb: Thumb | None,
+    outcome: TaskOutcome | None,
+    corrections: int | None,
+    comment: str,
+) -> dict[str, Any]:
+    """Read what is said. Raises InvalidInput naming what cannot be."""
+    given: object = thumb
+    if given is not None and given not in THUMBS:
+        msg = f"thumb: {given!r} is none; give up or down"
+        raise InvalidInput(msg, where="thumb")
+    if score is not None and thumb is not None:
+        msg = "score: thumb says the same; give one of the two"
+        raise InvalidInput(msg, where="score")
+    count: object = corrections
+    if isinstance(count, bool) or not isinstance(count, int | None):
+        msg = f"corrections: {corrections!r} is no count; give how often the answer had to be corrected"
+        raise InvalidInput(msg, where="corrections")
+    if outcome is not None and outcome not in get_args(TaskOutcome):
+        msg = f"outcome: {outcome!r} is none; give one of {', '.join(get_args(TaskOutcome))}"
+        raise InvalidInput(msg, where="outcome")
+    text: object = comment
+    if not isinstance(text, str) or len(text) > COMMENT:
+        found = f"{len(text):,} characters" if isinstance(text, str) else type(text).__name__
+        msg = f"comment: {found}; give a text of {COMMENT:,} characters at most"
+        raise InvalidInput(msg, where="comment")
+    check_text(comment, "comment")
+    sentiment = THUMBS[thumb] if thumb is not None else score
+    task: TaskOutcome = outcome or "unknown"
+    if sentiment is None and corrections is None and task == "unknown":
+        msg = "score: nothing is said of the turn; give a score (1 is good, 0 is bad), an outcome or corrections"
+        raise InvalidInput(msg, where="score")
+    try:
+        total = score_of(NEUTRAL if sentiment is None else sentiment, corrections or 0, task)
+    except InvalidInput as error:
+        if error.where != "sentiment":
+            raise
+        msg = f"score: {score!r} is out of range; give a number from 0 to 1"
+        raise InvalidInput(msg, where="score") from None
+    return {
+        "score": total,
+        "sentiment": None if sentiment is None else float(sentiment),
+        "corrections": corrections,
+        "task": task,
+        "comment": desk.writer.clean(comment),
+    }
+
+
+# ---- as it is shown -------------------------------------------------------------------------------------------------
+
+
+async def observation(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
+    """Give the word on a turn: what was said, and whom it taught; else why there is none."""
+    known = await desk.store.outcomes.get(scope, conversation, turn.n)
+    return to_wire(known) if known else {"by": None, "reason": await _why_none(desk, scope, conversation, turn)}
+
+
+async def _why_none(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
+    """Say why there is no word on a turn."""
+    if turn.state == "running":
+        return "the turn is being answered"
+    if not turn.reply_seq:
+        return "nothing was answered"
+    if turn.state != "finished":
+        return f"its answer was {turn.state}, and only a finished one is judged"
+    if not spoke_in(turn):
+        return "no prompt of the book spoke in it"
+    if desk.observes == "off":
+        return "learning.observe is off"
+    return await _why_unread(desk, scope, conversation, turn)
+
+
+async def _why_unread(desk: Desk, scope: Scope, conversation: str, turn: Turn) -> str:
+    """Say why what follows a turn's answer said nothing of it."""
+    after = await _next_post(desk, scope, conversation, turn.reply_seq)
+    if after is None:
+        return "nobody has gone on from it yet"
+    following = await _turn_asking(desk, scope, conversation, turn.n, after.seq)
+    if following is None or after.role != "user":
+        return "what follows it is no question to this book"
+    heard = following.metadata.get(SENTIMENT)
+    if not isinstance(heard, Mapping):
+        who = 'variants do, or all prompts with learning.observe = "all"'
+        return f"nobody listened to turn {following.n}: its persona hears nothing, and no prompt was to learn ({who})"
+    if heard.get("polarity") == "unknown":
+        return f"nothing can be read from what was said next (turn {following.n})"
+    return f"learning.observe was off when turn {following.n} was asked"
+
+
+async def _next_post(desk: Desk, scope: Scope, conversation: str, seq: int) -> Post | None:
+    """Give the first post that goes on from one, whatever branch it began."""
+    after = seq
+    while found := await desk.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
+        for post in found:
+            if post.parent == seq:
+                return post
+        after = found[-1].seq
+    return None
+
+
+async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq: int) -> Turn | None:
+    """Give the first turn behind turn `n` that answers a post or what was sent with it, None where none does."""
+    newest = (await desk.store.conversation(scope, conversation)).turns
+    for number in range(n + 1, newest + 1):
+        turn = await desk.store.turn(scope, conversation, number)
+        if turn.query_seq >= seq:
+            return turn
+    return None
+
+
+def to_wire(known: Known) -> dict[str, Any]:
+    """Give the word on a turn with names as on the wire. `pending`: its prompts have not learnt it yet."""
+    said = known.outcome
+    return {
+        "by": said.by,
+        "at": iso(said.at),
+        "score": said.score,
+        "sentiment": said.sentiment,
+        "corrections": said.corrections,
+        "outcome": said.task,
+        "reasons": list(said.reasons),
+        "nextTurn": said.next_turn or None,
+        "userId": said.user or None,
+        "comment": said.comment,
+        "pending": known.due,
+        "taught": [
+            {"promptId": each.slug, "branch": each.branch, "version": each.number, "counted": each.counted}
+            for each in known.taught
+        ],
+    }

@@ -1,0 +1,102 @@
+"""The state of mind conversations are in, as their developer sees it: now, what moved it, and reflecting by hand."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.json_shapes import Wire, iso
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.reflection import reflect_on
+from cuebook.engine.turn.message_signals import heard_to_wire
+from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.reflections import Call
+from cuebook.interfaces.store import Look
+from cuebook.records.memory import Scope
+from cuebook.records.mind import Mind, Reflection
+
+#: The most reflections one call gives.
+MOST = 500
+
+
+class MindState(Struct, frozen=True, kw_only=True):
+    """The Mind of the path a conversation goes on from, the turn after which it was so (0: from the beginning), and
+    reflections of all branches, the newest first.
+    """
+
+    conversation: str
+    mind: Mind
+    turn: int = 0
+    due: int = 0  # reflections asked for that nobody has made yet
+    reflections: tuple[Reflection, ...] = ()
+
+
+class MindOf:
+    """The minds of a book's conversations."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def show(self, conversation: str, *, user: str | None = None, limit: int = 20) -> MindState:
+        """Give a conversation's Mind and what moved it. Raises NotFound, InvalidInput."""
+        if not 1 <= limit <= MOST:
+            msg = f"limit: {limit} is not between 1 and {MOST}"
+            raise InvalidInput(msg, where="limit")
+        scope = Scope(user=user)
+        found = await self._desk.store.reflections.of(scope, conversation, limit=limit)
+        scene = await self._desk.store.scene(scope, Look(conversation=conversation, full_tokens=1, use_summary=False))
+        known = scene.conversation
+        due = await self._desk.store.reflections.waiting(scope, conversation)
+        return MindState(
+            conversation=known.id if known else conversation,
+            mind=mind_of(scene),
+            turn=scene.reflection.turn if scene.reflection else 0,
+            due=due,
+            reflections=tuple(found),
+        )
+
+    async def run(self, conversation: str, metaprompt: str, *, user: str | None = None) -> MindState:
+        """Run a metaprompt now, on the newest turn. What is due of the conversation is done before it.
+
+        It is one of the persona's or one that ships. While a turn is running it waits for its end, `due` says so.
+        Raises NotFound, and InvalidInput for a metaprompt that is not known or a conversation without turns.
+        """
+        scope = Scope(user=user)
+        known = await self._desk.store.conversation(scope, conversation)
+        scene = await self._desk.store.scene(scope, Look(conversation=conversation, full_tokens=1, use_summary=False))
+        may_run(self._desk, known, scene, metaprompt)
+        return await self._reflected(scope, conversation, Call(metaprompt, BY_HAND))
+
+    async def reset(self, conversation: str, *, user: str | None = None) -> MindState:
+        """Make the Mind neutral again; its history stays. Raises NotFound, and InvalidInput without turns."""
+        return await self._reflected(Scope(user=user), conversation, Call("", RESET))
+
+    async def _reflected(self, scope: Scope, conversation: str, call: Call) -> MindState:
+        await self._desk.store.reflections.ask(scope, conversation, [call])
+        await reflect_on(self._desk, scope, conversation)
+        return await self.show(conversation, user=scope.user)
+
+
+def mind_shape(state: MindState) -> Wire:
+    """Give a conversation's Mind as JSON shows it."""
+    return {
+        "conversationId": state.conversation,
+        **_mind(state.mind),
+        "turn": state.turn,
+        "due": state.due,
+        "reflections": [reflection_shape(each) for each in state.reflections],
+    }
+
+
+def _mind(mind: Mind) -> Wire:
+    return {**mind_to_wire(mind), "strategy": mind.strategy, "imprints": dict(mind.imprints)}
+
+
+def reflection_shape(made: Reflection) -> Wire:
+    """Give what came of reflecting on a turn as JSON shows it."""
+    runs: list[dict[str, Any]] = [
+        {"reason": "", "changes": {}, "prompt": "", **msgspec.to_builtins(run)} for run in made.runs
+    ]
+    heard = {"sentiment": heard_to_wire(made.heard)} if made.heard else {}
+    return {"turn": made.turn, "at": iso(made.at), "mind": _mind(made.mind), "runs": runs, **heard}

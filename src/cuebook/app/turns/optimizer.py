@@ -1,0 +1,117 @@
+"""The optimizer of a book: what its runs came to, a run by hand, and their history."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.app.json_shapes import Wire, iso
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.jobs.optimizer import run_once
+from cuebook.errors import InvalidInput
+from cuebook.records.memory import Scope
+from cuebook.records.tuning import Snapshot, Tuning
+from cuebook.window.budget import LEAST_POSTS, untuned
+
+#: The most snapshots one call gives: all that are kept of a conversation.
+MOST = 500
+
+
+class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The four parameters."""
+
+    compression_trigger: float
+    full_message_window: int
+    min_relevance: float
+    target_usage_ratio: float
+
+
+class OptimizerStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What all runs came to; `current_parameters` are the conversation's named, else those tuned last."""
+
+    total_optimizations: int
+    total_tokens_saved: int
+    avg_savings_per_run: int
+    current_parameters: Parameters
+
+
+class Optimizer:
+    """The optimizer."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def status(self, conversation: str | None = None, *, user: str | None = None) -> OptimizerStatus:
+        """Say what the runs so far came to, of a conversation or of all. Raises NotFound."""
+        totals = await self._desk.store.tuning.totals(Scope(user=user), conversation)
+        return OptimizerStatus(
+            total_optimizations=totals.runs,
+            total_tokens_saved=totals.tokens_saved,
+            avg_savings_per_run=round(totals.tokens_saved / totals.runs) if totals.runs else 0,
+            current_parameters=_parameters(totals.current or untuned(self._desk.limits)),
+        )
+
+    async def run(self, conversation: str | None = None, *, user: str | None = None) -> Snapshot:
+        """Run now, whatever the interval: in a conversation, else in all that changed since their last run.
+
+        Of several runs the snapshot sums up the tokens and the entries, and has the last one's parameters. Fewer than
+        ten posts are left as they are, as `untuned` says. Raises NotFound, and InvalidInput where the optimizer is off.
+        """
+        if not self._desk.tunes:
+            msg = "the optimizer is off; set enabled = true under [optimizer]"
+            raise InvalidInput(msg, where="optimizer.enabled")
+        scope = Scope(user=user)
+        if conversation is not None:
+            return await run_once(self._desk, scope, conversation)
+        now, seen = self._desk.clock.now(), set[str]()
+        made: list[Snapshot] = []
+        while found := await self._desk.store.tuning.changed(least=LEAST_POSTS, since=0.0, before=now, scope=scope):
+            left = [each.conversation for each in found if each.conversation not in seen]
+            if not left:
+                break
+            for each in left:
+                seen.add(each)
+                made.append(await run_once(self._desk, scope, each))
+        return _sum(made, untuned(self._desk.limits), now)
+
+    async def history(
+        self, conversation: str | None = None, *, user: str | None = None, limit: int = 20
+    ) -> list[Snapshot]:
+        """Give the snapshots of the runs, newest first; of a conversation 500 are kept. Raises NotFound."""
+        if not 1 <= limit <= MOST:
+            msg = f"limit: {limit} is not between 1 and {MOST}"
+            raise InvalidInput(msg, where="limit")
+        return await self._desk.store.tuning.history(Scope(user=user), conversation, limit=limit)
+
+
+def _parameters(tuning: Tuning) -> Parameters:
+    return Parameters(
+        compression_trigger=tuning.compression_trigger,
+        full_message_window=tuning.full_message_window,
+        min_relevance=tuning.min_relevance,
+        target_usage_ratio=tuning.target_usage_ratio,
+    )
+
+
+def _sum(made: list[Snapshot], untuned: Tuning, now: float) -> Snapshot:
+    if len(made) == 1:
+        return made[0]
+    return Snapshot(
+        conversation_id="",
+        tokens_before=sum(each.tokens_before for each in made),
+        tokens_after=sum(each.tokens_after for each in made),
+        entries_compressed=sum(each.entries_compressed for each in made),
+        entries_dropped=sum(each.entries_dropped for each in made),
+        entries_promoted=sum(each.entries_promoted for each in made),
+        compression_trigger_ratio=made[-1].compression_trigger_ratio if made else untuned.compression_trigger,
+        full_message_window=made[-1].full_message_window if made else untuned.full_message_window,
+        min_relevance_score=made[-1].min_relevance_score if made else untuned.min_relevance,
+        timestamp=now,
+        untuned="" if made else f"no conversation of {LEAST_POSTS} posts or more changed since its last run",
+    )
+
+
+def snapshot(value: Snapshot) -> Wire:
+    """Give a snapshot as C does, with its conversation, null where it sums up several, and why it tuned nothing."""
+    shown: dict[str, Any] = msgspec.to_builtins(value)
+    return shown | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}

@@ -1,0 +1,271 @@
+"""Turns of a book: what each prompt held and why, and the same prompt rendered again."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app import json_shapes as shapes
+from cuebook.app.paging import LIMIT, Paged, TurnsAt, check_limit, read_cursor, write_cursor
+from cuebook.app.turns import feedback
+from cuebook.app.turns.mood import reflection_shape
+from cuebook.app.turns.what_if import to_wire, what_if
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.replay.counterfactual import Counterfactual
+from cuebook.errors import NotFound
+from cuebook.interfaces.store import Alignment
+from cuebook.records.conversation import Conversation, PathPost
+from cuebook.records.digest import messages_digest
+from cuebook.records.memory import Scope
+from cuebook.records.outcome import Known
+from cuebook.records.prompt import TaskOutcome
+from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
+from cuebook.window.block_text import text_of
+from cuebook.window.manifest import digests_of, ranges_of, restore
+from cuebook.window.post_forms import whole
+from cuebook.window.window import RENDERER, render
+
+Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
+#: How memories are named as the source of a text.
+_MEMORY = "memory:"
+#: What a turn's metadata tells of memories.
+_RECALLED = "longTermMemoryRetrieval"
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    """A window rendered again. `window` is None where something of it was erased, or is not for who asks."""
+
+    verdict: Verdict
+    digest: str
+    window: Window | None
+    reason: str = ""
+    counterfactual: Counterfactual | None = None  # where something was to be other
+
+
+def replay_shape(found: Replay) -> shapes.Wire:
+    """Give a replay as JSON shows it."""
+    window = shapes.window(found.window) if found.window else None
+    told = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
+    return told | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
+
+
+class Turns:
+    """The turns of a book's conversations.
+
+    Who was let into a conversation reads what was said in it, not what its first user's other conversations told it.
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
+        """One turn. Raises NotFound."""
+        scope = Scope(user=user)
+        turn = await self._desk.store.turn(scope, conversation, n)
+        return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
+
+    async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
+        """Give the newest turns, oldest first."""
+        scope = Scope(user=user)
+        turns = await self._desk.store.turns(scope, conversation, last=last)
+        return list(map(_for_guest, turns)) if await self._is_guest(scope, conversation) else turns
+
+    async def page(
+        self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
+    ) -> Paged[Turn]:
+        """Give a page of all turns, oldest first."""
+        scope = Scope(user=user)
+        found = await self._desk.store.conversation(scope, conversation)
+        start = read_cursor(cursor, TurnsAt, no=found.no) if cursor is not None else TurnsAt(found.no, 0)
+        check_limit(limit)
+        last = min(start.n + limit, found.turns)
+        turns = [await self._desk.store.turn(scope, conversation, n) for n in range(start.n + 1, last + 1)]
+        if _is_guest(found, scope):
+            turns = list(map(_for_guest, turns))
+        return Paged(tuple(turns), write_cursor(TurnsAt(found.no, last)) if last < found.turns else None)
+
+    async def show(
+        self, conversation: str, n: int, *, step: int | None = None, user: str | None = None
+    ) -> dict[str, Any]:
+        """Give a turn in INTERFACE's shape: query, reply, and every block of its window with its source and tokens."""
+        scope = Scope(user=user)
+        turn = await self.get(conversation, n, user=user)
+        shown_step = self._step(turn, step)
+        replay = await self._render(scope, conversation, shown_step.manifest)
+        seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
+        posts = {post.seq: post for post in await self._desk.store.posts_in(scope, conversation, seqs)}
+        query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
+        shown = shapes.turn(
+            turn,
+            query=_said(query),
+            reply=_said(reply),
+            shown=replay.window,
+        )
+        if shown["window"]:
+            shown["window"]["cache"] = _cache(turn, shown_step)
+            covered = await self._covered(scope, conversation, shown_step.manifest)
+            shown["window"]["covered"] = [
+                {"from": first, "to": last, "count": last - first + 1} for first, last in covered
+            ]
+        word = await feedback.observation(self._desk, scope, conversation, turn)
+        made = await self._desk.store.reflections.of(scope, conversation, turn=n)
+        reflections = [reflection_shape(each) for each in reversed(made)]
+        return shown | {
+            "replay": replay.verdict, "step": shown_step.n, "observation": word, "reflections": reflections,
+        }  # fmt: skip
+
+    async def replay(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        step: int | None = None,
+        user: str | None = None,
+        with_prompt: Sequence[str] = (),
+        as_of: datetime | str | int | None = None,
+        without: Sequence[str] = (),
+        ask: bool = False,
+    ) -> Replay:
+        """Render a turn's window again from what is stored, and hold it against the digest of what was sent.
+
+        With any of the last four also what its first step's window would have been (`counterfactual`): with these
+        versions of prompts (`SLUG`, `SLUG@BRANCH`, `SLUG@BRANCH:NUMBER`), with what memory held at a time (a datetime,
+        ISO 8601, or the number of a turn of the conversation), without these memories; with `ask` the book's model
+        answers it. Nothing is stored but the audit's record of that question. Raises InvalidInput, NotFound, and Denied
+        for who was let into the conversation.
+        """
+        turn, scope = await self.get(conversation, n, user=user), Scope(user=user)
+        found = await self._render(scope, conversation, self._step(turn, step).manifest)
+        if not (with_prompt or without or ask or as_of is not None):
+            return found
+        told = await what_if(
+            self._desk, scope, conversation, n, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
+        )
+        return replace(found, counterfactual=told)
+
+    async def feedback(
+        self,
+        conversation: str,
+        n: int,
+        *,
+        score: float | None = None,
+        thumb: feedback.Thumb | None = None,
+        outcome: TaskOutcome | None = None,
+        corrections: int | None = None,
+        comment: str = "",
+        user: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Known:
+        """Say how a turn was, in the place of what its user's next message says; the newest word stands.
+
+        `score` from 0 to 1, or `thumb` for 1 and 0, is the sentiment of the observation made of it. The prompts that
+        spoke have learnt it when this returns; what they had learnt of the turn is corrected. Raises InvalidInput,
+        NotFound, and Conflict while the turn is being answered.
+        """
+        return await feedback.give(
+            self._desk, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
+            comment=comment, user=user, idempotency_key=idempotency_key,
+        )  # fmt: skip
+
+    async def _is_guest(self, scope: Scope, conversation: str) -> bool:
+        return scope.user is not None and _is_guest(await self._desk.store.conversation(scope, conversation), scope)
+
+    def _step(self, turn: Turn, step: int | None) -> Step:
+        for each in turn.steps:
+            if each.n == (step or turn.steps[-1].n):
+                return each
+        msg = f"turn {turn.n} has no step {step}; it has steps 1 to {len(turn.steps)}"
+        raise NotFound(msg)
+
+    async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
+        """Give the posts (ranges of seqs, both included) that stand under a window's summary, shown in it or not."""
+        version = manifest.summary_version
+        summary = await self._desk.store.summary(scope, conversation, version=version) if version else None
+        if summary is None:
+            return []
+        [place] = await self._desk.store.align(scope, (), conversation=conversation)
+        covered = _upto(place, summary.upto_seq)
+        if covered:
+            return covered
+        posts = await self._desk.store.posts(scope, conversation, head=summary.upto_seq)  # on another branch
+        return _ranges([post.seq for post in posts])
+
+    async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
+        found = await self._desk.store.conversation(scope, conversation)
+        if _is_guest(found, scope) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
+            reason = "it says what is remembered of other conversations; that is for its first user alone"
+            return Replay(verdict="withheld", digest="", window=None, reason=reason)
+        posts = await self._desk.store.posts_in(scope, conversation, ranges_of(manifest))
+        texts = await self._desk.store.texts(scope, digests_of(manifest))
+        try:
+            sheet = restore(manifest, posts, texts, user=found.user)
+        except NotFound as erased:
+            return Replay(verdict="erased", digest="", window=None, reason=str(erased))
+        window = render(
+            sheet,
+            manifest.dropped,
+            budget=manifest.budget,
+            tools_tokens=manifest.tools_tokens,
+        )
+        digest = messages_digest(window.messages)
+        ratio = manifest.stable_prefix_ratio
+        fields = {name: getattr(window, name) for name in window.__struct_fields__}
+        window = Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors}))
+        if digest == manifest.digest:
+            return Replay(verdict="identical", digest=digest, window=window)
+        if manifest.renderer != RENDERER:
+            reason = f"rendered by version {manifest.renderer}, this is {RENDERER}"
+            return Replay(verdict="renderer-changed", digest=digest, window=window, reason=reason)
+        return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")
+
+
+def _is_guest(found: Conversation, scope: Scope) -> bool:
+    """Whether who asks was let into a conversation that is another's."""
+    return scope.user is not None and found.user not in (None, scope.user)
+
+
+def _for_guest(turn: Turn) -> Turn:
+    """Give a turn without the names of what was remembered: they are made of its words."""
+    return replace(turn, metadata={name: told for name, told in turn.metadata.items() if name != _RECALLED})
+
+
+def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
+    """Give the head's path up to a post of it as ranges, oldest first; nothing for a post beside it."""
+    runs: list[tuple[int, int]] = []
+    seq = place.conversation.head
+    run = place.posts[seq].run if seq in place.posts else 0
+    while seq:
+        runs.append((run, seq))
+        seq, run = place.runs[run]
+    if not any(first <= upto <= last for first, last in runs):
+        return []
+    return [(first, min(last, upto)) for first, last in reversed(runs) if first <= upto]
+
+
+def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for seq in seqs:
+        if found and found[-1][1] == seq - 1:
+            found[-1] = (found[-1][0], seq)
+        else:
+            found.append((seq, seq))
+    return found
+
+
+def _cache(turn: Turn, step: Step) -> dict[str, Any]:
+    """Say what a provider's cache made of a step: as the provider reported it, else simulated for the newest.
+
+    What was answered in shadow is no report: it was another prompt's.
+    """
+    usage, sent = step.usage, SHADOW not in turn.metadata
+    if sent and usage is not None and usage.cache_read is not None:
+        return {"readTokens": usage.cache_read, "writeTokens": usage.cache_write or 0, "simulated": False}
+    return dict(turn.metadata.get("window", {}).get("cache", {})) if step.n == turn.steps[-1].n else {}
+
+
+def _said(post: PathPost | None) -> str:
+    if post is None:
+        return ""
+    return post.message or text_of(whole(post, None))

@@ -1,0 +1,91 @@
+"""What a turn's prompt would have been: what is asked of it, and how it is told."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from cuebook.app.json_shapes import Wire
+from cuebook.app.json_shapes import window as window_shape
+from cuebook.app.prompts.reading import Reading
+from cuebook.engine.core.desk import Desk
+from cuebook.engine.replay.counterfactual import Change, Counterfactual, counterfactual
+from cuebook.engine.replay.recorded_turn import read_recorded
+from cuebook.errors import Denied, InvalidInput
+from cuebook.prompts.names import parse_reference
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
+from cuebook.records.turn import Block
+
+#: Prompts, and memories, that one question may name.
+MOST = 100
+#: Digits of a turn's number.
+_DIGITS = 18
+
+
+async def what_if(
+    desk: Desk,
+    scope: Scope,
+    conversation: str,
+    n: int,
+    *,
+    with_prompt: Sequence[str],
+    as_of: datetime | str | int | None,
+    without: Sequence[str],
+    ask: bool,
+) -> Counterfactual:
+    """Give what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
+    found = await desk.store.conversation(scope, conversation)
+    if scope.user is not None and found.user not in (None, scope.user):
+        msg = "what a prompt would have been is for its conversation's first user alone: it says what they were told"
+        raise Denied(msg)
+    for where, given in (("withPrompt", with_prompt), ("without", without)):
+        if len(given) > MOST:
+            msg = f"{where}: {len(given)} are over the limit of {MOST}"
+            raise InvalidInput(msg, where=where)
+    turn = await desk.store.turn(scope, conversation, n)
+    change = Change(
+        prompts=tuple([await _version(desk, each) for each in with_prompt]),
+        as_of=None if as_of is None else await _moment(desk, scope, conversation, as_of),
+        without=tuple(without),
+    )
+    return await counterfactual(desk, scope, await read_recorded(desk, scope, found, turn), change, ask=ask)
+
+
+def to_wire(told: Counterfactual) -> Wire:
+    """Give it as JSON shows it."""
+    before, after = told.before.tokens, told.after.tokens if told.after else None
+    return {
+        "tokens": {"before": before, "after": after, "change": None if after is None else after - before},
+        "leftOut": [_block(each) for each in told.left_out],
+        "letIn": [_block(each) for each in told.let_in],
+        "changed": [_block(each) for each in told.changed],
+        "postsLeftOut": {"before": told.posts[0], "after": told.posts[1]},
+        "reproduced": told.reproduced,
+        "refused": told.refused or None,
+        "answer": told.answer,
+        "before": window_shape(told.before),
+        "after": window_shape(told.after) if told.after else None,
+    }
+
+
+def _block(block: Block) -> Wire:
+    return {"kind": block.kind, "source": block.source, "role": block.role, "tokens": block.tokens, "text": block.text}
+
+
+async def _version(desk: Desk, named: str) -> Version:
+    reference = parse_reference(named.removeprefix("prompt:"), where="withPrompt")
+    return await Reading(desk).get(reference.slug, branch=reference.branch, version=reference.number)
+
+
+async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime | str | int) -> float:
+    """Give a time as Unix seconds: a turn's is when it began, one without a zone is UTC's."""
+    if isinstance(given, str) and given.strip().isdecimal() and len(given) <= _DIGITS:
+        given = int(given)
+    if isinstance(given, int):
+        return (await desk.store.turn(scope, conversation, given)).created_at
+    if isinstance(given, str):
+        try:
+            given = datetime.fromisoformat(given.strip())
+        except ValueError as error:
+            msg = f"as_of: {given!r:.80} is no time; give ISO 8601, such as 2026-05-01T12:00, or a turn's number"
+            raise InvalidInput(msg, where="asOf") from error
+    return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

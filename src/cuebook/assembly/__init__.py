@@ -1,1 +1,0 @@
-"""Where the token budget is spent: counting, partition, rendering the window, providers' cache rules. Pure."""

@@ -1,0 +1,156 @@
+"""`cuebook audit`: tail, verify, replay, export, checkpoints."""
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cuebook.app.json_shapes import Wire
+from cuebook.app.reports import audit_shapes as shapes
+from cuebook.app.setup.atomic_files import write_whole
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.audit import Verdict
+
+app = new_app(
+    "Show what models were told, and that nobody changed it.",
+    "cuebook audit tail --last 20",
+    "cuebook audit verify",
+)
+
+
+@command(app, "cuebook audit tail", "cuebook audit tail --last 50 --json", name="tail")
+def tail(
+    state: State,
+    *,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="How many.")] = 10,
+) -> None:
+    """Show the newest records, oldest first."""
+    with state.open() as book:
+        shown = [shapes.record(each) for each in book.audit.tail(last)]
+    if state.json:
+        screen.say_json({"items": shown})
+        return
+    if not shown:
+        screen.say("nothing yet; a record is made when a prompt of the book is written, rendered or chosen")
+        return
+    rows = [
+        (
+            str(each["seq"]),
+            each["timestamp"][:19].replace("T", " "),
+            each["event"],
+            each["promptId"],
+            each["version"],
+            each["agent"],
+            "(erased)" if None in (each["interpolatedText"], each["outputSummary"]) else _text(each),
+        )
+        for each in shown
+    ]
+    names = ("seq", "when", "event", "prompt", "version", "agent", "what")
+    screen.table(names, rows, right=("seq",), fold=("prompt",))
+
+
+def _text(shown: Wire) -> str:
+    return str(shown["interpolatedText"] or shown["outputSummary"])
+
+
+@command(
+    app,
+    "cuebook audit verify",
+    "cuebook audit verify --mirror logs/prompts_audit.jsonl",
+    "cuebook audit verify --checkpoints /mnt/elsewhere/checkpoints.json",
+    name="verify",
+)
+def verify(
+    state: State,
+    *,
+    mirror: Annotated[
+        Path | None, typer.Option("--mirror", metavar="FILE", help="Check a mirror file or an export instead.")
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option("--checkpoints", metavar="FILE", help="Check against these too, kept elsewhere.")
+    ] = None,
+) -> None:
+    """Check that nobody changed the audit. Exits 1 and names the first record that is not as it was written."""
+    kept = shapes.checkpoints_of(checkpoints.read_bytes()) if checkpoints else []
+    with state.open() as book:
+        audit = book.audit
+        found = audit.verify(kept=kept) if mirror is None else audit.verify_mirror(mirror, kept=kept)
+    if state.json:
+        screen.say_json(shapes.verdict(found))
+    else:
+        screen.say(_sentence(found))
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _sentence(found: Verdict) -> str:
+    count = f"{found.records:,} record{'s' * (found.records != 1)}"
+    if not found.ok:
+        where = f"record {found.first_bad} is not as it was written" if found.first_bad else "the checkpoints are wrong"
+        return f"FAILED: {where}: {found.reason} ({count})"
+    erased = f"; of {found.erased:,} a text was erased, which breaks nothing" if found.erased else ""
+    signed = f"signed checkpoints vouch for them up to {found.signed:,}" if found.signed else "no checkpoint yet"
+    return f"ok: {count}; {signed}{erased}"
+
+
+@command(app, "cuebook audit replay 2", "cuebook audit replay 2 --json", name="replay")
+def replay(
+    state: State,
+    seq: Annotated[int, typer.Argument(metavar="SEQ", min=1, help="The record's number.", show_default=False)],
+) -> None:
+    """Render the prompt a record tells of again and compare. Exits 1 if it is another text, or its version is gone."""
+    with state.open() as book:
+        found = book.audit.replay(seq)
+    if state.json:
+        screen.say_json(shapes.replayed(found))
+    else:
+        screen.say(found.verdict)
+        if found.text:
+            screen.say(found.text)
+    if found.verdict in ("changed", "gone"):
+        raise typer.Exit(1)
+
+
+@command(app, "cuebook audit export > audit.jsonl", "cuebook audit export -o audit.jsonl", name="export")
+def export(
+    state: State,
+    *,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+) -> None:
+    """Write all records as JSON lines, with what it takes to check them: `audit verify --mirror FILE` reads them."""
+    with state.open() as book:
+        lines = shapes.lines(book.audit.export())
+        if output is None:
+            for line in lines:
+                sys.stdout.write(screen.harmless_json(line))
+            return
+        numbers = itertools.count()
+        write_whole(output, (line for line, _ in zip(lines, numbers, strict=False)))
+        count = next(numbers)  # as many as lines were written
+    if state.json:
+        screen.say_json({"file": str(output), "records": count})
+    else:
+        screen.say(f"wrote {output} ({count:,} record{'s' * (count != 1)})")
+
+
+@command(
+    app,
+    "cuebook audit checkpoints",
+    "cuebook audit checkpoints --json > /mnt/elsewhere/checkpoints.json",
+    name="checkpoints",
+)
+def checkpoints(state: State) -> None:
+    """List the signed checkpoints. Keep copies where nobody who can write the database can: they show a cut tail."""
+    with state.open() as book:
+        shown = [shapes.checkpoint(each) for each in book.audit.checkpoints()]
+    if state.json:
+        screen.say_json({"items": shown})
+    elif not shown:
+        screen.say("no checkpoint yet; one is signed after 1,000 records or a minute, and when a book closes")
+    else:
+        rows = [(each["time"][:19].replace("T", " "), f"{each['size']:,}", each["root"]) for each in shown]
+        screen.table(("when", "records", "root"), rows, right=("records",), fold=("root",))

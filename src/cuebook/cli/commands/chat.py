@@ -1,0 +1,159 @@
+"""`cuebook chat`: talk in a terminal, or line by line through a pipe."""
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+import typer
+
+from cuebook.app import json_shapes as shapes
+from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.setup.project_files import modes_of
+from cuebook.cli.group import Project, TimeZone, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.output.window import draw
+from cuebook.cli.state import State
+from cuebook.errors import CuebookError, InvalidInput, NotFound
+from cuebook.records.turn import Ask, Window
+
+app = new_app()
+
+HELP = "/show shows what the last prompt held, /quit ends, Ctrl-C stops an answer"
+#: A line that asks for a command; a path such as /etc/hosts is none.
+_COMMAND = re.compile(r"/([A-Za-z][\w-]*)(?=\s|$)")
+
+
+@command(
+    app, "cuebook chat", "cuebook chat --conversation c1 --user ann", 'echo "Where did we leave off?" | cuebook chat'
+)
+def chat(
+    state: State,
+    *,
+    conversation: Annotated[str, typer.Option("--conversation", metavar="ID", help="Begun or gone on with.")] = "chat",
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Who you are.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answers.")] = None,
+    mode: Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Which presets hold.")] = None,
+    project: Project = None,
+    time_zone: TimeZone = None,
+) -> None:
+    """Talk. Everything is remembered: the same conversation goes on next time, however long it gets.
+
+    In a pipe each line of the input is a message. Lines of your own: /show, /help, /quit; //x says /x.
+    """
+    ask = Ask("", conversation, user=user, persona=persona, mode=mode, project=project, time_zone=time_zone)
+    with state.open(worker=True) as book:
+        if mode is not None:
+            _check_mode(book, mode)
+        talk = _Talk(book, ask, json=state.json)
+        try:
+            if screen.on_terminal() and not state.json:
+                _greet(book, ask)
+                _converse(talk, _typed(user or "you"))
+            else:
+                for line in sys.stdin:
+                    if not talk.hear(line):
+                        break
+        finally:
+            with contextlib.suppress(CuebookError):  # the next command finds it again
+                book.memory.take_up(conversation)
+
+
+def _check_mode(book: BlockingCuebook, mode: str) -> None:
+    """Refuse a mode that no preset knows: it would change nothing."""
+    modes = modes_of(book.config)
+    if not any(each in mode for each in modes):
+        file = book.config.settings.memory.presets
+        known = f"there are {', '.join(sorted(modes))}" if modes else "there are none"
+        msg = f"--mode: no mode {mode!r} in {file}; {known}"
+        raise InvalidInput(msg, where="mode")
+
+
+def _greet(book: BlockingCuebook, ask: Ask) -> None:
+    model = book.check()["model"]
+    try:
+        known = f"{book.conversations.get(ask.conversation, user=ask.user).last_seq:,} posts"
+    except NotFound:
+        known = "new"
+    who = ask.persona or book.config.settings.persona.default or "assistant"
+    screen.heading(f"{ask.conversation} ({known}) · {who} · {model}")
+    screen.say(HELP)
+
+
+def _typed(prompt: str) -> Iterator[str]:
+    with contextlib.suppress(ImportError):  # line editing and history, where Python was built with it
+        import readline  # noqa: F401
+    while True:
+        try:
+            yield input(f"\n{screen.line_of(prompt)}> ")
+        except EOFError:
+            screen.say()
+            return
+
+
+def _converse(talk: "_Talk", lines: Iterator[str]) -> None:
+    """Go on after an error and after a stopped answer."""
+    for line in lines:
+        try:
+            if not talk.hear(line):
+                return
+        except CuebookError as error:
+            screen.say()
+            screen.complain(str(error))
+        except KeyboardInterrupt:
+            screen.say("\n(stopped; what had come is kept)")
+
+
+class _Talk:
+    """What is said in one run of the command."""
+
+    def __init__(self, book: BlockingCuebook, ask: Ask, *, json: bool) -> None:
+        self._book = book
+        self._ask = ask
+        self._json = json
+        self._window: Window | None = None
+
+    def hear(self, line: str) -> bool:
+        """Take a line: a command or a message. False ends the talk."""
+        text = line.strip()
+        if text == "/quit":
+            return False
+        if text == "/help":
+            screen.say(HELP)
+        elif text == "/show":
+            self._show()
+        elif asked := _COMMAND.match(text):
+            msg = f"there is no {asked[0]} (there are /show, /help and /quit); //{asked[1]} says {asked[0]}"
+            raise InvalidInput(msg, where="message")
+        elif text:
+            self._say(text.removeprefix("/") if text.startswith("//") else text)
+        return True
+
+    def _say(self, text: str) -> None:
+        if self._json:
+            self._answer_json(text)
+        else:
+            self._answer(text)
+
+    def _answer(self, text: str) -> None:
+        for chunk in self._book.stream(msgspec.structs.replace(self._ask, text=text)):
+            self._window = chunk.window or self._window
+            if chunk.type == "text_delta":
+                screen.say(chunk.text, end="")
+        screen.say()
+
+    def _answer_json(self, text: str) -> None:
+        reply = self._book.ask(msgspec.structs.replace(self._ask, text=text))
+        self._window = reply.window
+        answer = {"text": reply.text, "textPlain": reply.text_plain, "conversationId": reply.conversation}
+        screen.say_json(answer | {"turn": reply.turn, "metadata": reply.metadata}, compact=True)
+
+    def _show(self) -> None:
+        if self._window is None:
+            screen.say("no prompt yet; say something first")
+        elif self._json:
+            screen.say_json(shapes.window(self._window), compact=True)
+        else:
+            draw(shapes.window(self._window))

@@ -1,0 +1,20 @@
+"""`cuebook config`."""
+
+from cuebook.app.setup.setting_rows import setting_rows, shown_setting
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app()
+
+
+@command(app, "cuebook config", "CUEBOOK_MODEL_NAME=gpt-5-mini cuebook config --json", name="config")
+def config(state: State) -> None:
+    """Show every setting, its value, and whether it came from a default, the file or the environment."""
+    found = state.settings()
+    rows = setting_rows(found)
+    if state.json:
+        screen.say_json({"folder": found.folder, "items": rows})
+        return
+    shown = [(each["name"], shown_setting(each["value"]), each["source"]) for each in rows]
+    screen.table(("setting", "value", "source"), shown)

@@ -1,0 +1,361 @@
+"""`cuebook conversation`: list, show, import, export, session, shared, compress, participants, delete."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app import json_shapes as shapes
+from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.paging import LIMIT, Paged
+from cuebook.app.setup.atomic_files import write_whole
+from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
+from cuebook.app.transcripts.write import Format
+from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, TimeZone, User, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.output.post import lines_of
+from cuebook.cli.state import State
+from cuebook.errors import Conflict, InvalidInput
+from cuebook.records.memory import DEFAULT_TENANT
+
+app = new_app(
+    "List, show, import, export and delete conversations.",
+    "cuebook conversation import chat.json --conversation c1",
+    "cuebook conversation show c1 --last 20",
+)
+
+#: Conversations read at a time where all are wanted.
+PAGE = 200
+
+
+@command(app, "cuebook conversation list", "cuebook conversation list --find 'ferry vlieland' --limit 5", name="list")
+def list_(
+    state: State,
+    *,
+    find: Annotated[
+        str | None,
+        typer.Option(
+            "--find", metavar="WORDS", help="With each of these in id, user or first words.", show_default=False
+        ),
+    ] = None,
+    user: User = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 50,
+    cursor: Cursor = None,
+) -> None:
+    """List conversations, the most recent first."""
+    if state.json:
+        with state.open() as book:
+            shown = book.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
+        screen.say_json({"items": list(shown.items)} | ({"next": shown.cursor} if shown.cursor else {}))
+        return
+    with state.open() as book:
+        page = book.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
+    if find and not page.items:
+        screen.say(f"no conversation has {find!r} in its id, its user or its first words")
+        return
+    if not page.items:
+        screen.say("no conversations yet; `cuebook chat` begins one, `cuebook conversation import FILE` brings one")
+        return
+    rows = [
+        (
+            each.id,
+            each.user or "",
+            each.persona or "",
+            f"{each.last_seq:,}",
+            f"{each.turns:,}",
+            _minute(each.updated_at),
+        )
+        for each in page.items
+    ]
+    names = ("conversation", "user", "persona", "posts", "turns", "changed")
+    screen.table(names, rows, right=("posts", "turns"), fold=names[:3])
+    if page.cursor:
+        screen.say(f"there are more: --cursor {page.cursor}")
+
+
+@command(app, "cuebook conversation show c1", "cuebook conversation show c1 --last 20 --json", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Only the last posts.")] = None,
+    branches: Annotated[bool, typer.Option("--branches", help="All branches, by number.")] = False,
+    limit: PageLimit = None,
+    cursor: Cursor = None,
+    user: User = None,
+) -> None:
+    """Show a conversation: who said what when."""
+    if last is not None and (limit, cursor) != (None, None):
+        msg = "give either --last, or --limit and --cursor"
+        raise typer.BadParameter(msg, param_hint="--last")
+    with state.open() as book:
+        talk = book.conversations
+        about = talk.describe(conversation, user=user)
+        if limit is None and cursor is None:
+            page = Paged(tuple(talk.posts(conversation, user=user, branches=branches, last=last)))
+        else:
+            page = talk.posts_page(conversation, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
+        posts, ids = page.items, talk.ids(conversation, page.items, user=user)
+    if state.json:
+        more = {"next": page.cursor} if page.cursor else {}
+        screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]} | more)
+        return
+    speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
+    screen.heading(
+        f"{conversation} · posts {about['lastSeq']:,} · turns {about['turns']:,}" + (speakers and f" · {speakers}")
+    )
+    for post in posts:
+        branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
+        half = " (cut off)" if post.state == "interrupted" else ""
+        screen.heading(f"\n{post.seq} {post.sender} {_minute(post.created_at)}{branch}{half}".strip())
+        screen.say("\n".join(lines_of(post)))
+    if page.cursor:
+        screen.say(f"\nthere are more: --cursor {page.cursor}")
+
+
+@command(
+    app,
+    "cuebook conversation import chat.json",
+    "cuebook conversation import messages.jsonl --conversation c1 --user ann",
+    "cuebook conversation export --all | cuebook -C copy conversation import -",
+    name="import",
+)
+def import_(
+    state: State,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Files; - reads from the pipe.", show_default=False)
+    ],
+    *,
+    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="The name it gets.")] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Whose it is.")] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Who answered in it.")] = None,
+    time_zone: TimeZone = None,
+) -> None:
+    """Store transcripts made elsewhere. The same file again stores only what is new.
+
+    It reads OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message or a conversation on each line), our
+    own export, posts as `POST /api/conversations/{id}/posts` takes them, TaskWeaver's JSON and YAML, and LoCoMo.
+    """
+    found = [each for file in files for each in _read(file)]
+    if conversation is not None and len(found) > 1:
+        msg = f"--conversation names one conversation, and there are {len(found)} here; leave it out"
+        raise InvalidInput(msg, where="conversation")
+    done = []
+    with state.open() as book:
+        for each in found:
+            given = {"user": user, "persona": persona, "time_zone": time_zone}
+            done.append(_store(book, each, conversation or each.conversation, given))
+            if not state.json:
+                told = f"{done[-1]['stored']:,} of {len(each.posts):,} posts new"
+                screen.say(f"{done[-1]['conversationId']}: {told} (from {each.source})")
+    if state.json:
+        screen.say_json({"items": done})
+    elif any(each["stored"] for each in done):
+        screen.say("`cuebook settle` makes summaries of it now; chat and serve do it by themselves")
+
+
+def _read(file: str) -> list[Transcript]:
+    if file == "-":
+        return read_transcripts(sys.stdin.read(), name="stdin")
+    return read_transcripts(Path(file))
+
+
+def _store(book: BlockingCuebook, transcript: Transcript, name: str, given: Mapping[str, str | None]) -> dict[str, Any]:
+    with screen.progress(f"importing {name}", len(transcript.posts)) as advance:
+        for so_far in store_transcript(book, transcript, conversation=name, **given):
+            advance(so_far.done)
+    return {
+        "conversationId": name,
+        "posts": so_far.done,
+        "stored": so_far.stored,
+        "lastSeq": so_far.last_seq,
+    }
+
+
+@command(
+    app,
+    "cuebook conversation export c1 > c1.json",
+    "cuebook conversation export c1 --format openai -o messages.json",
+    "cuebook conversation export --all -o everything.jsonl",
+    name="export",
+)
+def export(
+    state: State,
+    conversations: Annotated[
+        list[str] | None, typer.Argument(metavar="CONVERSATION", help="Ids.", show_default=False)
+    ] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Every conversation.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="Our own form holds every branch.")] = "cuebook",
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to a file.")] = None,
+    user: User = None,
+) -> None:
+    """Write conversations for a backup or for other programs; several become JSONL, one on each line."""
+    if bool(conversations) == all_:
+        msg = "name conversations, or all with --all"
+        raise typer.BadParameter(msg, param_hint="CONVERSATION")
+    with state.open() as book:
+        names = list(conversations or _every(book, user))
+        if form == "taskweaver-yaml" and len(names) != 1:
+            msg = f"--format taskweaver-yaml holds one conversation, and there are {len(names)} here; export each alone"
+            raise InvalidInput(msg, where="format")
+        one_line = len(names) != 1 or all_
+        with screen.progress("exporting", len(names)) as advance:
+            texts = []
+            for number, name in enumerate(names, 1):
+                texts.append(_write(book, name, form, user=user, one_line=one_line))
+                advance(number)
+    if output is None:
+        sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
+        return
+    write_whole(output, texts)
+    if state.json:
+        screen.say_json({"file": str(output), "conversations": len(names)})
+    else:
+        screen.say(f"wrote {output} ({len(names):,} conversation{'s' * (len(names) != 1)})")
+
+
+def _write(book: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
+    about = book.conversations.get(name, user=user)
+    if form.startswith("taskweaver"):
+        rounds = book.conversations.rounds(name, user=user)
+        return write_transcript(about, rounds=rounds, form=form, one_line=one_line)
+    posts = book.conversations.posts(name, user=user, branches=form == "cuebook")
+    return write_transcript(about, posts=posts, form=form, one_line=one_line)
+
+
+def _every(book: BlockingCuebook, user: str | None) -> Iterator[str]:
+    cursor = None
+    while True:
+        page = book.conversations.list(user=user, limit=PAGE, cursor=cursor)
+        yield from (each.id for each in page.items)
+        if not (cursor := page.cursor):
+            return
+
+
+@command(app, "cuebook conversation session c1", "cuebook conversation session c1 --compressed --json", name="session")
+def session(
+    state: State,
+    conversation: Conversation,
+    *,
+    compressed: Annotated[bool, typer.Option("--compressed", help="Also what the summary covers.")] = False,
+    user: User = None,
+) -> None:
+    """Show what a model would load of a conversation: the summary first, then what it does not cover."""
+    with state.open() as book:
+        rows = book.conversations.session(conversation, user=user, include_compressed=compressed)
+    if state.json:
+        screen.say_json({"items": [shapes.session_message(each) for each in rows]})
+        return
+    for each in rows:
+        mark = " (compressed)" if each.is_compressed else ""
+        screen.heading(f"\n{each.role} {_minute(each.timestamp)} {each.token_count:,} tokens{mark}".strip())
+        screen.say(each.content)
+
+
+@command(app, "cuebook conversation shared c1", "cuebook conversation shared c1 --type plan --json", name="shared")
+def shared(
+    state: State,
+    conversation: Conversation,
+    *,
+    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only entries of this type.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Count failed rounds too.")] = False,
+    user: User = None,
+) -> None:
+    """List the notes the roles of a conversation left for each other."""
+    with state.open() as book:
+        found = book.conversations.shared_entries(conversation, user=user, entry_type=type_, include_failed=failed)
+    shown = [shapes.shared_entry(each) for each in found]
+    if state.json:
+        screen.say_json({"items": shown})
+    elif not shown:
+        screen.say("no shared entries")
+    else:
+        names = ("sendFrom", "type", "scope", "content")
+        screen.table(("from", "type", "scope", "what"), [tuple(str(each[name]) for name in names) for each in shown])
+
+
+@command(
+    app,
+    "cuebook conversation compress c1 --before p40 --summary 'They chose the blue boat.'",
+    "cuebook conversation compress c1 --before p40 --summary - < summary.txt",
+    name="compress",
+)
+def compress(
+    state: State,
+    conversation: Conversation,
+    *,
+    before: Annotated[str, typer.Option("--before", metavar="POST", help="The first post it does not cover.")],
+    summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="Its text; - reads from the pipe.")],
+    user: User = None,
+) -> None:
+    """Put a summary of your own in the place of older posts. They stay in the transcript."""
+    text = sys.stdin.read() if summary == "-" else summary
+    with state.open() as book:
+        if not book.conversations.compress(conversation, older_than=before, summary=text, user=user):
+            msg = f"conversation {conversation!r} has moved on while it was compressed; try again"
+            raise Conflict(msg)
+        made = book.memory.summary(conversation, user=user)
+    if state.json:
+        screen.say_json({"summary": shapes.summary_state(made) if made else None})
+    elif made:
+        screen.say(f"summary {made.version} of {conversation} stands for its posts up to {made.upto_seq}")
+
+
+@command(
+    app, "cuebook conversation participants c1", "cuebook conversation participants c1 ann bob", name="participants"
+)
+def participants(
+    state: State,
+    conversation: Conversation,
+    users: Annotated[list[str] | None, typer.Argument(metavar="[USER]...", help="Who is to take part.")] = None,
+    *,
+    nobody: Annotated[bool, typer.Option("--nobody", help="Only the first user.")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> None:
+    """Show who takes part, or say who does: these users, and the first one in any case. Nobody else sees it."""
+    if users and nobody:
+        msg = "give either users or --nobody"
+        raise typer.BadParameter(msg, param_hint="--nobody")
+    with state.open() as book:
+        talk = book.of(tenant).conversations
+        if users or nobody:
+            talk.participants(conversation, users or [], by="cli")
+        about = talk.describe(conversation)
+    if state.json:
+        screen.say_json(about)
+    else:
+        screen.say(", ".join(about["participants"]) or "nobody in particular")
+
+
+@command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")
+def delete(
+    state: State,
+    conversation: Conversation,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    user: User = None,
+) -> None:
+    """Forget a conversation and everything derived from it, for good."""
+    with state.open() as book:
+        about = book.conversations.get(conversation, user=user)
+        if not yes and not _agreed(conversation, about.last_seq):
+            screen.complain(f"{conversation!r} was not deleted; --yes deletes it without asking")
+            raise typer.Exit(1)
+        counts = book.conversations.delete(conversation, user=user)
+    if state.json:
+        screen.say_json({"conversationId": conversation, "deleted": dict(counts)})
+    else:
+        screen.say(f"deleted {conversation} ({about.last_seq:,} posts)")
+
+
+def _agreed(conversation: str, posts: int) -> bool:
+    if not screen.on_terminal():
+        return False
+    return typer.confirm(screen.harmless(f"Delete {conversation} with its {posts:,} posts, for good?"))
+
+
+def _minute(when: float) -> str:
+    return (shapes.iso(when) or "")[:16].replace("T", " ")

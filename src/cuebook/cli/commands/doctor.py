@@ -1,0 +1,34 @@
+"""`cuebook doctor`."""
+
+import asyncio
+
+import msgspec
+import typer
+
+from cuebook.app.doctor import examine
+from cuebook.app.doctor.examine import Check
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app()
+
+
+@command(app, "cuebook doctor", "cuebook doctor -C book --json", name="doctor")
+def doctor(state: State) -> None:
+    """Look whether all a book needs is there: Python, SQLite, folder, store, personas, models. Exits 1 on a fail."""
+    checks = asyncio.run(_examine(state))
+    if state.json:
+        found = [msgspec.to_builtins(check) for check in checks]
+        screen.say_json({"ok": all(check.state != "fail" for check in checks), "checks": found})
+    if any(check.state == "fail" for check in checks):
+        raise typer.Exit(1)
+
+
+async def _examine(state: State) -> list[Check]:
+    checks: list[Check] = []
+    async for check in examine(state.where):
+        checks.append(check)
+        if not state.json:
+            screen.verdict(check.state, f"{check.name:<11}", check.found, check.advice)
+    return checks

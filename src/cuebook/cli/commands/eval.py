@@ -1,0 +1,310 @@
+"""`cuebook eval`."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cuebook.app.book import Cuebook
+from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, evaluate, to_wire, together
+from cuebook.app.evaluate.items import Cleanness
+from cuebook.app.evaluate.recall import Recall
+from cuebook.app.evaluate.replay import Survival
+from cuebook.app.forgetting import receipt_shape
+from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, Cost, Utilities, Utility, cost_to_wire
+from cuebook.app.reports.memory_use import to_wire as utility_to_wire
+from cuebook.cli.group import User, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.erasure import Receipt
+from cuebook.records.expression import counted
+
+app = new_app()
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE|CONVERSATION",
+        help="Your own transcript, as `conversation import` reads it; with --leave-one-out the book's own.",
+        show_default=False,
+    ),
+]
+Gold = Annotated[Path | None, typer.Option("--gold", metavar="GOLD", help="A list of the facts that FILE tells.")]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="Ask at most so many questions of a conversation.")
+]
+LeftOut = Annotated[
+    bool, typer.Option("--leave-one-out", help="Of what use each memory was in the turns that said it.")
+]
+Turns = Annotated[
+    int, typer.Option("--turns", metavar="N", min=1, max=1000, help="Of the last so many turns of a conversation.")
+]
+Budget = Annotated[
+    int, typer.Option("--budget", metavar="N", min=0, help="Ask the configured model so often; 0 asks none.")
+]
+Estimate = Annotated[bool, typer.Option("--estimate", help="Say what asking the model would cost; ask it nothing.")]
+Prune = Annotated[bool, typer.Option("--prune", help="Forget what was of no use, once you agree; a receipt proves it.")]
+
+
+@command(
+    app,
+    "cuebook eval",
+    "cuebook eval my-chat.json --json",
+    "cuebook eval my-chat.json --gold facts.json",
+    "cuebook eval --leave-one-out c1 c2 --budget 0",
+    name="eval",
+)
+def eval_(
+    state: State,
+    files: Names = None,
+    *,
+    gold: Gold = None,
+    limit: Limit = QUESTIONS,
+    left_out: LeftOut = False,
+    turns: Turns = TURNS,
+    budget: Budget = BUDGET,
+    estimate: Estimate = False,
+    prune: Prune = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to prune.")] = False,
+    user: User = None,
+) -> None:
+    """Measure memory on your own conversations, with no model and no network.
+
+    Evidence recall: the share of the posts that answer a question among the first 5 and 10 posts found, and within
+    1000 tokens. The questions are FILE's (LoCoMo), else those of the gold list, else clozes: half the words of a
+    sentence the user said, without the value it tells, of posts that stand under the summary.
+
+    Junk: items shown as current with no value (number, date, address, quoted word), no named thing and no gold fact;
+    plain preferences count too, so it is an upper bound. Duplicates: items whose content words are nine tenths those
+    of an earlier one, or that give the same values of the same subject. Contradictions: pairs of items of one subject
+    whose values exclude each other.
+
+    Fact survival: values and gold facts of posts, 1, 5 and 20 compactions after they went under the summary: held in
+    summary or items, ended by what came later, only found by a search, or lost. Current facts: gold facts that still
+    hold and stand in an item, and superseded ones that do.
+
+    --leave-one-out measures your own book instead: the memories of its recorded turns. With a configured model it asks
+    with and without each and compares the answers; with none, or --budget 0, it looks how many of the words that a
+    memory alone brought stand in the answer that was given. What was said in 10 turns or more and was of use in none is
+    proposed to be let go, unless it is of health, diet or who somebody is, or written by hand; without a model neither
+    wishes, decisions and tasks, which an answer follows without a word of them. Only --prune forgets.
+    """
+    if left_out:
+        asked: Any = {"turns": turns, "budget": budget, "user": user}
+        if estimate:
+            _estimate(state, files or [], asked)
+        else:
+            _leave_one_out(state, files or [], asked, prune=prune, yes=yes)
+        return
+    if prune or estimate or len(files or ()) > 1:
+        own = prune or estimate
+        msg = "--prune, --estimate and several names belong to --leave-one-out" if own else "name one FILE"
+        raise typer.BadParameter(msg)
+    file = Path(files[0]) if files else None
+    with screen.progress("replaying", None) as advance:
+        every = asyncio.run(
+            evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
+        )
+    if state.json:
+        screen.say_json(to_wire(every))
+        return
+    whole = together(every)
+    for number, each in enumerate([*every, *([whole] if whole else [])]):
+        if number:
+            screen.say()
+        for line in report_lines(each):
+            screen.say(line)
+
+
+def _estimate(state: State, names: list[str], asked: Any) -> None:
+    async def reckoned() -> Cost:
+        async with Cuebook.open(state.project(), worker=False) as book:
+            return await book.memory.utility_cost(names, **asked)
+
+    cost = asyncio.run(reckoned())
+    if state.json:
+        screen.say_json(cost_to_wire(cost))
+    else:
+        screen.say(cost_line(cost))
+
+
+def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:
+    async def measured() -> tuple[Utilities, Receipt | None]:
+        async with Cuebook.open(state.project(), worker=False) as book:
+            cost = await book.memory.utility_cost(names, **asked) if asked["budget"] else None
+            if cost is not None and cost.calls and not state.json:
+                screen.complain(cost_line(cost))
+            found = await book.memory.utility(names, **asked)
+            if not state.json:
+                for line in utility_lines(found):
+                    screen.say(line)
+            many = sum(each.prunes for each in found.items)
+            agreed = prune and many > 0 and (yes or _agreed(many))
+            return found, await book.memory.prune(found, user=asked["user"]) if agreed else None
+
+    found, receipt = asyncio.run(measured())
+    if state.json:
+        screen.say_json(utility_to_wire(found) | {"receipt": receipt_shape(receipt) if receipt else None})
+    elif receipt:
+        screen.say(f"forgotten; {receipt.id} is the proof")
+    if prune and receipt is None and any(each.prunes for each in found.items):
+        screen.complain("nothing was forgotten; --yes forgets without asking")
+        raise typer.Exit(1)
+
+
+def _agreed(many: int) -> bool:
+    what = "this memory" if many == 1 else f"these {many} memories"
+    return screen.on_terminal() and typer.confirm(f"Forget {what}, with everything derived from it, for good?")
+
+
+# ---- the report -----------------------------------------------------------------------------------------------------
+
+
+#: Columns of a name and of a figure.
+NAME, FIGURE = 46, 10
+#: Of what should not be there, so many are shown, in so many characters.
+SHOWN, QUOTE = 3, 100
+_ORIGINS = {
+    "file": "the file's own questions",
+    "gold": "the gold list's questions",
+    "cloze": "clozes: half the words of a user's sentence, without its value",
+}
+_WHOSE = {
+    "gold": "gold facts that hold",
+    "user": "values in the user's posts",
+    "others": "values in other posts",
+}
+
+
+def report_lines(report: Evaluation) -> Iterator[str]:
+    """Give a report line by line."""
+    talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
+    posts, compactions = counted(report.posts, "post"), counted(report.compactions, "compaction")
+    yield f"{report.title}: {talks}{posts}, {compactions}, no model"
+    yield ""
+    yield from _recall_lines(report.recall)
+    yield ""
+    yield from _item_lines(report.items)
+    yield ""
+    yield from _survival_lines(report.survival)
+    if report.current_facts is not None:
+        yield ""
+        yield from _current_lines(report.current_facts)
+
+
+def _recall_lines(recall: Recall) -> Iterator[str]:
+    if recall.at5 is None:
+        yield "evidence recall: nothing to ask, no old post of the user states a value"
+        return
+    some = f"{recall.questions} of {recall.there_are}" if recall.questions < recall.there_are else recall.questions
+    yield f"{'evidence recall':{NAME}}{'R@5':>{FIGURE}}{'R@10':>{FIGURE}}{'1000 tokens':>{FIGURE + 4}}"
+    figures = (
+        f"{_share(recall.at5):>{FIGURE}}{_share(recall.at10):>{FIGURE}}{_share(recall.within_tokens):>{FIGURE + 4}}"
+    )
+    yield f"{f'  {some} questions':{NAME}}{figures}"
+    yield f"  asked: {_ORIGINS[recall.origin]}"
+
+
+def _item_lines(items: Cleanness) -> Iterator[str]:
+    head = f"of {counted(items.items, 'item')} shown as current"
+    yield f"{head:{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
+    rows: list[tuple[str, Sequence[str]]] = [
+        ("junk: no value, no name, no gold fact", items.junk),
+        ("duplicates of an earlier one", items.duplicates),
+        ("contradictions: pairs of them", [" / ".join(pair) for pair in items.contradictions]),
+    ]
+    for name, found in rows:
+        share = _share(len(found) / items.items if items.items else None)
+        yield f"{'  ' + name:{NAME}}{len(found):>{FIGURE}}{share:>{FIGURE}}"
+        yield from (f"    {_quote(text)}" for text in found[:SHOWN])
+
+
+def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
+    if not rows:
+        yield "fact survival: nothing to tell, no post under a summary states a value"
+        return
+    heads = ("compactions", "facts", "held", "ended", "found", "lost")
+    yield f"{'fact survival':{NAME - 12}}" + "".join(f"{head:>{13 if n == 0 else 8}}" for n, head in enumerate(heads))
+    for row in rows:
+        figures = (row.facts, row.held, row.ended, row.found, row.lost)
+        name = f"{'  ' + _WHOSE[row.whose]:{NAME - 12}}{row.compactions:>13}"
+        yield name + "".join(f"{figure:>8,}" for figure in figures)
+    yield "  held: in summary or items; ended by what came later; found: by a search only"
+    dropped = [text for row in rows for text in row.dropped]
+    yield f"  facts lost from a mark to the next, gold facts that were ended among them: {len(dropped)}"
+    yield from (f"    {_quote(text)}" for text in dropped[:SHOWN])
+
+
+def _current_lines(facts: CurrentFacts) -> Iterator[str]:
+    yield f"{'gold facts at the end':{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
+    shown = _share(facts.shown / facts.current if facts.current else None)
+    yield f"{'  that hold, in an item':{NAME}}{f'{facts.shown} of {facts.current}':>{FIGURE}}{shown:>{FIGURE}}"
+    yield from (f"    missing: {_quote(text)}" for text in facts.missing[:SHOWN])
+    wrong = _share(facts.superseded_shown / facts.superseded if facts.superseded else None)
+    count = f"{facts.superseded_shown} of {facts.superseded}"
+    yield f"{'  superseded, in an item all the same':{NAME}}{count:>{FIGURE}}{wrong:>{FIGURE}}"
+    yield from (f"    wrong: {_quote(text)}" for text in facts.wrong[:SHOWN])
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
+
+
+def _quote(text: str) -> str:
+    flat = " ".join(text.split())
+    return f"“{flat if len(flat) <= QUOTE else flat[: QUOTE - 1] + '…'}”"
+
+
+# ---- use of memories ------------------------------------------------------------------------------------------------
+
+
+#: Characters of a memory, and turns named as evidence.
+WORDS, EVIDENCE = 60, 3
+_HOW: Final = {
+    "model": "by asking the model with and without each",
+    "words": "by the words of the answers that came of each alone",
+}
+
+
+def utility_lines(found: Utilities) -> Iterator[str]:
+    """Give a measure line by line, the most useful first."""
+    calls = f", {found.calls:,} calls" if found.calls else ""
+    memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
+    yield f"{memories} said in {turns}, {_HOW[found.by]}{calls}"
+    if found.items:
+        yield ""
+        yield f"{'utility':>7}  {'turns':>5}  {'uses':>5}  memory"
+    for each in found.items:
+        yield f"{each.utility:>7.2f}  {each.said:>5}  {each.memory.uses:>5}  {_memory(each)}"
+        yield f"{'':>21}  {_evidence(each)}"
+    for reason, many in found.missed.items():
+        yield f"not measured: {counted(many, 'turn')}, {reason}"
+    useless = [each for each in found.items if each.prunes]
+    if useless:
+        yield ""
+        yield f"of no use in {SAID} turns or more; --prune forgets {'it' if len(useless) == 1 else 'them'}:"
+        yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
+
+
+def cost_line(cost: Cost) -> str:
+    """Say what a measure asks a model, and costs at most."""
+    if not cost.calls:
+        return "asks no model"
+    money = " + ".join(f"{spent:.4f} {currency}" for currency, spent in cost.costs.items())
+    prompts, answers = f"{cost.prompt_tokens:,} tokens of prompts", f"{cost.answer_tokens:,} of answers"
+    priced = f"{money} at most" if money else "no price of it is known (config/prices.json may name one)"
+    asks = f"asks {cost.model} {counted(cost.calls, 'time')} about {counted(cost.turns, 'turn')}"
+    return f"{asks}: {prompts}, up to {answers}; {priced}"
+
+
+def _memory(each: Utility) -> str:
+    return f"{each.memory.id} {each.memory.category}: {screen.line_of(each.memory.text, WORDS)}"
+
+
+def _evidence(each: Utility) -> str:
+    best = sorted(each.uses, key=lambda use: -use.score)[:EVIDENCE]
+    more = f", {len(each.uses) - len(best)} more" if len(each.uses) > len(best) else ""
+    kept = "" if each.verdict in ("useful", "useless") else f"; kept: {VERDICTS[each.verdict]}"
+    return ", ".join(f"{use.conversation} turn {use.turn}: {use.score:.2f}" for use in best) + more + kept

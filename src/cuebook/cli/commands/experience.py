@@ -1,0 +1,89 @@
+"""`cuebook experience`: list, test."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app.experiences import listed
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app(
+    "Show handwritten experiences, and which of them a query gets.",
+    "cuebook experience list",
+    'cuebook experience test "which laptop should I buy?"',
+)
+
+Role = Annotated[
+    str | None,
+    typer.Option("--role", metavar="ROLE", help="What this persona (its id) or role is offered.", show_default=False),
+]
+
+
+@command(app, "cuebook experience list", "cuebook experience list --role helper --json", name="list")
+def list_(state: State, *, role: Role = None) -> None:
+    """List the experiences, and what is wrong with any of their files. Exits 1 where a file is left out."""
+    with state.open() as book:
+        found = book.experiences.list(role)
+        folder = book.config.settings.experience.folder
+    if state.json:
+        screen.say_json({"items": [listed(each) for each in found.items], "problems": list(found.problems)})
+    elif found.items:
+        rows = [
+            (each.experience.exp_id, ", ".join(each.experience.who) or "all", each.experience.when, each.file)
+            for each in found.items
+        ]
+        screen.table(("experience", "who", "when", "file"), rows, fold=("experience",))
+    else:
+        for_ = f" for {role}" if role is not None else ""
+        screen.say(f"no experiences{for_}; one is a file {folder}/handcrafted_exp_NAME.yaml with exp_id, when and what")
+    if not state.json:
+        for problem in found.problems:
+            screen.say(f"! {problem}")
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@command(
+    app,
+    'cuebook experience test "which laptop should I buy?"',
+    'cuebook experience test "plan a trip" --role helper --json',
+    name="test",
+)
+def try_(
+    state: State,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="What a user says.", show_default=False)],
+    *,
+    role: Role = None,
+) -> None:
+    """Choose for a query as a turn does, and say why of each. A model is asked where one chooses; nothing is stored."""
+    with state.open() as book:
+        found = book.experiences.select(query, role=role)
+    if state.json:
+        screen.say_json(found)
+        return
+    if not found.items:
+        screen.say(f"no experiences are offered to {found.role}; `cuebook experience list` shows all of them")
+        return
+    chosen = [each.exp_id for each in found.items if each.chosen]
+    screen.say(f"chosen by {found.by}: {', '.join(chosen) or 'none'} of {len(found.items):,} offered to {found.role}")
+    if found.instead:
+        screen.say(f"not by the model: {found.instead}")
+    rows = [
+        (
+            "yes" if each.chosen else "no",
+            each.exp_id,
+            f"{each.score:.2f}",
+            f"{each.words:.2f}",
+            "" if each.meaning is None else f"{each.meaning:.2f}",
+            each.reason,
+        )
+        for each in found.items
+    ]
+    screen.table(
+        ("chosen", "experience", "score", "words", "meaning", "why"),
+        rows,
+        right=("score", "words", "meaning"),
+        fold=("experience", "why"),
+    )

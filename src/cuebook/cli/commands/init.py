@@ -1,0 +1,31 @@
+"""`cuebook init`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cuebook.app.setup.project_templates import init_project
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app()
+
+
+@command(app, "cuebook init book", "cuebook init . --force", name="init")
+def init(
+    state: State,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to make.")] = Path(),
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+) -> None:
+    """Make a project directory: settings, a persona and presets that work as they are."""
+    files = init_project(folder, force=force)
+    if state.json:
+        screen.say_json({"folder": str(folder), "files": [str(file) for file in files]})
+        return
+    for file in files:
+        screen.say(f"wrote {file}")
+    step = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    screen.say(f"\nNext: {step}cuebook chat")

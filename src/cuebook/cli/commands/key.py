@@ -1,0 +1,105 @@
+"""`cuebook key`: new, list, revoke."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app.keys import shape
+from cuebook.cli.group import Tenant, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.key import ROLES
+from cuebook.records.memory import DEFAULT_TENANT
+
+app = new_app(
+    "Make, list and revoke the keys of the server.",
+    "cuebook key new --role editor --user ann",
+    "cuebook key list",
+    "cuebook key revoke 3f2a90c41b7d5e68a0f1",
+)
+
+#: Who it was, in the audit.
+_BY = "cli"
+
+
+@command(
+    app,
+    "cuebook key new --role editor --user ann",
+    "cuebook key new --role agent --name support-bot --expires 90",
+    "cuebook key new --role admin --user mara --organization acme --json",
+    name="new",
+)
+def new(
+    state: State,
+    *,
+    role: Annotated[str, typer.Option("--role", metavar="ROLE", help=f"One of {', '.join(ROLES)}.")],
+    user: Annotated[
+        str | None,
+        typer.Option("--user", metavar="U", help="Whose key it is; a viewer's and an editor's is one user's."),
+    ] = None,
+    organization: Annotated[
+        list[str] | None, typer.Option("--organization", metavar="O", help="An organization it belongs to; repeatable.")
+    ] = None,
+    name: Annotated[str, typer.Option("--name", metavar="TEXT", help="What it is for.")] = "",
+    expires: Annotated[
+        float | None, typer.Option("--expires", metavar="DAYS", help="Close it by itself after so many days.")
+    ] = None,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> None:
+    """Make a key and show it, this once. From the first key on, the server lets nobody in without one."""
+    if role not in ROLES:
+        msg = f"{role!r} is none of {', '.join(ROLES)}"
+        raise typer.BadParameter(msg, param_hint="--role")
+    with state.open() as book:
+        keys = book.of(tenant).keys
+        first = not keys.configured()
+        made = keys.new(role, user=user, organizations=organization or [], name=name, expires_days=expires, by=_BY)
+    if state.json:
+        screen.say_json(shape(made.key, now=made.key.created_at) | {"token": made.token})
+        return
+    screen.say(made.token)
+    screen.complain("kept nowhere: store it now; clients send it as `Authorization: Bearer cue_…`")
+    if first:
+        screen.complain("this is the first key: `cuebook serve` lets nobody in without one from now on")
+
+
+@command(app, "cuebook key list", "cuebook key list --json", name="list")
+def list_(state: State, *, tenant: Tenant = DEFAULT_TENANT) -> None:
+    """List the keys, the oldest first."""
+    with state.open() as book:
+        shown = book.of(tenant).keys.describe()
+    if state.json:
+        screen.say_json({"items": shown})
+    elif not shown:
+        screen.say("no keys: the server is for this machine only; `cuebook key new --role R` makes one")
+    else:
+        rows = [
+            (
+                each["id"],
+                each["role"],
+                each["userId"] or "",
+                ", ".join(each["organizations"]),
+                each["name"],
+                each["state"],
+                (each["expiresAt"] or "")[:10],
+            )
+            for each in shown
+        ]
+        names = ("key", "role", "user", "organizations", "name", "state", "expires")
+        screen.table(names, rows, fold=("organizations", "name"))
+
+
+@command(app, "cuebook key revoke 3f2a90c41b7d5e68a0f1", name="revoke")
+def revoke(
+    state: State,
+    key: Annotated[str, typer.Argument(metavar="ID", help="The key's id, from the list.", show_default=False)],
+    *,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> None:
+    """Close a key for good, from the next request on."""
+    with state.open() as book:
+        closed = book.of(tenant).keys.revoke(key, by=_BY)
+    if state.json:
+        screen.say_json(shape(closed, now=closed.revoked_at or closed.created_at))
+    else:
+        screen.say(f"revoked {closed.id}")

@@ -1,0 +1,118 @@
+"""`cuebook knowledge`: put, list, use, decay."""
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from cuebook.app.memories import json_shapes as shapes
+from cuebook.cli.group import DAYS, Cursor, User, command, new_app, seconds
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app(
+    "Keep what is known under a category and a key.",
+    'cuebook knowledge put domain api.rate "100 a minute"',
+    "cuebook knowledge list --search rate",
+)
+
+
+@command(
+    app,
+    'cuebook knowledge put domain api.rate "100 a minute"',
+    "cuebook knowledge put user_preference tone short --user ann",
+)
+def put(
+    state: State,
+    category: Annotated[
+        str,
+        typer.Argument(
+            metavar="CATEGORY", help="domain, execution_pattern, user_preference, website_knowledge or error_pattern."
+        ),
+    ],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="What it is known under.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="What is known.")],
+    *,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="USER", help="Of this user; of the book without.")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option("--confidence", metavar="0..1", min=0.0, max=1.0, help="How sure it is.")
+    ] = None,
+) -> None:
+    """Keep knowledge. The same again raises its confidence; another value keeps the one before as history."""
+    with state.open() as book:
+        kept = shapes.knowledge(book.memories.put(category, key, value, user=user, confidence=confidence))
+    if state.json:
+        screen.say_json(kept)
+    else:
+        screen.say(f"{kept['id']} {category} {kept['key']}: confidence {kept['confidence']:.2f}")
+
+
+@command(app, "cuebook knowledge list", "cuebook knowledge list --search rate --category domain", name="list")
+def list_(
+    state: State,
+    *,
+    search: Annotated[str | None, typer.Option("--search", metavar="WORDS", help="What answers this.")] = None,
+    category: Annotated[str | None, typer.Option("--category", metavar="NAME", help="Only of this one.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="How many.")] = 50,
+    cursor: Cursor = None,
+    user: User = None,
+) -> None:
+    """List knowledge of the book, or of a user."""
+    with state.open() as book:
+        found, more = book.memories.knowledge(search, category=category, user=user, limit=limit, cursor=cursor)
+    shown = [shapes.knowledge(each) for each in found]
+    if state.json:
+        screen.say_json({"items": shown} | ({"next": more} if more else {}))
+        return
+    if not shown:
+        screen.say("nothing known; `cuebook knowledge put CATEGORY KEY VALUE` keeps something")
+        return
+    rows = [
+        (
+            each["id"],
+            each["category"],
+            f"{each['confidence']:.2f}",
+            str(each["usageCount"]),
+            each["key"],
+            each["value"],
+        )
+        for each in shown
+    ]
+    screen.table(("knowledge", "category", "sure", "uses", "key", "value"), rows, right=("uses",), fold=("knowledge",))
+    if more:
+        screen.say(f"there are more: --cursor {more}")
+
+
+@command(app, "cuebook knowledge use 1f0c9a7be2d44c31")
+def use(
+    state: State,
+    memory: Annotated[str, typer.Argument(metavar="ID", help="Its id, as `knowledge list` shows it.")],
+    *,
+    user: User = None,
+) -> None:
+    """Count a use: it raises the confidence by 0.05."""
+    with state.open() as book:
+        used = shapes.knowledge(book.memories.use(memory, user=user))
+    if state.json:
+        screen.say_json(used)
+    else:
+        screen.say(f"{used['key']}: confidence {used['confidence']:.2f} after {used['usageCount']} uses")
+
+
+@command(app, "cuebook knowledge decay", "cuebook knowledge decay --as-of 2027-01-31")
+def decay(
+    state: State,
+    *,
+    as_of: Annotated[
+        datetime | None, typer.Option("--as-of", metavar="DAY", formats=DAYS, help="As if it were then.")
+    ] = None,
+) -> None:
+    """Let knowledge that lay idle for 30 days or more lose confidence: 0.1 a period, once; below 0.1 it goes."""
+    with state.open() as book:
+        done = book.memories.decay(as_of=seconds(as_of))
+    if state.json:
+        screen.say_json({"lost": done.lost, "gone": done.gone})
+    else:
+        screen.say(f"{done.lost} lost confidence, {done.gone} went")

@@ -1,0 +1,187 @@
+"""`cuebook memory forget` and `cuebook memory receipt`: what is forgotten for good, and the proof of it."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from cuebook.app.forgetting import preview_shape, receipt_shape
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.erasure import Receipt, WouldForget
+from cuebook.records.expression import counted
+
+#: Characters of a memory that would go.
+WORDS: Final = 60
+
+receipts = new_app(
+    "Show and check the receipts of what was forgotten.",
+    "cuebook memory receipt list",
+    "cuebook memory receipt verify receipt-3f2a90c41b7d5e68a0f1",
+)
+
+ReceiptId = Annotated[str, typer.Argument(metavar="RECEIPT", help="A receipt's id.", show_default=False)]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Declare the commands in `cuebook memory`."""
+    command(
+        app,
+        "cuebook memory forget --user ann --dry-run",
+        "cuebook memory forget --user ann",
+        "cuebook memory forget --conversation c1 --reason 'asked by mail' --yes --json",
+        name="forget",
+    )(forget)
+    app.add_typer(receipts, name="receipt")
+
+
+def forget(
+    state: State,
+    *,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="U", help="All of a user's, transcripts and what they said.")
+    ] = None,
+    conversation: Annotated[
+        list[str] | None, typer.Option("--conversation", metavar="C", help="A conversation; repeatable.")
+    ] = None,
+    persona: Annotated[str | None, typer.Option("--persona", metavar="P", help="What a persona knows.")] = None,
+    organization: Annotated[
+        str | None, typer.Option("--organization", metavar="O", help="What an organization knows.")
+    ] = None,
+    memory: Annotated[
+        list[str] | None, typer.Option("--id", metavar="M", help="A memory or an item; repeatable.")
+    ] = None,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it stands in the receipt.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go and what would stay.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Forget one thing for good, with everything derived from it, and give a signed receipt."""
+    named = {"user": user, "persona": persona, "organization": organization}
+    shown = [f"{kind} {name}" for kind, name in named.items() if name is not None]
+    shown += [f"conversation {each}" for each in conversation or ()] + [f"memory {each}" for each in memory or ()]
+    if not shown:
+        msg = "name what to forget: --user, --conversation, --persona, --organization or --id"
+        raise typer.BadParameter(msg)
+    target: Any = {
+        "user": user, "conversation": conversation, "persona": persona, "organization": organization,
+        "memories": memory or (),
+    }  # fmt: skip
+    if dry_run:
+        _would_forget(state, target)
+        return
+    if not yes and not _agreed(", ".join(shown)):
+        screen.complain("nothing was forgotten; --yes forgets without asking")
+        raise typer.Exit(1)
+    with state.open() as book:
+        receipt = book.memory.forget(**target, reason=reason)
+        if receipt.state == "pending":
+            book.receipts.finish()  # a large file is written anew behind the replies, and nobody else may be at work
+            receipt = book.receipts.get(receipt.id)
+    if state.json:
+        screen.say_json({"receipt": receipt_shape(receipt)})
+        return
+    _say(receipt)
+
+
+def _would_forget(state: State, target: Any) -> None:
+    with state.open() as book:
+        found = book.memory.would_forget(**target)
+    if state.json:
+        screen.say_json({"wouldForget": preview_shape(found)})
+        return
+    for line in _preview_lines(found):
+        screen.say(line)
+
+
+def _preview_lines(found: WouldForget) -> Iterator[str]:
+    """Say what would go and what would stay, a line each."""
+    yield "nothing was forgotten; this would go: " + (_counted(found.counts) or "nothing is there")
+    for touched in found.conversations:
+        stays = f", leaving {counted(touched.left, 'post')}" if touched.left else ""
+        yield f"  conversation {touched.conversation_id}: {counted(touched.posts, 'post')}{stays}"
+    if found.more_conversations:
+        yield f"  and {counted(found.more_conversations, 'other conversation')}"
+    for each in found.memories:
+        yield f"  memory {each.memory_id} ({each.scope}) {screen.line_of(each.text, WORDS)}"
+    if found.more_memories:
+        yield f"  and {counted(found.more_memories, 'other memory', 'other memories')}"
+    if found.stays:
+        yield "this stays:"
+    for each in preview_shape(found)["stays"]:
+        yield f"  {each['count']:,} {each['what']}: {each['why']}"
+
+
+def _agreed(what: str) -> bool:
+    if not screen.on_terminal():
+        return False
+    return typer.confirm(screen.harmless(f"Forget {what}, with everything derived from it, for good?"))
+
+
+def _say(receipt: Receipt) -> None:
+    screen.say(f"{receipt.id}: {_counted(receipt.counts) or 'there was nothing'}")
+    if receipt.state == "pending":
+        screen.complain("another process still reads what is forgotten; the receipt is signed when it has ended")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+
+
+@command(receipts, "cuebook memory receipt list", "cuebook memory receipt list --json", name="list")
+def list_(
+    state: State, *, limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=1000, help="How many.")] = 20
+) -> None:
+    """List receipts, the newest first."""
+    with state.open() as book:
+        found = book.receipts.list(limit=limit)
+    if state.json:
+        screen.say_json({"items": [receipt_shape(each) for each in found]})
+    elif not found:
+        screen.say("nothing was forgotten yet")
+    else:
+        rows = [
+            (each.id, each.requested_at[:19].replace("T", " "), each.kind, each.state, str(sum(each.counts.values())))
+            for each in found
+        ]
+        screen.table(("receipt", "when", "what", "state", "rows"), rows, right=("rows",))
+
+
+@command(receipts, "cuebook memory receipt show receipt-3f2a90c41b7d5e68a0f1", name="show")
+def show(state: State, receipt: ReceiptId) -> None:
+    """Show a receipt as it was signed: what anyone can check."""
+    with state.open() as book:
+        screen.say_json({"receipt": receipt_shape(book.receipts.get(receipt))})
+
+
+@command(
+    receipts,
+    "cuebook memory receipt verify receipt-3f2a90c41b7d5e68a0f1 --about ann",
+    "cuebook memory receipt verify receipt.json",
+    "cuebook memory receipt verify - < receipt.json",
+    name="verify",
+)
+def verify(
+    state: State,
+    receipt: Annotated[
+        str, typer.Argument(metavar="RECEIPT", help="Its id, a file, or - for the pipe.", show_default=False)
+    ],
+    *,
+    about: Annotated[
+        str | None, typer.Option("--about", metavar="ID", help="Also whether it is about this user, conversation, ….")
+    ] = None,
+) -> None:
+    """Check that this book signed a receipt, and that nobody changed it. Exits 1 where it is not so."""
+    raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
+    with state.open() as book:
+        found = book.receipts.verify(raw if raw is not None else book.receipts.get(receipt), name=about)
+    if state.json:
+        screen.say_json({"ok": found.ok, "reason": found.reason, "about": found.names})
+    elif found.ok:
+        screen.say("ok: this book signed it, and nobody changed it" + (f"; it is about {about!r}" if about else ""))
+    else:
+        screen.complain(f"the receipt does not hold: {found.reason}")
+    if not found.ok:
+        raise typer.Exit(1)

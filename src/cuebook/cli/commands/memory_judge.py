@@ -1,0 +1,72 @@
+"""`cuebook memory`: analyze, stats, budget."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app()
+
+MaybeConversation = Annotated[
+    str | None, typer.Argument(metavar="[CONVERSATION]", help="Of this one only.", show_default=False)
+]
+
+
+@command(app, "cuebook memory analyze c1", "cuebook memory analyze c1 --json", name="analyze")
+def analyze(state: State, conversation: Conversation, *, user: User = None) -> None:
+    """Judge a conversation's posts: what matters, what is said again, what should become of each. Changes nothing."""
+    with state.open() as book:
+        found = book.memory.analyze(conversation, user=user)
+    if state.json:
+        screen.say_json(found)
+        return
+    screen.say(
+        f"{found.total_entries:,} posts, {found.relevant_entries:,} that matter, {found.redundant_entries:,} said "
+        f"again; {found.token_usage:,} tokens behind the summary"
+    )
+    if found.suggested_actions:
+        rows = [(each.type, each.post_id, each.reason) for each in found.suggested_actions]
+        screen.table(("action", "post", "why"), rows)
+
+
+@command(app, "cuebook memory stats", "cuebook memory stats c1", name="stats")
+def stats(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
+    """Count what is remembered, by tier."""
+    with state.open() as book:
+        found = book.memory.stats(conversation, user=user)
+    if state.json:
+        screen.say_json(found)
+        return
+    screen.table(
+        ("tier", "how many"),
+        [
+            ("short-term (posts)", f"{found.by_type.short_term:,}"),
+            ("  of them under a summary", f"{found.compressed:,}"),
+            ("long-term (items)", f"{found.by_type.long_term:,}"),
+            ("cross-session (memories)", f"{found.by_type.cross_session:,}"),
+        ],
+        right=("how many",),
+    )
+
+
+@command(app, "cuebook memory budget", "cuebook memory budget c1 --json", name="budget")
+def budget(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
+    """Say what posts may take of a prompt, and what a conversation's take of it."""
+    with state.open() as book:
+        found = book.memory.budget(conversation, user=user)
+    if state.json:
+        screen.say_json(found)
+        return
+    share = min(1.0, found.usage_percent / 100)
+    screen.say(
+        f"{found.used:,} of {found.budget:,} tokens, {found.usage_percent:g} % {screen.bar(share)}".rstrip()
+        + (" · over the trigger" if found.should_compress else "")
+    )
+    screen.say(
+        f"a window of {found.config.max_context_tokens:,} tokens, {found.config.response_reserve_tokens:,} of them for "
+        f"the reply and {found.config.system_prompt_tokens:,} for the system text; trigger at "
+        f"{found.config.compression_trigger_ratio:.0%}, the newest {found.config.full_message_window} posts in full"
+    )

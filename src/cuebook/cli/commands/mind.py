@@ -1,0 +1,74 @@
+"""`cuebook mind`: show, run, reset."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app.json_shapes import iso
+from cuebook.app.turns.explanation import mind_lines
+from cuebook.app.turns.mood import MindState, mind_shape, reflection_shape
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app(
+    "Show what state of mind a conversation is in, and reflect.",
+    "cuebook mind show c1",
+    "cuebook mind run c1 gmi_self_trait_adjustment",
+)
+
+
+@command(app, "cuebook mind show c1", "cuebook mind show c1 --last 50 --json", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=500, help="How many reflections.")] = 20,
+    user: User = None,
+) -> None:
+    """Show mood, the user's skill, the task, and what moved them."""
+    with state.open() as book:
+        _say(state, book.mind.show(conversation, user=user, limit=last))
+
+
+@command(app, "cuebook mind run c1 gmi_self_trait_adjustment", name="run")
+def run(
+    state: State,
+    conversation: Conversation,
+    metaprompt: Annotated[str, typer.Argument(metavar="METAPROMPT", help="Its id.", show_default=False)],
+    *,
+    user: User = None,
+) -> None:
+    """Run a metaprompt now, on the newest turn.
+
+    It is one of the persona's (`cuebook persona show`), or one that ships.
+    """
+    with state.open() as book:
+        _say(state, book.mind.run(conversation, metaprompt, user=user), told=1)
+
+
+@command(app, "cuebook mind reset c1", name="reset")
+def reset(state: State, conversation: Conversation, *, user: User = None) -> None:
+    """Make it neutral again; the history stays."""
+    with state.open() as book:
+        _say(state, book.mind.reset(conversation, user=user), told=1)
+
+
+def _say(state: State, found: MindState, *, told: int | None = None) -> None:
+    """Print a state of mind and its reflections, of the newest `told` alone where that is given."""
+    if state.json:
+        screen.say_json(mind_shape(found))
+        return
+    mind = found.mind
+    since = f"since turn {found.turn}" if found.turn else "as every conversation begins"
+    screen.say(f"mood {mind.mood} · user's skill {mind.user_skill} · task {mind.task_complexity} ({since})")
+    if mind.strategy:
+        screen.say(f"what helps now: {mind.strategy}")
+    for key, value in mind.imprints.items():
+        screen.say(f"imprint.{key}: {value}")
+    if found.due:
+        screen.say(f"{found.due} more to be made; `cuebook settle` makes them when their turn has ended")
+    for made in found.reflections[:told]:
+        when = (iso(made.at) or "")[:16].replace("T", " ")
+        for line in mind_lines({}, [reflection_shape(made)]):
+            screen.say(f"turn {made.turn} · {when} · {line}")

@@ -1,0 +1,96 @@
+"""`cuebook optimizer`: status, run, history."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cuebook.app.json_shapes import iso
+from cuebook.app.turns.optimizer import snapshot
+from cuebook.cli.group import User, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.tuning import Snapshot
+
+app = new_app(
+    "Show and run what tunes how much of a conversation stays whole.",
+    "cuebook optimizer status",
+    "cuebook optimizer run c1",
+)
+
+MaybeConversation = Annotated[
+    str | None, typer.Argument(metavar="[CONVERSATION]", help="Of this one only.", show_default=False)
+]
+
+
+@command(app, "cuebook optimizer status", "cuebook optimizer status c1 --json", name="status")
+def status(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
+    """Say what the runs came to, and the parameters in force."""
+    with state.open() as book:
+        found = book.optimizer.status(conversation, user=user)
+    if state.json:
+        screen.say_json(found)
+        return
+    now = found.current_parameters
+    screen.say(
+        f"{found.total_optimizations:,} runs saved {found.total_tokens_saved:,} tokens, "
+        f"{found.avg_savings_per_run:,} each"
+    )
+    screen.say(
+        f"compression trigger {now.compression_trigger:g} · full window {now.full_message_window} posts · "
+        f"least relevance {now.min_relevance:g} · target {now.target_usage_ratio:g}"
+    )
+
+
+@command(app, "cuebook optimizer run", "cuebook optimizer run c1", name="run")
+def run(state: State, conversation: MaybeConversation = None, *, user: User = None) -> None:
+    """Run now: in a conversation, else in all that changed since their last run."""
+    with state.open() as book:
+        made = book.optimizer.run(conversation, user=user)
+    if state.json:
+        screen.say_json(snapshot(made))
+    elif made.untuned:
+        screen.say(f"nothing was tuned: {made.untuned}")
+    else:
+        _show([made])
+
+
+@command(app, "cuebook optimizer history", "cuebook optimizer history c1 --limit 5", name="history")
+def history(
+    state: State,
+    conversation: MaybeConversation = None,
+    *,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=500, help="How many.")] = 20,
+    user: User = None,
+) -> None:
+    """List the runs, newest first."""
+    with state.open() as book:
+        found = book.optimizer.history(conversation, user=user, limit=limit)
+    if state.json:
+        screen.say_json({"items": [snapshot(each) for each in found]})
+    elif found:
+        _show(found)
+    else:
+        screen.say("no runs yet; a conversation of ten posts or more gets one while it changes, a shorter one none")
+
+
+def _show(found: Sequence[Snapshot]) -> None:
+    columns = (
+        "when", "conversation", "before", "after", "compressed", "dropped", "promoted", "trigger", "window", "least",
+    )  # fmt: skip
+    rows = [
+        (
+            (iso(each.timestamp) or "")[:16].replace("T", " "),
+            each.conversation_id or "all",
+            f"{each.tokens_before:,}",
+            f"{each.tokens_after:,}",
+            str(each.entries_compressed),
+            str(each.entries_dropped),
+            str(each.entries_promoted),
+            f"{each.compression_trigger_ratio:g}",
+            str(each.full_message_window),
+            f"{each.min_relevance_score:g}",
+        )
+        for each in found
+    ]
+    screen.table(columns, rows, right=columns[2:])

@@ -1,0 +1,84 @@
+"""`cuebook organization`: show, set."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.json_shapes import Wire
+from cuebook.app.organizations import shape
+from cuebook.cli.group import Tenant, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.memory import DEFAULT_TENANT
+
+app = new_app(
+    "Show and set what an organization allows in its memory.",
+    "cuebook organization show acme",
+    "cuebook organization set acme --no-writes",
+)
+
+Organization = Annotated[str, typer.Argument(metavar="ID", help="The organization's id.", show_default=False)]
+
+
+@command(app, "cuebook organization show acme", "cuebook organization show acme --json", name="show")
+def show(state: State, organization: Organization, *, tenant: Tenant = DEFAULT_TENANT) -> None:
+    """Show an organization's settings; one nobody has set anything of has the defaults."""
+    with state.open() as book:
+        found = shape(book.of(tenant).organizations.settings(organization))
+    _tell(state, found)
+
+
+@command(
+    app,
+    "cuebook organization set acme --no-writes",
+    "cuebook organization set acme --category facts --category projects",
+    "cuebook organization set acme --all-categories --enabled",
+    name="set",
+)
+def set_(
+    state: State,
+    organization: Organization,
+    *,
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Its memory as a whole.")] = None,
+    retrieval: Annotated[
+        bool | None, typer.Option("--retrieval/--no-retrieval", help="Read it where a request does not say.")
+    ] = None,
+    writes: Annotated[bool | None, typer.Option("--writes/--no-writes", help="Let anything be written to it.")] = None,
+    category: Annotated[
+        list[str] | None, typer.Option("--category", metavar="C", help="Only these; repeatable.")
+    ] = None,
+    all_categories: Annotated[bool, typer.Option("--all-categories", help="All categories.")] = False,
+    tenant: Tenant = DEFAULT_TENANT,
+) -> None:
+    """Change what is named and leave the rest."""
+    if category and all_categories:
+        msg = "give either --category or --all-categories"
+        raise typer.BadParameter(msg, param_hint="--category")
+    given = {"enabled": enabled, "defaultRetrievalEnabled": retrieval, "allowWrites": writes}
+    wanted: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if category or all_categories:
+        wanted["allowedCategories"] = category or None
+    if not wanted:
+        msg = "say what is to change, as in --no-writes"
+        raise typer.BadParameter(msg, param_hint="--writes")
+    with state.open() as book:
+        change = {"memory": {"longTermMemory": wanted}}
+        after = shape(book.of(tenant).organizations.change(organization, change, by="cli"))
+    _tell(state, after)
+
+
+def _tell(state: State, settings: Wire) -> None:
+    if state.json:
+        screen.say_json(settings)
+        return
+    memory = settings["memory"]["longTermMemory"]
+    allowed = memory["allowedCategories"]
+    screen.table(
+        ("memory.longTermMemory", "value"),
+        [
+            ("enabled", str(memory["enabled"]).lower()),
+            ("defaultRetrievalEnabled", str(memory["defaultRetrievalEnabled"]).lower()),
+            ("allowWrites", str(memory["allowWrites"]).lower()),
+            ("allowedCategories", "all" if allowed is None else ", ".join(allowed) or "none"),
+        ],
+    )

@@ -1,0 +1,165 @@
+"""`cuebook persona`: list, show, check, new."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cuebook.app.setup import personas
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.expression import counted
+
+app = new_app(
+    "List, show, check and make personas.",
+    "cuebook persona list",
+    "cuebook persona check",
+    "cuebook persona new maths --from tutor",
+)
+
+Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="In conversations of this mode.")]
+
+
+@command(app, "cuebook persona list", "cuebook persona list --mode tutor --json", name="list")
+def list_(state: State, *, mode: Mode = None) -> None:
+    """List the personas, and the files that are none."""
+    looked = personas.look_at_personas(state.project())
+    found = [
+        (personas.whole(file.whole, default=looked.default, profiles=looked.profiles, mode=mode), file.name)
+        for file in looked.files
+        if file.whole
+    ]
+    broken = [file for file in looked.files if file.faults]
+    if state.json:
+        items = [personas.to_wire(shown) | {"file": name} for shown, name in found]
+        faults = [{"file": file.name, "faults": list(file.faults)} for file in broken]
+        screen.say_json({"items": items, "broken": faults})
+        return
+    rows = [
+        (f"{shown.id}{' *' if shown.default else ''}", shown.role, _sentiment(shown), _asked(shown), name)
+        for shown, name in sorted(found, key=lambda each: each[0].id)
+    ]
+    if rows:
+        columns = ("persona", "role", "sentiment", "metaprompts", "file")
+        screen.table(columns, rows, fold=("persona", "metaprompts", "file"))
+        screen.say("* = speaks unless another is asked for" if any(shown.default for shown, _ in found) else "")
+    else:
+        screen.say("no persona; `cuebook persona new ID --from helper` makes one")
+    for file in broken:
+        screen.verdict("fail", file.name, file.faults[0], "`cuebook persona check` lists all")
+
+
+def _sentiment(shown: personas.PersonaShown) -> str:
+    tracked = shown.sentiment_tracking
+    if not tracked["enabled"]:
+        return "off"
+    return f"{tracked['method']}{f' ({shown.profile})' if shown.profile else ''}"
+
+
+def _asked(shown: personas.PersonaShown) -> str:
+    own = [each.id for each in shown.meta_prompts if each.own]
+    presets = len(shown.meta_prompts) - len(own)
+    return ", ".join([counted(presets, "preset")] * bool(presets) + own) or "none"
+
+
+@command(app, "cuebook persona show helper", "cuebook persona show tutor --mode coding --json")
+def show(
+    state: State,
+    persona: Annotated[str, typer.Argument(metavar="PERSONA", help="Its id.", show_default=False)],
+    *,
+    mode: Mode = None,
+) -> None:
+    """Show a persona's text, prompts, sentiment and metaprompts."""
+    looked = personas.look_at_personas(state.project())
+    found, name = looked.find(persona)
+    shown = personas.whole(found, default=looked.default, profiles=looked.profiles, mode=mode)
+    if state.json:
+        screen.say_json(personas.to_wire(shown) | {"file": name})
+        return
+    screen.heading(f"{shown.id} · {shown.name} {shown.version} · role {shown.role}{' · default' * shown.default}")
+    for line in filter(None, (shown.description, name)):
+        screen.say(line)
+    for link, slug in shown.prompts.items():
+        screen.say(f"prompt {link}: {slug}")
+    if shown.base_system_prompt:
+        screen.say(f"text, said where the prompt book has no {shown.prompts.get('persona', f'persona/{shown.id}')}:")
+        screen.say(f"\n{shown.base_system_prompt.rstrip()}\n")
+    tracked = shown.sentiment_tracking
+    source = f", profile {shown.profile}" if shown.profile else ""
+    screen.heading(f"sentiment: {'on' if tracked['enabled'] else 'off'}{source}")
+    if tracked["enabled"]:
+        for field, value in tracked.items():
+            if field != "enabled" and value not in ("", ()):
+                screen.say(f"  {field}: {', '.join(value) if isinstance(value, list | tuple) else value}")
+    screen.heading(f"metaprompts: {len(shown.meta_prompts) or 'none'}")
+    for each in shown.meta_prompts:
+        preset = "" if each.own else " (preset)"
+        screen.say(f"  {each.id}{preset}: {_when(each)}{f'; {each.description}' if each.description else ''}")
+
+
+def _when(given: personas.MetapromptShown) -> str:
+    trigger = given.trigger
+    if trigger.type == "turn_interval":
+        return f"every {trigger.interval_turns} turns"
+    return f"on {trigger.event_name}" if trigger.type == "event_based" else "when asked for"
+
+
+@command(
+    app, "cuebook persona check", "cuebook persona check personas/tutor.json draft.yaml", "cuebook persona check --json"
+)
+def check(
+    state: State,
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="Files; the project's by default.", show_default=False)
+    ] = None,
+    *,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 for what does nothing too.")] = False,
+) -> None:
+    """Look for all that is wrong in persona files. Exits 1 where something is, so that it may stand in CI."""
+    looked = personas.look_at_personas(state.settings() if files else state.project(), files or ())
+    wrong = sum(len(file.faults) for file in looked.files)
+    odd = sum(len(file.odd) for file in looked.files)
+    if state.json:
+        shown: list[dict[str, Any]] = [
+            {
+                "file": file.name,
+                "persona": file.persona.id if file.persona else None,
+                "faults": list(file.faults),
+                "warnings": list(file.odd),
+            }
+            for file in looked.files
+        ]
+        screen.say_json({"ok": not wrong, "files": shown})
+    else:
+        for file in looked.files:
+            for each in file.faults:
+                screen.verdict("fail", file.name, each)
+            for each in file.odd:
+                screen.verdict("warn", file.name, each)
+            if file.whole and not file.odd:
+                screen.verdict("ok", file.name, f"{file.whole.id} {file.whole.version}")
+        counts = ((len(looked.files), "file"), (wrong, "fault"), (odd, "warning"))
+        screen.say(", ".join(counted(count, name) for count, name in counts))
+    if wrong or (strict and odd):
+        raise typer.Exit(1)
+
+
+@command(app, "cuebook persona new maths --from tutor", "cuebook persona new ops --from engineer")
+def new(
+    state: State,
+    persona: Annotated[str, typer.Argument(metavar="ID", help="The id of the new persona.", show_default=False)],
+    *,
+    like: Annotated[
+        str, typer.Option("--from", metavar="NAME", help="What it begins as: helper, tutor, engineer or companion.")
+    ] = "helper",
+) -> None:
+    """Make a persona's file from one of those that ship.
+
+    Change it as you like: the next turn has it.
+    """
+    file = personas.new_persona(state.project(), persona, like=like)
+    if state.json:
+        screen.say_json({"persona": persona, "file": str(file)})
+    else:
+        screen.say(f"wrote {file}")

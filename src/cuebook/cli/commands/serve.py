@@ -1,0 +1,102 @@
+"""`cuebook serve`. Loaded only when it is called: the server's packages take a while."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.config import has_path, without_secret
+from cuebook.server.app import serve as run_server
+
+app = new_app()
+#: Said where a persona speaks before a program's own system text, which its author may not expect.
+_FIRST = "  speaks first     persona {0!r}; speaks = 'asked' under [persona] leaves a program's own system text alone"
+
+
+@command(
+    app,
+    "cuebook serve --upstream http://127.0.0.1:8080/v1",
+    "cuebook serve --upstream https://api.openai.com/v1 --shadow",
+    "cuebook serve --port 9000 -C book",
+    "cuebook serve --host 0.0.0.0",
+    name="serve",
+)
+def serve(
+    state: State,
+    *,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="H", help="An address to serve on; with keys one that others reach.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", metavar="P", min=0, max=65535, help="0 takes a free one.  [default: 8760]")
+    ] = None,
+    upstream: Annotated[
+        str | None, typer.Option("--upstream", metavar="URL", help="The OpenAI-compatible server /v1 goes to.")
+    ] = None,
+    forward_auth: Annotated[
+        bool | None,
+        typer.Option(
+            "--forward-auth/--no-forward-auth",
+            help="Pass the client's own key on.  [default: unless upstream.api_key_env holds one]",
+        ),
+    ] = None,
+    shadow: Annotated[
+        bool | None,
+        typer.Option(
+            "--shadow/--no-shadow",
+            help="Pass /v1 as it comes, and keep beside it what would have been sent: `cuebook shadow report`.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Start the HTTP server: an OpenAI client needs only another base_url, and gains memory. Ctrl-C ends it.
+
+    Under /v1 headers say the rest: X-Conversation-Id, X-User-Id, X-Organization-Id, and X-Memory-Control (JSON).
+    Messages are the whole history, as ever; with X-History: server the new ones only. An answer with X-Cuebook-Branch:
+    side is to a request that continued nothing of its conversation.
+    """
+    given = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
+    given["upstream.shadow"] = shadow
+    settings = state.settings({place: value for place, value in given.items() if value is not None})
+
+    chosen = settings.settings
+    upstream_url = without_secret(chosen.upstream.url)
+
+    def started(address: str) -> None:
+        base_url = f"{address.rstrip('/')}/v1"
+        if state.json:
+            told = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
+            screen.say_json(told | ({"shadow": True} if chosen.upstream.shadow else {}))
+        else:
+            named = f"the model {chosen.model.name}" if chosen.model.provider != "none" else ""
+            _greet(address, base_url, upstream_url or named, shadow=chosen.upstream.shadow)
+            if chosen.persona.default and chosen.persona.speaks == "always" and upstream_url:
+                screen.say(_FIRST.format(chosen.persona.default))
+            screen.say("Ctrl-C ends it.")
+        _warn("upstream.url", chosen.upstream.url)
+        if chosen.model.provider != "none":
+            _warn("model.base_url", chosen.model.base_url)
+
+    run_server(settings, started=started)
+
+
+def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
+    screen.say(f"Cuebook answers at {address}")
+    screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
+    screen.say(f"  one conversation {address.rstrip('/')}/c/NAME/v1, one user's {address.rstrip('/')}/u/USER/v1")
+    screen.say(
+        f"  goes to          {goes_to or 'nothing: answers are what memory holds; --upstream URL names a server'}"
+    )
+    screen.say(f"  look at it       {address}")
+    if shadow:
+        screen.say("  in shadow        nothing is changed on the way; `cuebook shadow report` tells the rest")
+
+
+def _warn(place: str, url: str) -> None:
+    if url and not has_path(url):
+        shown = without_secret(url)
+        screen.complain(
+            f"{place}: {shown!r} names no path; most servers answer below one, as in {shown.rstrip('/')}/v1"
+        )

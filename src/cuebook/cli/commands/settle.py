@@ -1,0 +1,70 @@
+"""`cuebook settle`."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app.blocking import BlockingCuebook
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+from cuebook.records.expression import counted
+
+app = new_app()
+
+#: Conversations told of one by one.
+SHOWN = 20
+#: Conversations read at a time.
+PAGE = 500
+#: How kinds of work are told of which `settle` has nothing else to show.
+SAID = {"reflection": "reflected on {}", "observation": "looked at what came of {}"}
+
+
+@command(app, "cuebook settle", "cuebook settle --conversation c1 --timeout 300", name="settle")
+def settle(
+    state: State,
+    *,
+    conversation: Annotated[str | None, typer.Option("--conversation", metavar="ID", help="Only this one.")] = None,
+    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", min=0, help="Wait at most.")] = 60.0,
+) -> None:
+    """Do the work that is due behind the replies: summaries and items of what was said, reflections, prompts taught
+    and judged, the audit mirrored. Exits 1 if some is left.
+    """
+    with state.open() as book, screen.progress("settling", None):
+        before = _marks(book, conversation)
+        waited = book.settle(conversation=conversation, timeout=0)
+        due = book.settle(conversation=conversation, timeout=timeout)
+        done = [
+            {"conversationId": name, "summaryUptoSeq": mark}
+            for name, mark in _marks(book, conversation).items()
+            if mark > before.get(name, 0)
+        ]
+    worked = {kind: waited[kind] - due.get(kind, 0) for kind in SAID if waited.get(kind, 0) > due.get(kind, 0)}
+    if state.json:
+        screen.say_json(({"done": done} if done else {}) | worked | ({"due": due} if due else {}))
+    else:
+        for each in done[:SHOWN]:
+            screen.say(f"{each['conversationId']}: posts up to {each['summaryUptoSeq']:,} are in the summary now")
+        if len(done) > SHOWN:
+            screen.say(f"and {len(done) - SHOWN:,} conversations more")
+        for kind, count in worked.items():
+            screen.say(SAID[kind].format(counted(count, "turn")))
+        if due:
+            screen.say("still due: " + ", ".join(f"{kind} {count:,}" for kind, count in due.items()))
+        elif not (done or worked):
+            screen.say("nothing is due")
+    if due:
+        raise typer.Exit(1)
+
+
+def _marks(book: BlockingCuebook, conversation: str | None) -> dict[str, int]:
+    """Give how far the summary of each conversation reaches. Raises NotFound for one there is not."""
+    if conversation is not None:
+        return {conversation: book.conversations.get(conversation).mark}
+    found: dict[str, int] = {}
+    cursor: str | None = None
+    while True:
+        page = book.conversations.list(limit=PAGE, cursor=cursor)
+        found |= {each.id: each.mark for each in page.items}
+        if not (cursor := page.cursor):
+            return found

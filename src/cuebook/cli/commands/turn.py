@@ -1,0 +1,190 @@
+"""`cuebook turn`: list, show, replay, and say how one was."""
+
+from typing import Annotated
+
+import typer
+
+from cuebook.app import json_shapes as shapes
+from cuebook.app.turns.explanation import observed_lines, told_of
+from cuebook.app.turns.feedback import to_wire
+from cuebook.app.turns.turns import replay_shape
+from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.output.what_if import draw as draw_other
+from cuebook.cli.output.window import draw
+from cuebook.cli.state import State
+from cuebook.errors import InvalidInput
+from cuebook.records.prompt import TaskOutcome
+
+app = new_app("Show what a prompt held and why, and replay it.", "cuebook turn show c1 3", "cuebook turn replay c1 3")
+
+Number = Annotated[int, typer.Argument(metavar="N", min=1, help="The turn's number.", show_default=False)]
+Step = Annotated[int | None, typer.Option("--step", metavar="K", min=1, help="Which model call; the last by default.")]
+
+
+@command(app, "cuebook turn list c1", "cuebook turn list c1 --last 5 --json", name="list")
+def list_(
+    state: State,
+    conversation: Conversation,
+    *,
+    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="How many.")] = 20,
+    user: User = None,
+) -> None:
+    """List the newest turns, oldest first."""
+    with state.open() as book:
+        book.conversations.get(conversation, user=user)
+        turns = book.turns.last(conversation, user=user, last=last)
+    shown = [shapes.turn(turn, query="", reply="", shown=None) for turn in turns]
+    if state.json:
+        screen.say_json({"items": [{key: each[key] for key in each if key not in _UNREAD} for each in shown]})
+        return
+    rows = [
+        (
+            str(turn.n),
+            turn.state + (" (waits for tools)" if turn.waiting else ""),
+            str(len(turn.steps)),
+            f"{turn.steps[-1].manifest.tokens:,}" if turn.steps else "",
+            (each["createdAt"] or "")[:19].replace("T", " "),
+            turn.steps[-1].error if turn.steps else "",
+        )
+        for turn, each in zip(turns, shown, strict=True)
+    ]
+    screen.table(("turn", "state", "steps", "tokens", "began", "error"), rows, right=("turn", "steps", "tokens"))
+
+
+#: What a list of turns does not read.
+_UNREAD = ("query", "reply", "window")
+
+
+@command(app, "cuebook turn show c1 3", "cuebook turn show c1 3 --full", name="show")
+def show(
+    state: State,
+    conversation: Conversation,
+    n: Number,
+    *,
+    step: Step = None,
+    full: Annotated[bool, typer.Option("--full", help="Print each block's text.")] = False,
+    user: User = None,
+) -> None:
+    """Show every block of a turn's prompt: source, tokens and share, what was left out and why."""
+    with state.open() as book:
+        shown = book.turns.show(conversation, n, step=step, user=user)
+    if state.json:
+        screen.say_json(shown)
+        return
+    steps = f" · step {shown['step']} of {len(shown['steps'])}" if len(shown["steps"]) > 1 else ""
+    screen.heading(f"turn {n} of {conversation}{steps} · {shown['state']} · {shown['createdAt']}")
+    screen.say(f"asked: {screen.line_of(shown['query'], 200)}")
+    screen.say(f"answered: {screen.line_of(shown['reply'], 200)}")
+    if shown["window"] is None:
+        withheld = "the prompt is its first user's alone: it says what their other conversations told"
+        erased = "the prompt cannot be shown again: something of it was erased"
+        screen.say(withheld if shown["replay"] == "withheld" else erased)
+    else:
+        draw(shown["window"], full=full)
+    for line in told_of(shown):
+        screen.say(line)
+    screen.say(f"rendered again: {shown['replay']}")
+
+
+@command(
+    app,
+    "cuebook turn feedback c1 3 --good",
+    "cuebook turn feedback c1 3 --score 0.2 --outcome failure",
+    name="feedback",
+)
+def feedback(
+    state: State,
+    conversation: Conversation,
+    n: Number,
+    *,
+    good: Annotated[bool, typer.Option("--good", help="The answer was good: a score of 1.")] = False,
+    bad: Annotated[bool, typer.Option("--bad", help="The answer was bad: a score of 0.")] = False,
+    score: Annotated[float | None, typer.Option("--score", metavar="0..1", help="How good, from 0 to 1.")] = None,
+    outcome: Annotated[
+        TaskOutcome | None, typer.Option("--outcome", help="How the task came out.", show_default=False)
+    ] = None,
+    corrections: Annotated[
+        int | None, typer.Option("--corrections", metavar="N", min=0, help="How often it had to be corrected.")
+    ] = None,
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Why, kept with the turn.")] = "",
+    user: User = None,
+) -> None:
+    """Say how a turn was, in the place of what its user's next message says; the newest word stands."""
+    if sum((good, bad, score is not None)) > 1:
+        msg = "--good, --bad and --score say the same; give one of them"
+        raise InvalidInput(msg, where="score")
+    given = 1.0 if good else 0.0 if bad else score
+    with state.open() as book:
+        known = book.turns.feedback(
+            conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
+        )
+    said = to_wire(known)
+    if state.json:
+        screen.say_json(said)
+        return
+    for line in observed_lines(said):
+        screen.say(line)
+
+
+@command(
+    app,
+    "cuebook turn replay c1 3",
+    "cuebook turn replay c1 3 --without 3f2a90c41b7d5e68",
+    "cuebook turn replay c1 3 --with prompt=persona/engineer@warm:2 --as-of 2026-05-01",
+    name="replay",
+)
+def replay(
+    state: State,
+    conversation: Conversation,
+    n: Number,
+    *,
+    step: Step = None,
+    with_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="prompt=P", help="With this version of a prompt: SLUG[@BRANCH][:N]; repeatable."
+        ),
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="WHEN", help="With what memory held at a time (ISO 8601), or at turn N."),
+    ] = None,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", metavar="M", help="Without a memory, by its id; repeatable.")
+    ] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Let the configured model answer what would have been.")] = False,
+    user: User = None,
+) -> None:
+    """Render a turn's prompt again and hold it against what was sent. Exits 1 if it is altered.
+
+    With --with, --as-of or --without it says what the prompt would have been; only --ask asks a model, and nothing is
+    stored but that it was asked.
+    """
+    prompts = _prompts(with_ or [])
+    with state.open() as book:
+        found = book.turns.replay(
+            conversation, n, step=step, user=user, with_prompt=prompts, as_of=as_of, without=without or (), ask=ask
+        )
+        reply = book.turns.show(conversation, n, user=user)["reply"] if found.counterfactual else ""
+    said = replay_shape(found)
+    if state.json:
+        screen.say_json(said)
+    else:
+        screen.say(f"{found.verdict}" + (f": {found.reason}" if found.reason else ""))
+        if "counterfactual" in said:
+            draw_other(said["counterfactual"], reply=reply)
+    if found.verdict == "altered":
+        raise typer.Exit(1)
+
+
+def _prompts(given: list[str]) -> list[str]:
+    for each in given:
+        if not each.removeprefix(_PROMPT) or not each.startswith(_PROMPT):
+            msg = f"--with: {each!r} is no `prompt=SLUG[@BRANCH][:NUMBER]`"
+            raise typer.BadParameter(msg)
+    return [each.removeprefix(_PROMPT) for each in given]
+
+
+#: How `--with` names a prompt.
+_PROMPT = "prompt="

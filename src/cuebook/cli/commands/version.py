@@ -1,0 +1,21 @@
+"""`cuebook version`."""
+
+import platform
+import sqlite3
+from importlib.metadata import version
+
+from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
+from cuebook.cli.state import State
+
+app = new_app()
+
+
+@command(app, "cuebook version", name="version")
+def show_version(state: State) -> None:
+    """Show the version of Cuebook and of what it runs on."""
+    found = {"cuebook": version("cuebook"), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    if state.json:
+        screen.say_json(found)
+    else:
+        screen.say(f"cuebook {found['cuebook']} (Python {found['python']}, SQLite {found['sqlite']})")

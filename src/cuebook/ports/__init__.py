@@ -1,1 +1,0 @@
-"""What the engine asks of the outside: Protocols and the frozen records that cross them. No code."""

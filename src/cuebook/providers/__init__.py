@@ -1,0 +1,1 @@
+"""Models, embedders and upstreams, and what the machine gives: its clock and ids."""

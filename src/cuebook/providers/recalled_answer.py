@@ -1,0 +1,45 @@
+"""What answers where no model is configured: what was recalled, plainly labelled, with no pretence of a model."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Hit
+
+#: Memories quoted in an answer.
+QUOTED = 5
+#: Characters of a quoted memory.
+QUOTE = 280
+
+
+class RecalledModel:
+    """Answers with what memory holds for the query and where it was said."""
+
+    name = NO_MODEL
+
+    def __init__(self, *, upstream: bool = False) -> None:
+        """`upstream`: there is one, which answers under /v1 alone."""
+        self._advice = (
+            "Set [model] to get an answer here; the upstream answers under /v1."
+            if upstream
+            else "Set [model] or --upstream to get an answer."
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        """Answer line by line."""
+        hits = [hit for hit in request.recalled if isinstance(hit, Hit)]
+        if not hits:
+            yield Piece(text=f"{NO_MODEL_LABEL} Nothing in memory fits this. {self._advice}")
+        else:
+            yield Piece(text=f"{NO_MODEL_LABEL} What memory holds for this:\n")
+        for hit in hits[:QUOTED]:
+            day = datetime.fromtimestamp(hit.timestamp, request.zone).date().isoformat()
+            text = " ".join(hit.text.split())
+            shown = text if len(text) <= QUOTE else text[: QUOTE - 1] + "…"
+            said = f"{hit.speaker}: " if hit.speaker else ""  # a memory may come from many posts
+            sources = f" ({', '.join(hit.sources)})" if hit.sources else ""
+            yield Piece(text=f"\n- [{day}] {said}{shown}{sources}")
+        yield Piece(finish="stop")
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""

@@ -1,0 +1,96 @@
+"""`/api/audit`: what was said to a model and why, whether somebody changed it, and each prompt rendered again."""
+
+from typing import Annotated, Any, Literal
+
+from litestar import Response, get, post
+from litestar.params import FromPath, QueryParameter
+from msgspec import Struct
+
+from cuebook.app.reports import audit_shapes as shapes
+from cuebook.app.reports.audit import HIGHEST
+from cuebook.server.api.types import answers
+from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.route_parts import Limit, json_of
+
+ALL = "/api/audit"
+ONE = ALL + "/{n:int}"
+
+After = Annotated[int, QueryParameter(name="after", ge=0, le=HIGHEST, description="Only records behind this number")]
+Cursor = Annotated[int, QueryParameter(name="cursor", ge=0, le=HIGHEST, description="`next` of the page before")]
+
+
+class RecordAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A record of the audit. A text that was erased is null, one that never was is empty."""
+
+    seq: int
+    timestamp: str
+    event: str
+    agent: str
+    prompt_id: str
+    version: str
+    digest: str
+    render_id: str
+    conversation_id: str | None
+    turn: int | None
+    input_context: Any
+    interpolated_text: str | None
+    output_summary: str | None
+    propensity: float | None
+    selection: dict[str, Any] | None
+    prev: str
+    hash: str
+
+
+class RecordPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Records, the oldest first; `next` is the `cursor` of the page behind: the number of the last record here."""
+
+    items: list[RecordAnswer]
+    next: int | None = None
+
+
+class VerdictAnswer(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a check found. `firstBad` is the first record that is not as it was written."""
+
+    ok: bool
+    records: int
+    first_bad: int | None = None
+    reason: str = ""
+
+
+class RenderedAgain(Struct, frozen=True, kw_only=True):
+    """A prompt rendered again. `changed`: a prompt it inherits from says something else now."""
+
+    seq: int
+    verdict: Literal["identical", "changed", "erased", "gone"]
+    text: str
+
+
+@get(ALL, responses=answers(RecordPage))
+async def list_records(request: AnyRequest, after: After = 0, cursor: Cursor = 0, limit: Limit = 50) -> Response[bytes]:
+    """List the records of the audit, the oldest first; `next` of a page is the `cursor` of the one behind."""
+    found = await book_of(request).audit.records(after=max(after, cursor), limit=limit + 1)
+    page = found[:limit]
+    more = {"next": page[-1].seq} if len(found) > limit else {}
+    return json_of({"items": [shapes.record(each) for each in page]} | more)
+
+
+@get(ONE, responses=answers(RecordAnswer))
+async def get_record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
+    """Give a record by its number."""
+    return json_of(shapes.record(await book_of(request).audit.get(n)))
+
+
+@post(ALL + "/verify", status_code=200, responses=answers(VerdictAnswer))
+async def verify(request: AnyRequest) -> Response[bytes]:
+    """Check that nobody changed a record, in the table or in its mirror file: hashes, order, the signed checkpoints."""
+    async with request.app.state.measures.hold("a check of the audit"):
+        return json_of(shapes.verdict(await book_of(request).audit.verify()))
+
+
+@post(ONE + "/replay", status_code=200, responses=answers(RenderedAgain))
+async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
+    """Render the prompt a record tells of again, from the same version and values, and compare. Stores nothing."""
+    return json_of(shapes.replayed(await book_of(request).audit.replay(n)))
+
+
+ROUTES = [list_records, get_record, verify, replay]

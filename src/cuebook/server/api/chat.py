@@ -1,0 +1,143 @@
+"""`/api/chat` and `/api/assemble`: A's routes, in one piece or as server-sent events."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Response, post
+from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation
+from litestar.params import JSONBody, QueryParameter
+from litestar.response.base import ASGIResponse
+from msgspec import Raw
+
+from cuebook import Chunk, Cuebook
+from cuebook.app import json_shapes as shapes
+from cuebook.errors import CuebookError
+from cuebook.records.turn import Ask
+from cuebook.server.api import types as wire
+from cuebook.server.authorization import (
+    AnyRequest,
+    book_of,
+    caller_of,
+    fresh_conversation,
+    header,
+    idempotency_key,
+    user_of,
+)
+from cuebook.server.error_responses import failure_of
+from cuebook.server.json_body import JsonBody
+from cuebook.server.streaming import Running, Start, Streamed, encoded
+
+UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks, if the body names nobody")]
+EVENTS = "text/event-stream"
+
+_encode = msgspec.json.Encoder().encode
+_SSE_HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
+
+
+@dataclass
+class StreamsToo(Operation):
+    """An operation that answers as server-sent events too."""
+
+    def __post_init__(self) -> None:
+        good = (self.responses or {}).get("200")
+        if isinstance(good, OpenAPIResponse) and good.content is not None:
+            good.content[EVENTS] = OpenAPIMediaType()
+
+
+@post(
+    "/api/chat",
+    dto=JsonBody[wire.ChatBody],
+    status_code=200,
+    responses=wire.answers(wire.ChatAnswer),
+    operation_class=StreamsToo,
+)
+async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> ASGIResponse:
+    """Answer a message.
+
+    With `stream`, or Accept: text/event-stream, as events METADATA_UPDATE, text_delta, final_response, error. With an
+    Idempotency-Key it is finished without its client too, who may come back for it.
+    """
+    book, running = book_of(request), request.app.state.running
+    user, key = user_of(request, data.user_id, user_id), idempotency_key(request.scope)
+    conversation = data.conversation_id or fresh_conversation(book, user=user, key=key)
+    ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user, idempotency_key=key))
+    accepts = header(request.scope, b"accept") or ""
+    if data.stream or (data.stream is None and EVENTS in accepts):
+        return Streamed(running, _events(book, ask), to_the_end=key is not None)
+    body = _encode(await _answer(book, ask, request, running))
+    return ASGIResponse(body=body, media_type="application/json")
+
+
+def _asked(request: AnyRequest, ask: Ask) -> Ask:
+    """Give what is asked with what the caller's key says of it. Raises NotFound for an organization of others."""
+    caller = caller_of(request)
+    caller.check_organization(ask.organization)
+    proven = bool(caller.key) and ask.user is not None
+    return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"), key=caller.key)
+
+
+async def _answer(book: Cuebook, ask: Ask, request: AnyRequest, running: Running) -> dict[str, Any]:
+    """With an Idempotency-Key the answer is finished without its client, who may come back for it; else it ends too."""
+    if ask.idempotency_key:
+        reply = await running.to_the_end(book.ask(ask))
+    else:
+        reply = await running.until_gone(request.receive, book.ask(ask))
+    return {
+        "text": reply.text,
+        "textPlain": reply.text_plain,
+        "conversationId": reply.conversation,
+        "turn": reply.turn,
+        "metadata": reply.metadata,
+    }
+
+
+async def _events(book: Cuebook, ask: Ask) -> AsyncGenerator[Start | bytes, None]:
+    started = False
+    async with aclosing(book.stream(ask)) as chunks:  # type: ignore[type-var]
+        try:
+            async for chunk in chunks:
+                if not started:
+                    started = True
+                    yield Start(200, encoded([*_SSE_HEAD, ("x-conversation-id", ask.conversation)]))
+                yield _event(chunk, ask.conversation)
+        except CuebookError as error:
+            if not started:
+                raise
+            yield b"event: error\ndata: " + _encode(failure_of(error).problem("/api/chat")) + b"\n\n"
+
+
+def _event(chunk: Chunk, conversation: str) -> bytes:
+    if chunk.type == "text_delta":
+        return b"event: text_delta\ndata: " + _encode({"textDelta": chunk.text}) + b"\n\n"
+    if chunk.type == "METADATA_UPDATE":
+        return b"event: METADATA_UPDATE\ndata: " + _encode({"updates": chunk.metadata}) + b"\n\n"
+    final = {
+        "finalResponseText": chunk.text,
+        "finalResponseTextPlain": chunk.plain,
+        "conversationId": conversation,
+        "turn": chunk.turn,
+        "metadata": chunk.metadata,
+    }
+    return b"event: final_response\ndata: " + _encode(final) + b"\n\n"
+
+
+@post("/api/assemble", dto=JsonBody[wire.ChatBody], status_code=200, responses=wire.answers(wire.AssembleAnswer))
+async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> Response[bytes]:
+    """Build the prompt a chat would get. No model is called and nothing is stored."""
+    book = book_of(request)
+    user = user_of(request, data.user_id, user_id)
+    conversation = data.conversation_id or fresh_conversation(book, user=user, key=None)
+    ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user))
+    window, metadata = await book.assemble_with_metadata(ask)
+    shown = {
+        "messages": [Raw(message) for message in window.messages],
+        "window": shapes.window(window),
+        "metadata": metadata,
+    }
+    return Response(_encode(shown), media_type="application/json")
+
+
+ROUTES = [chat, assemble]

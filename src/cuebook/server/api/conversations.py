@@ -1,0 +1,282 @@
+"""`/api/conversations`: transcripts stored, listed, read, moved and deleted, and their turns shown and replayed."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from litestar import Response, delete, get, post, put
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from cuebook.app import json_shapes as shapes
+from cuebook.app.paging import LIMIT
+from cuebook.app.turns.turns import replay_shape
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.conversation import SYSTEM
+from cuebook.records.memory import Item
+from cuebook.records.turn import Turn
+from cuebook.server.api import types as wire
+from cuebook.server.api.long_term_memory import AsOf, moment
+from cuebook.server.authorization import AnyRequest, actor_of, book_of, caller_of, check_first, idempotency_key, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import PATH, Limit, PageCursor, PageLimit, UserQuery, json_of, listed
+
+Last = Annotated[int | None, QueryParameter(ge=1, le=100_000, description="The newest so many")]
+Flag = FromQuery[bool]
+#: Turns listed where nobody says how many.
+NEWEST = 20
+#: Roles of OpenAI messages that are system notes.
+SYSTEM_ROLES = ("system", "developer")
+#: No turn has a higher number.
+HIGHEST = 2**31
+
+
+@get("/api/conversations", responses=wire.answers(wire.ConversationPage))
+async def list_conversations(
+    request: AnyRequest,
+    *,
+    q: FromQuery[str | None] = None,
+    user_id: UserQuery = None,
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> Response[bytes]:
+    """List conversations, the most recent first, without the states of their summaries.
+
+    With `q` those that have each of its words in their id, their user or how their first post begins.
+    """
+    user = user_of(request, user_id)
+    page = await book_of(request).conversations.listed(q=q, user=user, limit=limit, cursor=cursor)
+    return listed(list(page.items), page.cursor)
+
+
+@get(PATH, responses=wire.answers(wire.ConversationAnswer))
+async def get_conversation(
+    request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Give a conversation's own data."""
+    return json_of(await book_of(request).conversations.describe(name_in(conversation), user=user_of(request, user_id)))
+
+
+@delete(PATH, status_code=200, responses=wire.answers(wire.Deleted))
+async def delete_conversation(
+    request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Forget a conversation and everything derived from it. Who was let in later may not."""
+    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    await check_first(request, name, user, "forgetting another's conversation")
+    gone = await book.conversations.delete(name, user=user)
+    return json_of({"deleted": gone})
+
+
+@get(f"{PATH}/rounds", responses=wire.answers(wire.Listing))
+async def get_rounds(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    *,
+    user_id: UserQuery = None,
+    role: FromQuery[str | None] = None,
+    include_failed: Annotated[bool, QueryParameter(name="includeFailed")] = True,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """Give the rounds of the head's path, oldest first; with `role` the posts only that it sent or got.
+
+    All of them, or with `limit` or `cursor` a page.
+    """
+    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    view: Any = {"user": user, "role": role, "include_failed": include_failed}
+    if limit is None and cursor is None:
+        rounds, more = await talk.rounds(name, **view), None
+    else:
+        page = await talk.rounds_page(name, **view, limit=limit or LIMIT, cursor=cursor)
+        rounds, more = page.items, page.cursor
+    ids = await talk.ids(name, [each for round_ in rounds for each in round_.posts], user=user)
+    return listed([shapes.round_(each, ids) for each in rounds], more)
+
+
+@get(f"{PATH}/posts", responses=wire.answers(wire.Listing))
+async def get_posts(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    *,
+    user_id: UserQuery = None,
+    branches: Flag = False,
+    last: Annotated[int | None, QueryParameter(ge=1, le=HIGHEST)] = None,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """Give the posts of the head's path, oldest first; with `branches` those of all branches.
+
+    All of them, with `last` the newest, or with `limit` or `cursor` a page. The pages of a path stay on it, wherever
+    the head moves meanwhile.
+    """
+    talk, name, user = book_of(request).conversations, name_in(conversation), user_of(request, user_id)
+    if limit is None and cursor is None:
+        posts, more = await talk.posts(name, user=user, branches=branches, last=last), None
+    else:
+        _only_one("last", last)
+        page = await talk.posts_page(name, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor)
+        posts, more = page.items, page.cursor
+    ids = await talk.ids(name, posts, user=user)
+    return listed([shapes.post(each, ids) for each in posts], more)
+
+
+@post(f"{PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(wire.Stored, 201))
+async def add_posts(
+    request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.PostsBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Store posts made elsewhere, all or none. The same id and content is stored once, other content is a conflict."""
+    if (data.posts is None) == (data.messages is None):
+        msg = "posts: send either posts or messages"
+        raise InvalidInput(msg, where="posts")
+    posts, messages = data.posts or [], data.messages or []
+    if any(each.send_from == SYSTEM for each in posts) or any(each.get("role") in SYSTEM_ROLES for each in messages):
+        caller_of(request).need("agent", "a system note")
+    appended = await book_of(request).append(
+        name_in(conversation),
+        [wire.posted_of(each, number) for number, each in enumerate(posts)]
+        or [wire.message_with_time(each, number) for number, each in enumerate(messages)],
+        user=user_of(request, data.user_id, user_id),
+        persona=data.persona_id or None,
+        parent=wire.chain_of(posts),
+        idempotency_key=idempotency_key(request.scope),
+        time_zone=data.time_zone,
+    )
+    return json_of({"stored": appended.stored, "lastSeq": appended.last_seq}, 201)
+
+
+@put(f"{PATH}/head", dto=JsonBody[wire.HeadBody], responses=wire.answers(wire.ConversationAnswer))
+async def put_head(
+    request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.HeadBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Make a post the head; the other branches stay. Who was let in later may not."""
+    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    await check_first(request, name, user, "moving the head of another's conversation")
+    await book.conversations.move_head(name, data.post_id, user=user)
+    return json_of(await book.conversations.describe(name, user=user))
+
+
+@put(f"{PATH}/participants", dto=JsonBody[wire.ParticipantsBody], responses=wire.answers(wire.ConversationAnswer))
+async def put_participants(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    data: JSONBody[wire.ParticipantsBody],
+    user_id: UserQuery = None,
+) -> Response[bytes]:
+    """Say who takes part, which an owner may: these users, and the first one in any case. Anyone else gets 404."""
+    book, user, name = book_of(request), user_of(request, user_id), name_in(conversation)
+    await book.conversations.participants(name, data.participants, user=user, by=actor_of(request))
+    return json_of(await book.conversations.describe(name, user=user))
+
+
+@get(f"{PATH}/turns", responses=wire.answers(wire.Listing))
+async def get_turns(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    *,
+    user_id: UserQuery = None,
+    last: Last = None,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """Give turns without their windows, oldest first: the newest 20, the `last` so many, or a page of all."""
+    book, name, user = book_of(request), name_in(conversation), user_of(request, user_id)
+    turns: Sequence[Turn]
+    if limit is None and cursor is None:
+        turns, more = await book.turns.last(name, user=user, last=last or NEWEST), None
+    else:
+        _only_one("last", last)
+        page = await book.turns.page(name, user=user, limit=limit or LIMIT, cursor=cursor)
+        turns, more = page.items, page.cursor
+    shown = [shapes.turn(each, query="", reply="", shown=None) for each in turns]
+    hidden = ("query", "reply", "window")
+    return listed([{key: value for key, value in each.items() if key not in hidden} for each in shown], more)
+
+
+@get(f"{PATH}/turns/{{n:int}}", responses=wire.answers(wire.TurnAnswer))
+async def get_turn(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    n: FromPath[int],
+    user_id: UserQuery = None,
+    step: FromQuery[int | None] = None,
+) -> Response[bytes]:
+    """Give a turn: query, reply, and every block of its window with its source and tokens."""
+    name, user = name_in(conversation), user_of(request, user_id)
+    return json_of(await book_of(request).turns.show(name, number_of(n), step=step, user=user))
+
+
+@get(f"{PATH}/turns/{{n:int}}/replay", responses=wire.answers(wire.ReplayAnswer))
+async def replay_turn(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    n: FromPath[int],
+    user_id: UserQuery = None,
+    step: FromQuery[int | None] = None,
+) -> Response[bytes]:
+    """Render a turn's window again from what is stored, and hold it against the digest of what was sent."""
+    name, user = name_in(conversation), user_of(request, user_id)
+    return json_of(replay_shape(await book_of(request).turns.replay(name, number_of(n), step=step, user=user)))
+
+
+@get(f"{PATH}/summary", responses=wire.answers(wire.SummaryAnswer))
+async def get_summary(request: AnyRequest, conversation: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
+    """Give the rolling summary that stands for the head's path."""
+    summary = await book_of(request).memory.summary(name_in(conversation), user=user_of(request, user_id))
+    return json_of({"summary": shapes.summary_state(summary) if summary else None})
+
+
+@get(f"{PATH}/items", responses=wire.answers(wire.Listing))
+async def get_items(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    *,
+    user_id: UserQuery = None,
+    ended: Flag = False,
+    as_of: AsOf = None,
+    limit: PageLimit = None,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """Give what is remembered of the head's path, oldest first; with `ended` what no longer holds too.
+
+    With `asOf` what held then. All of it, or with `limit` or `cursor` a page.
+    """
+    memory, name, user = book_of(request).memory, name_in(conversation), user_of(request, user_id)
+    items: Sequence[Item]
+    asked: Any = {"user": user, "ended": ended, "as_of": moment(as_of)}
+    if limit is None and cursor is None:
+        items, more = await memory.items(name, **asked), None
+    else:
+        page = await memory.items_page(name, **asked, limit=limit or LIMIT, cursor=cursor)
+        items, more = page.items, page.cursor
+    return listed([shapes.item(each, name) for each in items], more)
+
+
+def _only_one(name: str, value: int | None) -> None:
+    if value is not None:
+        msg = f"{name}: send either {name}, or limit and cursor"
+        raise InvalidInput(msg, where=name)
+
+
+def number_of(n: int) -> int:
+    """Give the number of a turn. Raises NotFound for what is none."""
+    if not 1 <= n <= HIGHEST:
+        msg = f"there is no turn {n}; turns count from 1"
+        raise NotFound(msg)
+    return n
+
+
+ROUTES = [
+    list_conversations,
+    get_conversation,
+    delete_conversation,
+    get_rounds,
+    get_posts,
+    add_posts,
+    put_head,
+    put_participants,
+    get_turns,
+    get_turn,
+    replay_turn,
+    get_summary,
+    get_items,
+]

@@ -1,0 +1,68 @@
+"""`/api/experiences`: the handwritten experiences, and what a query would get of them."""
+
+from typing import Annotated
+
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+from msgspec import Struct
+
+from cuebook.app.experiences import ExperienceChoice, listed
+from cuebook.app.paging import short_page
+from cuebook.server.api.types import In, Text, answers
+from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import PageCursor, PageLimit, json_of
+
+RoleQuery = Annotated[
+    str | None, QueryParameter(name="role", min_length=1, description="Offered to this persona (its id) or role")
+]
+
+
+class SelectBody(In, frozen=True, kw_only=True):
+    """What a user says, and to whom: a persona's id, or a role; the default persona unless given."""
+
+    query: Text
+    role: Text | None = None
+
+
+class ExperienceAnswer(Struct, frozen=True, kw_only=True):
+    """An experience with the names its file has, and the file."""
+
+    exp_id: str
+    who: list[str]
+    when: str
+    what: str
+    file: str
+
+
+class ExperiencePage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Experiences in the order of their files, and what is wrong or odd with any file."""
+
+    items: list[ExperienceAnswer]
+    problems: list[str]
+    next: str | None = None
+
+
+@get("/api/experiences", responses=answers(ExperiencePage))
+async def list_experiences(
+    request: AnyRequest, role: RoleQuery = None, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
+    """List the handwritten experiences as their files say now."""
+    found = await book_of(request).experiences.list(role)
+    page = short_page([listed(each) for each in found.items], f"experiences {role}", limit=limit, cursor=cursor)
+    more = {"next": page.cursor} if page.cursor is not None else {}
+    return json_of({"items": page.items, "problems": list(found.problems)} | more)
+
+
+@post(
+    "/api/experiences/select",
+    dto=JsonBody[SelectBody],
+    status_code=200,
+    responses=answers(ExperienceChoice),
+)
+async def select_experiences(request: AnyRequest, data: JSONBody[SelectBody]) -> Response[bytes]:
+    """Choose for a query as a turn does, and say why of each. A model is asked where one chooses; nothing is stored."""
+    return json_of(await book_of(request).experiences.select(data.query, role=data.role))
+
+
+ROUTES = [list_experiences, select_experiences]

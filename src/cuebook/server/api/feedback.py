@@ -1,0 +1,91 @@
+"""`/api/conversations/{id}/turns/{n}/feedback`: what is said of a turn, in the place of what its next message says."""
+
+from typing import Annotated, Literal
+
+from litestar import Response, post
+from litestar.params import FromPath, JSONBody
+from msgspec import Meta
+
+from cuebook.app.turns.feedback import to_wire
+from cuebook.records.prompt import TaskOutcome
+from cuebook.server.api import types as wire
+from cuebook.server.api.conversations import number_of
+from cuebook.server.authorization import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import PATH, UserQuery, json_of
+
+
+class FeedbackBody(wire.In, frozen=True, kw_only=True):
+    """How a turn was: `score` from 0 to 1, or a thumb for 1 and 0; how the task came out, how often it was corrected.
+
+    At least one of them. It is the observation's sentiment: 0.5 sentiment + 0.3 (1 - 0.1 corrections) + 0.2 success
+    is its score. Left out are: neither pleased nor displeased, no correction, an unknown outcome.
+    """
+
+    score: Annotated[float, Meta(ge=0, le=1)] | None = None
+    thumb: Literal["up", "down"] | None = None
+    outcome: TaskOutcome | None = None
+    corrections: Annotated[int, Meta(ge=0, le=2**31)] | None = None
+    comment: Annotated[str, Meta(max_length=2_000)] = ""
+    user_id: str | None = None
+
+
+class TaughtVersion(wire.Out, frozen=True, kw_only=True):
+    """A version that learnt of it; `counted` is false where its user has had their share of what counts."""
+
+    prompt_id: str
+    branch: str
+    version: int
+    counted: bool
+
+
+class ObservationAnswer(wire.Out, frozen=True, kw_only=True):
+    """The word on a turn, by its user's next message or by feedback, and the versions that have learnt it.
+
+    `pending`: they have not yet.
+    """
+
+    by: str
+    at: str
+    score: float
+    sentiment: float | None
+    corrections: int | None
+    outcome: TaskOutcome
+    reasons: list[str]
+    next_turn: int | None
+    user_id: str | None
+    comment: str
+    pending: bool
+    taught: list[TaughtVersion]
+
+
+@post(
+    f"{PATH}/turns/{{n:int}}/feedback",
+    dto=JsonBody[FeedbackBody],
+    status_code=200,
+    responses=wire.answers(ObservationAnswer),
+)
+async def give_feedback(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    n: FromPath[int],
+    data: JSONBody[FeedbackBody],
+    user_id: UserQuery = None,
+) -> Response[bytes]:
+    """Say how a turn was; the newest word stands, and what prompts have learnt of the turn is corrected."""
+    known = await book_of(request).turns.feedback(
+        name_in(conversation),
+        number_of(n),
+        score=data.score,
+        thumb=data.thumb,
+        outcome=data.outcome,
+        corrections=data.corrections,
+        comment=data.comment,
+        user=user_of(request, data.user_id, user_id),
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(to_wire(known))
+
+
+ROUTES = [give_feedback]

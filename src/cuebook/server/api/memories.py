@@ -1,0 +1,66 @@
+"""`/api/memories`, `/api/settle` and the two health routes."""
+
+from typing import Annotated
+
+import msgspec
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from cuebook.app import json_shapes as shapes
+from cuebook.errors import BackendError
+from cuebook.server.api import types as wire
+from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.json_body import JsonBody
+
+UserQuery = Annotated[str | None, QueryParameter(name="userId", description="Who asks, if the body names nobody")]
+
+_encode = msgspec.json.Encoder().encode
+
+
+@post("/api/memories/search", dto=JsonBody[wire.SearchBody], status_code=200, responses=wire.answers(wire.Hits))
+async def search(request: AnyRequest, data: JSONBody[wire.SearchBody], user_id: UserQuery = None) -> Response[bytes]:
+    """Find what answers a query, best first; with `tokenBudget` packed by value per token."""
+    hits = await book_of(request).memory.search(
+        data.query,
+        conversation=data.conversation_id,
+        user=user_of(request, data.user_id, user_id),
+        persona=data.persona_id,
+        organization=data.organization_id,
+        scopes=data.scopes,
+        as_of=None if data.as_of is None else wire.seconds_of(data.as_of, "asOf"),
+        limit=data.limit,
+        token_budget=data.token_budget,
+        time_zone=data.time_zone,
+    )
+    return Response(_encode({"hits": [shapes.hit(each) for each in hits]}), media_type="application/json")
+
+
+@post("/api/settle", dto=JsonBody[wire.SettleBody], status_code=200, responses=wire.answers(wire.Due, pending=True))
+async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> Response[bytes]:
+    """Wait until nothing is due behind the replies: 200 then, else 202 with what still is."""
+    body = data or wire.SettleBody()
+    work = book_of(request).settle(conversation=body.conversation_id, timeout=body.timeout)
+    due = await request.app.state.running.until_gone(request.receive, work)
+    return Response(_encode({"due": due}), media_type="application/json", status_code=202 if due else 200)
+
+
+@get("/healthz", responses=wire.answers(wire.Health), sync_to_thread=False)
+def healthz() -> dict[str, str]:
+    """Say that the server lives. Asks no store."""
+    return {"status": "alive"}
+
+
+@get("/readyz", responses=wire.answers(wire.Ready))
+async def readyz(request: AnyRequest) -> Response[bytes]:
+    """Say whether the store answers, and which model does, if any: without one, or an embedder, it is ready too."""
+    try:
+        found = await book_of(request).check()
+    except BackendError as error:
+        raise BackendError(f"the store does not answer: {error}", retryable=True) from error
+    if await book_of(request).keys.configured():
+        found |= {"store": {}, "model": "", "upstream": None, "personas": []}  # anybody may ask
+        found["embedderError"] = found["embedderError"] and "it fails; the server's log says why"
+    return Response(_encode({"status": "ready", **found}), media_type="application/json")
+
+
+ROUTES = [search, settle, healthz, readyz]

@@ -1,0 +1,114 @@
+"""`POST /api/memories/utility`: of what use each memory was in the turns that said it, and which to let go."""
+
+from typing import Annotated, Any, Literal
+
+from litestar import Response, post
+from litestar.params import JSONBody
+from msgspec import Meta
+from msgspec.structs import replace
+
+from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Utilities, Verdict, cost_to_wire, to_wire
+from cuebook.errors import InvalidInput
+from cuebook.server.api.long_term_memory import may_know
+from cuebook.server.api.types import In, Out, Text, answers
+from cuebook.server.authorization import AnyRequest, book_of, user_of
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import UserQuery, json_of
+
+
+class UtilityBody(In, frozen=True, kw_only=True):
+    """What is measured: the last `turns` of each of these conversations, or of all.
+
+    `budget`: how often the configured model is asked, with and without each memory; 0 asks none, and looks at the words
+    of the answers that were given. At most `server.max_calls`. `estimate`: say what that would cost, and ask none.
+    """
+
+    conversation_ids: Annotated[tuple[Text, ...], Meta(max_length=LOOKED_AT)] = ()
+    turns: Annotated[int, Meta(ge=1, le=MOST_TURNS)] = TURNS
+    budget: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    estimate: bool = False
+    user_id: str | None = None
+
+
+class UseAnswer(Out, frozen=True, kw_only=True):
+    """A turn that said the memory, and what its answer owed to it alone, from 0 to 1."""
+
+    conversation_id: str
+    turn: int
+    score: float
+
+
+class UsedMemory(Out, frozen=True, kw_only=True):
+    """A memory and its uses. `said` counts the turns that say it, `uses` how often it was newly chosen for one.
+
+    `verdict`: `useless` is proposed to be let go (`prune`); `useful`; or why it is kept: `seldom` said, `silent` (an
+    answer follows it without a word of it), `bound` (health, diet, who somebody is), `written` by hand, `twin` (others
+    that say the same are let go).
+    """
+
+    memory_id: str
+    category: str
+    text: str
+    uses: int
+    utility: float
+    turns: list[UseAnswer]
+    said: int
+    verdict: Verdict
+    prune: bool
+
+
+class CostAnswer(Out, frozen=True, kw_only=True):
+    """What a measure would ask the model at most: calls, tokens of their prompts and answers, money by currency.
+
+    `costs` is empty where no price of the model is known. `model` is empty, and all is 0, where none would be asked.
+    """
+
+    model: str
+    turns: int
+    calls: int
+    prompt_tokens: int
+    answer_tokens: int
+    costs: dict[str, float]
+
+
+class UtilityAnswer(Out, frozen=True, kw_only=True):
+    """The memories, the most useful first. `missed`: turns that say one and could not be measured, by reason.
+
+    With `estimate` nothing was measured: `cost` says what would be asked.
+    """
+
+    by: Literal["words", "model"]
+    turns: int
+    calls: int
+    missed: dict[str, int]
+    items: list[UsedMemory]
+    cost: CostAnswer | None = None
+
+
+@post("/api/memories/utility", dto=JsonBody[UtilityBody], status_code=200, responses=answers(UtilityAnswer))
+async def utility(request: AnyRequest, data: JSONBody[UtilityBody], user_id: UserQuery = None) -> Response[bytes]:
+    """Say of what use each memory was in the turns that said it, and propose which to let go; nothing is changed.
+
+    `POST /api/memories/forget` with their ids lets them go. One measure at a time: 429 where several wait already.
+    """
+    book, most = book_of(request), book_of(request).config.settings.server.max_calls
+    if data.budget > most:
+        msg = f"budget: {data.budget:,} calls are over server.max_calls, {most:,}; ask for fewer, or raise it"
+        raise InvalidInput(msg, where="budget")
+    asked: Any = {"user": user_of(request, data.user_id, user_id), "turns": data.turns, "budget": data.budget}
+    asks = data.budget > 0 and not data.estimate
+    async with request.app.state.measures.hold("asking about memories" if asks else "a measure of memories"):
+        if data.estimate:
+            cost = await book.memory.utility_cost(data.conversation_ids, **asked)
+            found = Utilities(items=(), by=cost.by, turns=cost.turns)
+            return json_of(to_wire(found) | {"cost": cost_to_wire(cost)})
+        found = await book.memory.utility(data.conversation_ids, **asked)
+    return json_of(to_wire(known_of(request, found)))
+
+
+def known_of(request: AnyRequest, found: Utilities) -> Utilities:
+    """Give of a measure what who asks may know."""
+    return replace(found, items=tuple(each for each in found.items if may_know(request, each.memory)))
+
+
+ROUTES = [utility]

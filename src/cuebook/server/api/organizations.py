@@ -1,0 +1,35 @@
+"""`/api/organizations`: what an organization allows in its long-term memory, for its admins."""
+
+from litestar import Response, get, patch
+from litestar.params import FromPath, JSONBody
+
+from cuebook.app.organizations import shape
+from cuebook.records.organization import OrganizationChange, OrganizationSettings
+from cuebook.server.api.types import answers
+from cuebook.server.authorization import AnyRequest, actor_of, book_of, caller_of
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import json_of
+
+PATH = "/api/organizations/{organization:str}/settings"
+
+
+@get(PATH, responses=answers(OrganizationSettings))
+async def get_settings(request: AnyRequest, organization: FromPath[str]) -> Response[bytes]:
+    """Give an organization's settings; one nobody has set anything of has the defaults. For its admins."""
+    name = name_in(organization)
+    caller_of(request).check_organization(name)
+    return json_of(shape(await book_of(request).organizations.settings(name)))
+
+
+@patch(PATH, dto=JsonBody[OrganizationChange], responses=answers(OrganizationSettings))
+async def patch_settings(
+    request: AnyRequest, organization: FromPath[str], data: JSONBody[OrganizationChange]
+) -> Response[bytes]:
+    """Change what is named and leave the rest; `allowedCategories` null allows all, [] none. For its admins."""
+    name = name_in(organization)
+    caller_of(request).check_organization(name)
+    return json_of(shape(await book_of(request).organizations.change(name, data, by=actor_of(request))))
+
+
+ROUTES = [get_settings, patch_settings]

@@ -1,0 +1,34 @@
+"""`/api/personas`: who may speak, and what each asks of the mind."""
+
+from typing import Annotated
+
+from litestar import Response, get
+from litestar.params import FromPath, QueryParameter
+
+from cuebook.app.paging import short_page
+from cuebook.app.setup.personas import PersonaList, PersonaWhole, get_persona, list_personas
+from cuebook.server.api.types import answers
+from cuebook.server.authorization import AnyRequest, book_of
+from cuebook.server.guard import name_in
+from cuebook.server.route_parts import PageCursor, PageLimit, json_of
+
+Mode = Annotated[str | None, QueryParameter(name="mode", description="In conversations of this mode")]
+
+
+@get("/api/personas", responses=answers(PersonaList))
+async def list_all(
+    request: AnyRequest, mode: Mode = None, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
+    """List the personas as their files are now, without their texts."""
+    found = await list_personas(book_of(request).desk, mode=mode)
+    page = short_page(found.items, "personas", limit=limit, cursor=cursor)
+    return json_of(PersonaList(items=list(page.items), next=page.cursor))
+
+
+@get("/api/personas/{persona:str}", responses=answers(PersonaWhole))
+async def get_one(request: AnyRequest, persona: FromPath[str], mode: Mode = None) -> Response[bytes]:
+    """Give a persona: its own text, its prompts, what of sentiment is tracked, and its metaprompts."""
+    return json_of(await get_persona(book_of(request).desk, name_in(persona), mode=mode))
+
+
+ROUTES = [list_all, get_one]

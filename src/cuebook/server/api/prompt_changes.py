@@ -1,0 +1,144 @@
+"""`/api/prompts`: versions written, branched, merged, labelled, rolled back and migrated.
+
+What makes a version or a branch is 201, what moves a pointer 200. Each honours `Idempotency-Key`.
+"""
+
+from typing import Any
+
+from litestar import Response, post, put
+from litestar.params import JSONBody
+from msgspec import UNSET
+
+from cuebook.app.prompts import KEEP, views
+from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import migration as prompt_migration
+from cuebook.records.prompt import MAIN
+from cuebook.server.api import prompt_bodies as bodies
+from cuebook.server.api import prompt_wire as wire
+from cuebook.server.api.prompts import ALL, MIGRATE, ONE, Name
+from cuebook.server.api.types import answers
+from cuebook.server.authorization import AnyRequest, book_of, idempotency_key, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import UserQuery, json_of
+
+
+@post(ALL, dto=JsonBody[bodies.SaveBody], responses=answers(wire.Written, 201))
+async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: UserQuery = None) -> Response[bytes]:
+    """Write a new version of a prompt, or a prompt that is new. Who asks is its author unless one is named."""
+    fields: dict[str, Any] = {
+        name: getattr(data, name)
+        for name in data.__struct_fields__
+        if name not in ("slug", "sections", "branch", "inherits", "author", "user_id")
+    }
+    made = await book_of(request).prompts.save(
+        data.slug,
+        data.sections,
+        branch=data.branch or MAIN,
+        inherits=KEEP if data.inherits is UNSET else data.inherits,
+        author=data.author or "",
+        by=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+        **fields,
+    )
+    return json_of(shapes.written(made), 201)
+
+
+@post(f"{ONE}/branches", dto=JsonBody[bodies.ForkBody], responses=answers(wire.Written, 201))
+async def fork(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.ForkBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Begin a branch with a copy of a version; nothing is shared afterwards. 409 where there is one of that name."""
+    origin = data.origin or bodies.Origin()
+    made = await book_of(request).prompts.fork(
+        name_in(prompt),
+        data.name,
+        branch=origin.branch,
+        version=origin.version,
+        label=origin.label,
+        by=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(shapes.written(made), 201)
+
+
+@post(f"{ONE}/merge", dto=JsonBody[bodies.MergeBody], responses=answers(wire.Written, 201, 409))
+async def merge(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.MergeBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Merge a branch's sections into another, against the version it was forked from: 201 with the new version.
+
+    409 where both changed a section: nothing is written, and `conflicts` has each with what it was and both texts.
+    """
+    made = await views.merge(
+        book_of(request).prompts,
+        name_in(prompt),
+        data.branch,
+        into=data.into or MAIN,
+        by=user_of(request, data.by, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(made, 201)
+
+
+@put(f"{ONE}/labels", dto=JsonBody[bodies.LabelBody], responses=answers(wire.LabelAnswer))
+async def put_label(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.LabelBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Point a label such as `production` at a version; its moves are kept in the history. 409 for a branch's name."""
+    moved = await book_of(request).prompts.label(
+        name_in(prompt),
+        data.name,
+        branch=data.branch,
+        version=data.version,
+        label=data.label,
+        by=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(shapes.label(moved))
+
+
+@post(f"{ONE}/rollback", dto=JsonBody[bodies.RollbackBody], status_code=200, responses=answers(wire.RollbackAnswer))
+async def roll_back(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.RollbackBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Make an earlier version active again, the one before unless named; the other is not explored from then on.
+
+    200: a pointer is moved, no version is made.
+    """
+    prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
+    by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
+    stands = await prompts.roll_back(slug, branch=branch, to=data.to, reason=data.reason, by=by, idempotency_key=key)
+    active = await prompts.get(slug, branch=branch, version=stands.active)
+    return json_of(shapes.rolled_back(active, stands))
+
+
+@post(f"{ONE}/clear", dto=JsonBody[bodies.ClearBody], status_code=200, responses=answers(wire.BranchAnswer))
+async def clear(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.ClearBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Let a version that was rolled back be explored again: 200 with its branch, whose active version stays."""
+    prompts, slug, branch = book_of(request).prompts, name_in(prompt), data.branch or MAIN
+    by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
+    at: dict[str, Any] = {"branch": branch, "reason": data.reason, "by": by}
+    stands = await prompts.clear(slug, data.version, **at, idempotency_key=key)
+    return json_of(shapes.branch(stands, await prompts.family(slug)))
+
+
+@post(
+    MIGRATE,
+    dto=JsonBody[bodies.MigrateBody],
+    status_code=200,
+    responses=answers(wire.MigrateAnswer) | answers(wire.MigrateAnswer, 201),
+)
+async def migrate(
+    request: AnyRequest, data: JSONBody[bodies.MigrateBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Write all prompts of a migration file or none: 201 where something was new, else 200. Repeatable."""
+    by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
+    asked: dict[str, Any] = {"dry_run": data.dry_run, "by": by, "idempotency_key": key}
+    done = await prompt_migration.migrate(book_of(request).desk, data.document, **asked)
+    return json_of(shapes.migrated(done), 201 if done.written and not done.dry_run else 200)
+
+
+ROUTES = [save, fork, merge, put_label, roll_back, clear, migrate]

@@ -1,0 +1,259 @@
+"""`/api/prompts`: prompts read, compared, rated, rendered, chosen and observed."""
+
+from typing import Annotated, Any
+
+from litestar import Response, get, post
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+
+from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import views
+from cuebook.app.prompts.clusters import Clusters
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS
+from cuebook.server.api import prompt_bodies as bodies
+from cuebook.server.api import prompt_wire as wire
+from cuebook.server.api.types import answers
+from cuebook.server.authorization import AnyRequest, book_of, caller_of, idempotency_key, user_of
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import Limit, PageCursor, PageLimit, UserQuery, json_of, listed
+
+ALL = "/api/prompts"
+ONE = ALL + "/{prompt:str}"
+MIGRATE = ALL + "/migrate"
+
+Name = FromPath[str]
+Branch = Annotated[str | None, QueryParameter(name="branch", description="`main` unless named")]
+Version = Annotated[
+    int | None, QueryParameter(name="version", ge=1, le=bodies.HIGHEST, description="The active one unless named")
+]
+Label = Annotated[
+    str | None,
+    QueryParameter(name="label", description="The version it points at, in the place of branch and version"),
+]
+Resolve = Annotated[bool, QueryParameter(name="resolve", description="Merge in what it inherits")]
+Project = Annotated[
+    str | None,
+    QueryParameter(name="project", description="Whose own prompt stands for it, empty for nobody's; by setting"),
+]
+Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version before")]
+Other = Annotated[
+    int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The version after, the active one unless named")
+]
+Least = Annotated[
+    float | None, QueryParameter(name="least", gt=0, le=1, description="From which mean likeness on; by the measure")
+]
+Turns = Annotated[
+    int,
+    QueryParameter(
+        name="turns",
+        ge=0,
+        le=MOST_TURNS,
+        description="Measure the change on so many of the last turns that had the prompt in front; 0 measures none",
+    ),
+]
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+@get(ALL, responses=answers(wire.PromptPage))
+async def list_prompts(
+    request: AnyRequest, prefix: FromQuery[str] = "", limit: Limit = 50, cursor: FromQuery[str | None] = None
+) -> Response[bytes]:
+    """List prompts by name, those that begin with `prefix`: each with its branches and labels."""
+    return listed(*await views.prompts_page(book_of(request).prompts, prefix=prefix, limit=limit, cursor=cursor))
+
+
+@get(ONE, responses=answers(wire.VersionAnswer))
+async def get_prompt(
+    request: AnyRequest,
+    prompt: Name,
+    *,
+    branch: Branch = None,
+    version: Version = None,
+    label: Label = None,
+    resolve: Resolve = False,
+    project: Project = None,
+) -> Response[bytes]:
+    """Give a prompt: the active version of a branch unless one is named. A `/` in the id is written `~` or `%2F`."""
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label, "project": project}
+    return json_of(await views.show(book_of(request).prompts, name_in(prompt), **at, resolve=resolve))
+
+
+@get(f"{ONE}/versions", responses=answers(wire.VersionPage))
+async def list_versions(
+    request: AnyRequest, prompt: Name, *, branch: Branch = None, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
+    """List the versions of a prompt without their texts, oldest first, of one branch or of all.
+
+    All of them, or with `limit` or `cursor` a page.
+    """
+    prompts, slug = book_of(request).prompts, name_in(prompt)
+    return listed(*await views.versions_page(prompts, slug, branch=branch, limit=limit, cursor=cursor))
+
+
+@get(f"{ONE}/versions/{{n:int}}", responses=answers(wire.VersionAnswer))
+async def get_version(
+    request: AnyRequest, prompt: Name, n: FromPath[int], *, branch: Branch = None, resolve: Resolve = False
+) -> Response[bytes]:
+    """Give a version of a prompt by its number."""
+    return json_of(
+        await views.show(
+            book_of(request).prompts, name_in(prompt), branch=branch, version=n, resolve=resolve, project=""
+        )
+    )
+
+
+@get(f"{ONE}/diff", responses=answers(wire.DiffAnswer))
+async def get_diff(
+    request: AnyRequest, prompt: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
+) -> Response[bytes]:
+    """Give what is other in version `b` than in `a`, and what that costs: tokens, and what past windows would lose."""
+    desk = book_of(request).desk
+    asked: Any = {"branch": branch or None, "turns": turns, "user": user_of(request)}
+    async with request.app.state.measures.hold("a measure of prompts"):
+        return json_of(await views.compare(desk, name_in(prompt), a, b, **asked))
+
+
+@get(f"{ONE}/branches", responses=answers(wire.BranchPage))
+async def list_branches(
+    request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
+    """List the branches of a prompt, and what their active versions have learnt."""
+    return listed(*await views.branches_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
+
+
+@get(f"{ONE}/labels", responses=answers(wire.LabelPage))
+async def list_labels(
+    request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
+    """List the labels of a prompt by name."""
+    return listed(*await views.labels_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
+
+
+@get(f"{ONE}/history", responses=answers(wire.EventPage))
+async def get_history(
+    request: AnyRequest, prompt: Name, limit: PageLimit = None, cursor: PageCursor = None
+) -> Response[bytes]:
+    """Give what was done to a prompt, by whom and when, the newest first."""
+    return listed(*await views.history_page(book_of(request).prompts, name_in(prompt), limit=limit, cursor=cursor))
+
+
+@get(MIGRATE, include_in_schema=False)
+async def get_prompt_of_that_name(
+    request: AnyRequest,
+    *,
+    branch: Branch = None,
+    version: Version = None,
+    label: Label = None,
+    resolve: Resolve = False,
+) -> Response[bytes]:
+    """Give the prompt `migrate`, which is one like any other."""
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+    return json_of(await views.show(book_of(request).prompts, "migrate", **at, resolve=resolve))
+
+
+@get(f"{ONE}/rating", responses=answers(wire.RatingAnswer))
+async def get_rating(
+    request: AnyRequest, prompt: Name, *, branch: Branch = None, version: Version = None, label: Label = None
+) -> Response[bytes]:
+    """Say how good a version is, from 0 to 100, by what lint finds, and what is described, tested and observed."""
+    at: dict[str, Any] = {"branch": branch, "version": version, "label": label}
+    return json_of(await views.rating(book_of(request).prompts, name_in(prompt), **at))
+
+
+@get(f"{ONE}/lint", responses=answers(wire.LintAnswer))
+async def get_lint(request: AnyRequest, prompt: Name) -> Response[bytes]:
+    """Look at the active versions of a prompt, beside all others of the book: secrets, injections, lost parameters."""
+    return listed(await views.findings(book_of(request).prompts, name_in(prompt)), None)
+
+
+@get("/api/prompt-clusters", responses=answers(Clusters))
+async def get_clusters(request: AnyRequest, prefix: FromQuery[str] = "", least: Least = None) -> Response[bytes]:
+    """Group the prompts that are about the same, by the configured embedder, else by their words; name near duplicates.
+
+    Each prompt counts once, by its active version on `main`. Groups become one while the mean likeness of their prompts
+    is `least` or more.
+    """
+    return json_of(await book_of(request).prompts.clusters(prefix=prefix, least=least))
+
+
+# ---- using ----------------------------------------------------------------------------------------------------------
+
+
+@post(f"{ONE}/render", dto=JsonBody[bodies.RenderBody], status_code=200, responses=answers(wire.RenderAnswer))
+async def render(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.RenderBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Render a prompt with its ancestors' sections. A missing parameter is an error that names it.
+
+    200: with `log` a record joins the audit, and is named.
+    """
+    if data.log:
+        caller_of(request).need("editor", "log")
+    made = await book_of(request).prompts.render(
+        name_in(prompt),
+        data.params,
+        branch=data.branch,
+        version=data.version,
+        label=data.label,
+        project=data.project,
+        log=data.log,
+        by=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(shapes.rendered(made))
+
+
+@post(f"{ONE}/select", dto=JsonBody[bodies.SelectBody], status_code=200, responses=answers(wire.SelectAnswer))
+async def select(request: AnyRequest, prompt: Name, data: JSONBody[bodies.SelectBody]) -> Response[bytes]:
+    """Choose among a prompt's variants, the active versions of its branches. Nothing is stored."""
+    given: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
+    picked = await book_of(request).prompts.select(
+        name_in(prompt), data.signals, strategy=data.strategy, seed=data.seed, **given
+    )
+    return json_of(shapes.selection(picked))
+
+
+@post(f"{ONE}/observations", dto=JsonBody[bodies.ObserveBody], responses=answers(wire.ObserveAnswer, 201))
+async def observe(
+    request: AnyRequest, prompt: Name, data: JSONBody[bodies.ObserveBody], user_id: UserQuery = None
+) -> Response[bytes]:
+    """Keep what a round says about the version that spoke, the active one unless named. 201: each is a row of its own.
+
+    A client that may have to send it again gives an Idempotency-Key, or it counts twice.
+    """
+    seen = await book_of(request).prompts.observe(
+        name_in(prompt),
+        sentiment=data.sentiment,
+        corrections=data.correction_count,
+        outcome=data.task_outcome,
+        branch=data.branch,
+        version=data.version,
+        label=data.label,
+        signals=data.signals,
+        propensity=data.propensity,
+        conversation=data.conversation_id or "",
+        user=user_of(request, data.user_id, user_id) or "",
+        idempotency_key=idempotency_key(request.scope),
+    )
+    return json_of(shapes.observed(seen), 201)
+
+
+ROUTES = [
+    list_prompts,
+    get_prompt,
+    list_versions,
+    get_version,
+    get_diff,
+    list_branches,
+    list_labels,
+    get_history,
+    get_rating,
+    get_lint,
+    get_clusters,
+    get_prompt_of_that_name,
+    render,
+    select,
+    observe,
+]

@@ -1,0 +1,88 @@
+"""`/learning/memory` and `/learning/optimizer`: C's routes that judge posts, count, and tune."""
+
+from typing import Annotated
+
+from litestar import Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from cuebook.app.paging import short_page
+from cuebook.app.turns.analysis import Budget, Judgement, MemoryStats
+from cuebook.app.turns.optimizer import MOST, OptimizerStatus, snapshot
+from cuebook.server.api.types import AnalyzeBody, RunBody, SnapshotAnswer, SnapshotList, answers
+from cuebook.server.authorization import AnyRequest, book_of, caller_of, user_of
+from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import PageCursor, UserQuery, json_of, listed
+
+ConversationQuery = Annotated[
+    str | None, QueryParameter(name="conversationId", min_length=1, description="Of this conversation only")
+]
+SnapshotLimit = Annotated[int, QueryParameter(name="limit", ge=1, le=MOST, description="How many at most")]
+
+
+@post(
+    "/learning/memory/analyze",
+    dto=JsonBody[AnalyzeBody],
+    status_code=200,
+    responses=answers(Judgement),
+)
+async def analyze(request: AnyRequest, data: JSONBody[AnalyzeBody], user_id: UserQuery = None) -> Response[bytes]:
+    """Judge posts: what matters, what is said again, and what should become of each. Nothing is changed."""
+    user = user_of(request, data.user_id, user_id)
+    return json_of(await book_of(request).memory.analyze(data.conversation_id, user=user))
+
+
+@get("/learning/memory/stats", responses=answers(MemoryStats))
+async def stats(
+    request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
+) -> Response[bytes]:
+    """Count what is remembered, by tier, and how many posts stand under a summary."""
+    caller, user = caller_of(request), user_of(request, user_id)
+    own = None if caller.may("owner") else caller.organizations
+    return json_of(await book_of(request).memory.stats(conversation_id, user=user, organizations=own))
+
+
+@get("/learning/memory/budget", responses=answers(Budget))
+async def budget(
+    request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
+) -> Response[bytes]:
+    """Say what posts may take of a prompt, and what the conversation's take of it."""
+    return json_of(await book_of(request).memory.budget(conversation_id, user=user_of(request, user_id)))
+
+
+@get("/learning/optimizer/status", responses=answers(OptimizerStatus))
+async def status(
+    request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
+) -> Response[bytes]:
+    """Say what the runs came to, and the parameters in force."""
+    return json_of(await book_of(request).optimizer.status(conversation_id, user=user_of(request, user_id)))
+
+
+@post(
+    "/learning/optimizer/run",
+    dto=JsonBody[RunBody],
+    status_code=200,
+    responses=answers(SnapshotAnswer),
+)
+async def run(request: AnyRequest, data: JSONBody[RunBody | None] = None, user_id: UserQuery = None) -> Response[bytes]:
+    """Run in a conversation, else in all that changed since their last run; answers when done."""
+    body = data or RunBody()
+    user = user_of(request, body.user_id, user_id)
+    return json_of(snapshot(await book_of(request).optimizer.run(body.conversation_id, user=user)))
+
+
+@get("/learning/optimizer/history", responses=answers(SnapshotList))
+async def history(
+    request: AnyRequest,
+    conversation_id: ConversationQuery = None,
+    user_id: UserQuery = None,
+    limit: SnapshotLimit = 20,
+    cursor: PageCursor = None,
+) -> Response[bytes]:
+    """Give the runs' snapshots, newest first."""
+    user = user_of(request, user_id)
+    found = await book_of(request).optimizer.history(conversation_id, user=user, limit=MOST)
+    page = short_page(found, f"runs {conversation_id}", limit=limit, cursor=cursor, grows=True)
+    return listed([snapshot(each) for each in page.items], page.cursor)
+
+
+ROUTES = [analyze, stats, budget, status, run, history]

@@ -1,0 +1,446 @@
+"""What comes in and goes out under `/api`, as types: they are read, refused and documented by these."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Annotated, Any
+
+import msgspec
+from litestar.openapi.datastructures import ResponseSpec
+from msgspec import Meta, Struct
+
+from cuebook import Posted
+from cuebook.errors import InvalidInput
+from cuebook.records.conversation import Part
+from cuebook.records.portable import part_from_dict
+from cuebook.records.turn import Ask
+from cuebook.server.error_responses import PROBLEM_TYPE, OpenAIError, Problem
+
+#: Seconds a settle may wait.
+LONGEST_WAIT_S = 3600.0
+#: What any route may answer when it refuses or fails.
+ERRORS = (400, 401, 403, 404, 405, 409, 413, 422, 429, 500, 502, 503, 504, 507)
+
+Text = Annotated[str, Meta(min_length=1)]
+Tokens = Annotated[int, Meta(ge=1, le=2**31)]
+Time = Annotated[str, Meta(description="ISO 8601; UTC where it names no zone")]
+
+
+class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A request: unknown fields are refused by name."""
+
+
+class Out(Struct, frozen=True, kw_only=True, rename="camel"):
+    """An answer, for the document at /schema; routes give the same fields."""
+
+
+class Attachment(In, frozen=True, kw_only=True):
+    """A piece of a post beside its message. A type nobody knows is kept as opaque text."""
+
+    type: Text
+    content: str
+    extra: Any = None
+
+
+class ChatBody(In, frozen=True, kw_only=True):
+    """What is asked. Without `conversationId` a new conversation begins.
+
+    `project` names whose own prompts stand for the others, "" for nobody's; the conversation keeps it. `timeZone`
+    is an IANA name: whose days "yesterday" and the rest are; kept likewise.
+    """
+
+    message: str
+    conversation_id: Text | None = None
+    user_id: str | None = None
+    persona_id: str | None = None
+    mode: str | None = None
+    organization_id: str | None = None
+    memory_control: dict[str, Any] | None = None
+    attachments: list[Attachment] = []
+    token_budget: Tokens | None = None
+    project: str | None = None
+    time_zone: str | None = None
+    signals: dict[str, float] | None = None
+    stream: bool | None = None
+
+
+class PostBody(In, frozen=True, kw_only=True):
+    """A post made elsewhere: a `message`, or `parts`.
+
+    `parent` names the post it follows: the head if left out, none if empty, so that it begins the conversation anew.
+    """
+
+    send_from: Text
+    send_to: str = ""
+    message: str | None = None
+    parts: list[Attachment] | None = None
+    attachments: list[Attachment] = []
+    id: Text | None = None
+    parent: str | None = None
+    timestamp: Time | None = None
+
+
+class PostsBody(In, frozen=True, kw_only=True):
+    """Posts to store, all or none: ours, or OpenAI chat messages, each with `id` and `timestamp` if wanted."""
+
+    posts: list[PostBody] | None = None
+    messages: list[dict[str, Any]] | None = None
+    user_id: str | None = None
+    persona_id: str | None = None
+    time_zone: str | None = None
+
+
+class HeadBody(In, frozen=True, kw_only=True):
+    """The post to make the head."""
+
+    post_id: Text
+
+
+class ParticipantsBody(In, frozen=True, kw_only=True):
+    """The users who take part beside the first one."""
+
+    participants: Annotated[list[Text], Meta(max_length=1000)]
+
+
+class CompressBody(In, frozen=True, kw_only=True):
+    """A summary that is to stand for all posts before the one named."""
+
+    older_than: Text
+    summary: Text
+    user_id: str | None = None
+
+
+class TextBody(In, frozen=True, kw_only=True):
+    """A text to shorten."""
+
+    text: str
+
+
+class SearchBody(In, frozen=True, kw_only=True):
+    """What to look for, and where."""
+
+    query: str
+    conversation_id: Text | None = None
+    user_id: str | None = None
+    persona_id: str | None = None
+    organization_id: str | None = None
+    as_of: str | float | None = None
+    scopes: list[str] | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 10
+    token_budget: Tokens | None = None
+    time_zone: str | None = None
+
+
+class SettleBody(In, frozen=True, kw_only=True):
+    """What to wait for, and how many seconds at most."""
+
+    conversation_id: Text | None = None
+    timeout: Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)] = 60.0
+
+
+class ChatAnswer(Out, frozen=True, kw_only=True):
+    """An answer and how it came about."""
+
+    text: str
+    text_plain: str
+    conversation_id: str
+    turn: int
+    metadata: dict[str, Any]
+
+
+class AssembleAnswer(Out, frozen=True, kw_only=True):
+    """A prompt: its messages, and every block of it with its source."""
+
+    messages: list[dict[str, Any]]
+    window: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+class Stored(Out, frozen=True, kw_only=True):
+    """How many posts were new, and the conversation's last seq."""
+
+    stored: int
+    last_seq: int
+
+
+class HitAnswer(Out, frozen=True, kw_only=True):
+    """One found memory. `why` says what it was found by."""
+
+    memory_id: str
+    kind: str
+    text: str
+    score: float
+    scope: str
+    conversation_id: str | None
+    sources: list[str]
+    tokens: int
+    timestamp: str | None
+    why: str
+
+
+class Hits(Out, frozen=True, kw_only=True):
+    """What was found, best first."""
+
+    hits: list[HitAnswer]
+
+
+class Due(Out, frozen=True, kw_only=True):
+    """Work still due, by kind; empty when settled.
+
+    `compaction` counts conversations, `rollback` prompts to judge, `audit` records its mirror lacks, `optimizer`
+    conversations to tune.
+    """
+
+    due: dict[str, int]
+
+
+class ConversationAnswer(Out, frozen=True, kw_only=True):
+    """A conversation's own data."""
+
+    id: str
+    user_id: str | None
+    persona_id: str | None
+    participants: list[str]
+    head: str | None
+    last_seq: int
+    turns: int
+    created_at: str | None
+    updated_at: str | None
+    metadata: dict[str, Any]
+
+
+class ConversationPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Conversations, the most recent first; `next` is the cursor of the page behind."""
+
+    items: list[ConversationAnswer]
+    next: str | None = None
+
+
+class Listing(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A list, whole or a page of it; `next` is the cursor of the page behind."""
+
+    items: list[dict[str, Any]]
+    next: str | None = None
+
+
+class Deleted(Out, frozen=True, kw_only=True):
+    """Counts of what went, by kind."""
+
+    deleted: dict[str, int]
+
+
+class SummaryAnswer(Out, frozen=True, kw_only=True):
+    """The rolling summary of the head's path, null where nothing was summed up yet."""
+
+    summary: dict[str, Any] | None
+
+
+class TextAnswer(Out, frozen=True, kw_only=True):
+    """A text."""
+
+    text: str
+
+
+class TurnAnswer(Out, frozen=True, kw_only=True):
+    """A turn with its window: every block, its source and its tokens, and what was left out and why."""
+
+    turn: int
+    state: str
+    query: str
+    reply: str
+    window: dict[str, Any] | None
+    metadata: dict[str, Any]
+    observation: dict[str, Any]
+    reflections: list[dict[str, Any]]
+    created_at: str | None
+
+
+class ReplayAnswer(Out, frozen=True, kw_only=True):
+    """A turn's window rendered again, held against the digest of what was sent."""
+
+    verdict: str
+    digest: str
+    reason: str
+    window: dict[str, Any] | None
+
+
+class Health(Out, frozen=True, kw_only=True):
+    """Whether the server lives."""
+
+    status: str
+
+
+class Ready(Out, frozen=True, kw_only=True):
+    """Whether the store answers, whether there is a model, and why the embedder failed last."""
+
+    status: str
+    embedder: str | None
+    embedder_error: str | None
+    has_model: bool
+    model: str
+    store: dict[str, Any]
+    upstream: str | None
+    personas: list[str]
+
+
+def answers(
+    good: type[Struct] | type[dict[str, Any]], status: int = 200, *others: int, pending: bool = False
+) -> dict[int, ResponseSpec]:
+    """Document a route's answers: the good one, and problems for what can go wrong anywhere, and `others`.
+
+    `pending`: it may say 202 where something is left to be done.
+    """
+    said = {status: ResponseSpec(good, description="Done", generate_examples=False)}
+    if pending:
+        said[202] = ResponseSpec(good, description="Not done yet", generate_examples=False)
+    problem = ResponseSpec(Problem, description="Refused or failed", media_type=PROBLEM_TYPE, generate_examples=False)
+    return said | dict.fromkeys((*ERRORS, *others), problem)
+
+
+def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int, ResponseSpec]:
+    """Document a route's answers on a provider's wire."""
+    error = ResponseSpec(bad, description="Refused or failed", generate_examples=False)
+    return {200: ResponseSpec(good, description="Done", generate_examples=False)} | dict.fromkeys(ERRORS, error)
+
+
+def ask_of(body: ChatBody, *, conversation: str, user: str | None, idempotency_key: str | None = None) -> Ask:
+    """Give a request as an Ask. Raises InvalidInput."""
+    if not body.message and not body.attachments:
+        msg = "message: empty; say something, or attach something"
+        raise InvalidInput(msg, where="message")
+    return Ask(
+        text=body.message,
+        conversation=conversation,
+        user=user,
+        persona=body.persona_id or None,
+        mode=body.mode,
+        organization=body.organization_id,
+        memory_control=body.memory_control,
+        attachments=tuple(part for each in body.attachments if (part := part_of(each, "attachments"))),
+        idempotency_key=idempotency_key,
+        token_budget=body.token_budget,
+        project=body.project,
+        time_zone=body.time_zone,
+        signals=body.signals,
+    )
+
+
+def part_of(given: Attachment, where: str) -> Part | None:
+    """Give an attachment as a part; None for a type that exists no longer."""
+    return part_from_dict({"type": given.type, "content": given.content, "extra": given.extra}, where=where)
+
+
+def posted_of(given: PostBody, number: int) -> Posted:
+    """Give a post as it is stored. Raises InvalidInput naming the field."""
+    where = f"posts[{number}]"
+    if given.parts is not None and given.message is not None:
+        msg = f"{where}: has both message and parts; send one of them, and further pieces as attachments"
+        raise InvalidInput(msg, where=f"{where}.parts")
+    parts = [part for each in (*(given.parts or ()), *given.attachments) if (part := part_of(each, where))]
+    message = given.message
+    if message is None:
+        texts = [part.content for part in parts if part.type == "text"]
+        message = "\n".join(texts)
+        if len(texts) == 1 and parts[0].type == "text":
+            del parts[0]  # a text alone is the message (records.openai_messages)
+    if not message and not parts:
+        msg = f"{where}.message: empty; say something, or send parts"
+        raise InvalidInput(msg, where=f"{where}.message")
+    return Posted(
+        sender=given.send_from,
+        recipient=given.send_to,
+        message=message,
+        parts=tuple(parts),
+        id=given.id or "",
+        created_at=None if given.timestamp is None else seconds_of(given.timestamp, f"{where}.timestamp"),
+    )
+
+
+def chain_of(posts: list[PostBody]) -> str | None:
+    """Give the parent of the first post; each further one follows the one before it. Raises InvalidInput."""
+    for number, (before, each) in enumerate(pairwise(posts), 1):
+        if each.parent is not None and each.parent != before.id:
+            msg = f"posts[{number}].parent: posts of one request follow each other; send branches one by one"
+            raise InvalidInput(msg, where=f"posts[{number}].parent")
+    return posts[0].parent if posts else None
+
+
+def seconds_of(timestamp: Any, where: str) -> float:
+    """Give an ISO 8601 time as Unix seconds. Raises InvalidInput."""
+    try:
+        when = datetime.fromisoformat(timestamp)
+        seconds = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        _ = datetime.fromtimestamp(seconds, UTC)
+    except (TypeError, ValueError, OverflowError):
+        msg = f"{where}: {timestamp!r} is no time; write it as ISO 8601, like 2026-01-31T12:00:00Z"
+        raise InvalidInput(msg, where=where) from None
+    return seconds
+
+
+def message_with_time(given: dict[str, Any], number: int) -> dict[str, Any]:
+    """Give an OpenAI message with its `timestamp` in seconds."""
+    if given.get("timestamp") is not None:
+        given["timestamp"] = seconds_of(given["timestamp"], f"messages[{number}].timestamp")
+    if "id" in given and not isinstance(given["id"], str):
+        msg = f"messages[{number}].id: expected `str`, got {msgspec.json.encode(given['id']).decode()}"
+        raise InvalidInput(msg, where=f"messages[{number}].id")
+    return given
+
+
+# ---- tuning ---------------------------------------------------------------------------------------------------------
+
+
+class DigestBody(In, frozen=True, kw_only=True):
+    """Of which conversation how many of the newest posts."""
+
+    conversation_id: Text
+    user_id: str | None = None
+    last: Annotated[int, Meta(ge=1, le=1000)] = 15
+
+
+class AnalyzeBody(In, frozen=True, kw_only=True):
+    """Which conversation to judge."""
+
+    conversation_id: Text
+    user_id: str | None = None
+
+
+class RunBody(In, frozen=True, kw_only=True):
+    """Where to run; without `conversationId` wherever something changed since the last run."""
+
+    conversation_id: Text | None = None
+    user_id: str | None = None
+
+
+class CompressedAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A shortened text, and its tokens before and after."""
+
+    text: str
+    tokens_before: int
+    tokens_after: int
+
+
+class SnapshotAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A run; `conversationId` is null where several are summed up, and `untuned` says why nothing was tuned.
+
+    `served` is the mean score of the newest rounds, where users said something of them: below 0.5 no step takes more.
+    """
+
+    conversation_id: str | None
+    tokens_before: int
+    tokens_after: int
+    entries_compressed: int
+    entries_dropped: int
+    entries_promoted: int
+    compression_trigger_ratio: float
+    full_message_window: int
+    min_relevance_score: float
+    timestamp: str
+    served: float | None = None
+    untuned: str | None = None
+
+
+class SnapshotList(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Runs, newest first."""
+
+    items: list[SnapshotAnswer]
+    next: str | None = None

@@ -1,0 +1,141 @@
+"""The one validator of foreign JSON: UTF-8, bounded depth, no NUL, no half surrogates, no unknown fields."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+from litestar.dto import AbstractDTO
+from litestar.openapi.spec import Reference, Schema
+from litestar.typing import FieldDefinition
+
+from cuebook.errors import InvalidInput
+from cuebook.records.expression import nests_deeper
+from cuebook.server.authorization import AnyRequest, check_named
+from cuebook.validate import Fault, validate
+
+T = TypeVar("T")
+
+#: How deep a body may nest. A chat request with tools needs about 12; what is deeper costs stack everywhere behind.
+DEPTH = 64
+
+#: A NUL or half a pair, or a backslash before what looks like one; reading the escapes in order tells them apart.
+_SUSPECT = re.compile(
+    rb"\\u(?:0000|[dD](?:[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F]..(?<!\\u[dD][89abAB]..\\u[dD]...)))", re.DOTALL
+)
+_BACKSLASH = rb"\\u"  # an escaped backslash, whose second half may look like the beginning of an escape
+#: Escapes in order; group 1 is a NUL or half a surrogate pair.
+_ESCAPES = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u0000|u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+
+
+def read_json(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    """Read a body as what a decoder makes of it. Raises InvalidInput naming the field."""
+    check_json(body)
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        try:
+            document = json.loads(body)
+        except ValueError as long:  # Python's limit for the digits of a number
+            msg = "body: a number has too many digits. Use at most 4,300."
+            raise InvalidInput(msg, where="body") from long
+        _, faults = validate(document, decoder.type, null_is_absent=False)
+        fault = faults[0] if faults else Fault("", str(error))
+        where = fault.path or "body"
+        raise InvalidInput(f"{where}: {fault.reason}", where=where) from None
+    except msgspec.DecodeError as error:
+        msg = f"the body is no valid JSON ({error})"
+        raise InvalidInput(msg, where="body") from None
+
+
+def check_json(body: bytes) -> None:
+    """Refuse what no room behind this one can take, whatever the fields are. Raises InvalidInput."""
+    if not body:
+        msg = "the body is empty; send a JSON object"
+        raise InvalidInput(msg, where="body")
+    try:
+        _ = body.isascii() or body.decode()
+    except UnicodeDecodeError as error:
+        msg = f"the body is no UTF-8 (byte {error.start}); send JSON as UTF-8"
+        raise InvalidInput(msg, where="body") from None
+    if nests_deeper(body, DEPTH):
+        msg = f"the body nests deeper than {DEPTH} levels; flatten it"
+        raise InvalidInput(msg, where="body")
+    if (_SUSPECT.search(body) or _BACKSLASH in body) and any(match[1] for match in _ESCAPES.finditer(body)):
+        raise _bad_text(body)
+
+
+def _bad_text(body: bytes) -> InvalidInput:
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        msg = f"the body is no valid JSON ({error})"
+        return InvalidInput(msg, where="body")
+    for where, text in _texts(document, ""):
+        what = "a NUL character" if "\x00" in text else _surrogate(text)
+        if what:
+            return InvalidInput(
+                f"{where or 'body'}: holds {what}; send valid Unicode without it", where=where or "body"
+            )
+    return InvalidInput("the body holds text that is no valid Unicode", where="body")
+
+
+def _surrogate(text: str) -> str:
+    if text.isprintable():
+        return ""
+    return "half a surrogate pair" if any("\ud800" <= character <= "\udfff" for character in text) else ""
+
+
+def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield where, value
+    elif isinstance(value, list):
+        for n, each in enumerate(value):
+            yield from _texts(each, f"{where}[{n}]")
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            shown = key.encode("unicode_escape").decode() if not key.isprintable() else key
+            below = f"{where}.{shown}" if where else shown
+            yield below, key
+            yield from _texts(each, below)
+
+
+class JsonBody(AbstractDTO[T], Generic[T]):
+    """Reads a route's `data` with the validator, straight from bytes, and documents it as its type."""
+
+    _decoder: "msgspec.json.Decoder[T]"
+
+    @classmethod
+    def create_for_field_definition(
+        cls, field_definition: FieldDefinition, handler_id: str, backend_cls: Any = None
+    ) -> None:
+        _ = field_definition, handler_id, backend_cls
+        cls._decoder = msgspec.json.Decoder(cls.model_type)
+
+    def decode_bytes(self, value: bytes) -> T:
+        data = read_json(value, self._decoder)
+        user, organization = getattr(data, "user_id", None), getattr(data, "organization_id", None)
+        check_named(cast("AnyRequest", self.asgi_connection), user=user, organization=organization)
+        return data
+
+    @classmethod
+    def create_openapi_schema(
+        cls, field_definition: FieldDefinition, handler_id: str, schema_creator: Any
+    ) -> Reference | Schema:
+        _ = handler_id
+        schema: Reference | Schema = schema_creator.for_field_definition(field_definition)
+        return schema
+
+    @classmethod
+    def generate_field_definitions(cls, model_type: type[Any]) -> Any:
+        _ = model_type
+        yield from ()
+
+    @classmethod
+    def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
+        _ = field_definition
+        return False

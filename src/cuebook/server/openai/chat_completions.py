@@ -1,0 +1,255 @@
+"""The OpenAI wire: chat completions are relayed and kept, models listed, and everything else passed through."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+from litestar import Response, get, post, route
+from litestar.enums import HttpMethod
+from litestar.exceptions import MethodNotAllowedException
+from litestar.params import FromPath, JSONBody
+from litestar.response.base import ASGIResponse
+from msgspec import Raw, Struct
+
+from cuebook import Cuebook
+from cuebook.app.book import Call, Head, RelayRequest
+from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
+from cuebook.records.key import holds_token
+from cuebook.server.api import types as wire
+from cuebook.server.api.chat import StreamsToo
+from cuebook.server.authorization import AnyRequest, book_of, caller_of, header, idempotency_key, is_ours, user_of
+from cuebook.server.error_responses import Failure, failure_of
+from cuebook.server.guard import PASS_THROUGH, Place, name_in
+from cuebook.server.json_body import JsonBody, check_json
+from cuebook.server.streaming import Headers, Start, Streamed, encoded
+
+#: Seconds the list of models waits for the upstream's.
+MODELS_WAIT_S = 5.0
+#: Told of a request that continues nothing of its conversation, in X-Cuebook-Branch.
+SIDE = "side; send the whole history, or X-History: server"
+#: What is kept of what passes in shadow mode.
+_KEPT = ("/chat/completions", "/messages", "/responses")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ChatCompletion(Struct, frozen=True):
+    """A request as OpenAI means it. Every field goes upstream as it came, those not named here too."""
+
+    messages: list[dict[str, Any]]
+    model: str = ""
+    stream: bool | None = None
+
+
+class AsItCame(JsonBody[ChatCompletion]):
+    """A chat completion's body, validated and otherwise left as it is; documented by what Cuebook reads of it."""
+
+    def decode_bytes(self, value: bytes) -> Any:
+        check_json(value)
+        return value
+
+
+@post(
+    "/v1/chat/completions",
+    dto=AsItCame,
+    status_code=200,
+    responses=wire.openai_answers(dict[str, Any]),
+    operation_class=StreamsToo,
+)
+async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) -> ASGIResponse:
+    """Answer a chat completion. `messages` is the whole history.
+
+    Header X-Conversation-Id or the base URL names the conversation. With header `X-History: server` `messages` holds
+    the new ones only. Header X-Cuebook-Project names whose own prompts stand for the others, X-Time-Zone (an IANA
+    name, kept in the conversation) whose days "yesterday" and the rest are. Header X-Organization-Id, or
+    `metadata.organization_id`, names the organization this request is for, each time anew; header X-Memory-Control,
+    or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
+    and X-Cuebook-Turn say where it is kept, X-Cuebook-Branch that the request continued nothing there. The same
+    Idempotency-Key gives the stored answer again; a turn with a key is finished without its client too.
+    """
+    body: Any = data
+    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
+    return Streamed(
+        request.app.state.running,
+        told(book_of(request).relay(call), _said),
+        begin,
+        to_the_end=call.idempotency_key is not None,
+    )
+
+
+def sends_new(request: AnyRequest) -> bool:
+    """Whether a request's messages are new ones only. Raises InvalidInput."""
+    history = (header(request.scope, b"x-history") or "client").lower()
+    if history not in ("client", "server"):
+        msg = f"X-History: {history!r} is neither client nor server"
+        raise InvalidInput(msg, where="X-History")
+    return history == "server"
+
+
+def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> Call:
+    """Give a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
+    scope = request.scope
+    place: Place = scope["state"]["place"]
+    caller = caller_of(request)
+    return Call(
+        body=body,
+        headers=_headers(scope["headers"]),
+        conversation=place.conversation or header(scope, b"x-conversation-id"),
+        user=user_of(request, place.user),
+        authenticated=bool(caller.key),
+        organization=header(scope, b"x-organization-id"),
+        memory_control=header(scope, b"x-memory-control"),
+        organizations=None if caller.may("owner") else frozenset(caller.organizations),
+        may_publish=caller.may("admin"),
+        key=caller.key,
+        server_history=server_history,
+        query=scope["query_string"].decode("latin-1"),
+        idempotency_key=key,
+        project=header(scope, b"x-cuebook-project"),
+        time_zone=header(scope, b"x-time-zone"),
+    )
+
+
+async def told(
+    pieces: AsyncIterator[Head | bytes], said: Callable[[Failure], bytes]
+) -> AsyncGenerator[Head | bytes, None]:
+    """Give an answer; a fault of ours in the middle of a stream ends it with the wire's error as an event.
+
+    A stream that the upstream cut is cut here too.
+    """
+    begun = False
+    async with aclosing(pieces):  # type: ignore[type-var]
+        try:
+            async for piece in pieces:
+                begun = begun or (isinstance(piece, Head) and _streams(piece))
+                yield piece
+        except CuebookError as error:
+            if not begun or isinstance(error, UpstreamError):
+                raise
+            yield b"\n\n" + said(failure_of(error)) + b"\n\n"  # a line may stand unended before it
+
+
+def _said(fault: Failure) -> bytes:
+    """Say a fault as OpenAI's wire does in a stream, which no [DONE] follows."""
+    return b"data: " + _encode(fault.openai())
+
+
+def _streams(head: Head) -> bool:
+    """Whether an answer comes in events."""
+    return head.headers.get("content-type", "").lower().startswith("text/event-stream")
+
+
+def begin(head: Head) -> Start:
+    """Give an upstream's head with where the turn is kept, and whether it is beside the conversation."""
+    ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
+    if head.side:
+        ours["x-cuebook-branch"] = SIDE
+    return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not _streams(head))
+
+
+@get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
+async def models(request: AnyRequest) -> Response[bytes]:
+    """List the personas, and the upstream's models when it can be reached."""
+    book = book_of(request)
+    await book.desk.catch_up()
+    listed: list[Any] = [_model(persona) for persona in book.personas]
+    if book.upstream_url:
+        listed += await _upstream_models(book, _headers(request.scope["headers"]), known=set(book.personas))
+    return Response(_encode({"object": "list", "data": listed}), media_type="application/json")
+
+
+@get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
+async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
+    """Give a persona, or ask the upstream for a model of its own."""
+    await book_of(request).desk.catch_up()
+    if name_in(model) in book_of(request).personas:
+        return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
+    return await pass_through(request)
+
+
+def _model(persona: str) -> dict[str, Any]:
+    return {"id": persona, "object": "model", "created": 0, "owned_by": "cuebook"}
+
+
+async def _upstream_models(book: Cuebook, headers: Mapping[str, str], *, known: set[str]) -> list[Raw]:
+    """Ask for the upstream's list; empty when it gives none."""
+    request = RelayRequest(method="GET", path="/models", headers=headers, body=b"")
+    try:
+        async with asyncio.timeout(MODELS_WAIT_S):
+            answer = [piece async for piece in book.pass_through(request)]
+        body = b"".join(piece for piece in answer if isinstance(piece, bytes))
+        found = msgspec.json.decode(body, type=_Models).data
+        return [each for each in found if msgspec.json.decode(each, type=_Model).id not in known]
+    except (CuebookError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+        return []
+
+
+class _Model(Struct):
+    id: str = ""
+
+
+class _Models(Struct):
+    data: list[Raw] = []
+
+
+@route(PASS_THROUGH, http_method=list(HttpMethod), include_in_schema=False, status_code=200)
+async def other(request: AnyRequest) -> ASGIResponse:
+    """Pass what is not ours to answer to the upstream."""
+    return await pass_through(request)
+
+
+async def pass_through(request: AnyRequest) -> ASGIResponse:
+    """Pass a request to the upstream as it came. Raises NotFound where there is none."""
+    book, scope = book_of(request), request.scope
+    place: Place = scope["state"]["place"]
+    if not book.upstream_url:
+        if place.methods and scope["method"] not in place.methods:
+            raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})
+        msg = f"/v1{place.rest}: an upstream answers this, and none is set; `cuebook serve --upstream URL` sets one"
+        raise NotFound(msg)
+    passed = RelayRequest(
+        method=scope["method"],
+        path=place.rest,
+        headers=_headers(scope["headers"]),
+        body=await request.body(),
+        query=scope["query_string"].decode("latin-1"),
+        verbatim=book.shadows,
+    )
+    if not book.shadows:
+        return Streamed(request.app.state.running, _passed(book.pass_through(passed), encoded))
+    call = None
+    way = book.config.settings.upstream
+    unkept = {"/responses": way.responses, "/messages": way.messages}.get(place.rest) == "pass"
+    if place.rest in _KEPT and scope["method"] == "POST" and not unkept:
+        new = (header(scope, b"x-history") or "").lower() == "server"
+        call = call_of(request, passed.body, server_history=new, key=None)
+    return Streamed(request.app.state.running, _passed(book.pass_through(passed, call), _as_they_came))
+
+
+async def _passed(
+    pieces: AsyncIterator[Head | bytes], as_bytes: Callable[[Iterable[tuple[str, str]]], Headers]
+) -> AsyncGenerator[Start | bytes, None]:
+    async with aclosing(pieces):  # type: ignore[type-var]
+        async for piece in pieces:
+            yield piece if isinstance(piece, bytes) else Start(piece.status, as_bytes(piece.headers.items()))
+
+
+def _as_they_came(headers: Iterable[tuple[str, str]]) -> Headers:
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+
+
+def _headers(raw: Any) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        if holds_token(text) or (key == "authorization" and is_ours(text)):
+            continue
+        if key == "x-api-key" and is_ours(f"Bearer {text}"):
+            continue
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+ROUTES = [chat_completions, models, model_, other]

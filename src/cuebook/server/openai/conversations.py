@@ -1,0 +1,160 @@
+"""OpenAI's conversations: those of the book; what is none of its own is asked of the upstream."""
+
+from collections.abc import Awaitable
+from typing import Annotated, Any
+
+from litestar import delete, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.response.base import ASGIResponse
+from msgspec import Struct, json
+
+from cuebook.app.proxy.openai_conversations import Order
+from cuebook.server.api import types as wire
+from cuebook.server.authorization import AnyRequest, book_of, check_first, idempotency_key, user_of
+from cuebook.server.guard import Place, name_in
+from cuebook.server.json_body import JsonBody
+from cuebook.server.openai.chat_completions import pass_through
+
+PATH = "/v1/conversations/{conversation:str}"
+
+Limit = Annotated[int, QueryParameter(ge=1, le=100, description="How many at most")]
+Sorted = Annotated[Order, QueryParameter(description="By time")]
+After = Annotated[str | None, QueryParameter(description="`last_id` of the page before")]
+
+
+class ConversationAsked(Struct, frozen=True):
+    """A conversation to begin: up to 20 items, and what its client attaches."""
+
+    items: list[dict[str, Any]] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Attached(Struct, frozen=True):
+    """What a client attaches to a conversation, in the place of what it attached before."""
+
+    metadata: dict[str, Any] | None
+
+
+class ItemsAsked(Struct, frozen=True):
+    """Items to add, up to 20."""
+
+    items: list[dict[str, Any]]
+
+
+def asked_by(request: AnyRequest) -> str | None:
+    """Give who asks."""
+    place: Place = request.scope["state"]["place"]
+    return user_of(request, place.user)
+
+
+async def _is_theirs(request: AnyRequest, conversation: str | None = None) -> bool:
+    """Whether the upstream is to answer: it keeps its own, and this is none of ours."""
+    book = book_of(request)
+    if not book.upstream_url:
+        return False
+    if book.config.settings.upstream.responses == "pass":
+        return True
+    return conversation is not None and not await book.openai_conversations.has(conversation, user=asked_by(request))
+
+
+async def told(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
+    """Answer with what a book gives."""
+    return ASGIResponse(body=json.encode(await answer), media_type="application/json")
+
+
+@post(
+    "/v1/conversations",
+    dto=JsonBody[ConversationAsked],
+    status_code=200,
+    responses=wire.openai_answers(dict[str, Any]),
+)
+async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsked]) -> ASGIResponse:
+    """Begin a conversation; its id goes as `conversation` with each request that continues it."""
+    if await _is_theirs(request):
+        return await pass_through(request)
+    begun = book_of(request).openai_conversations.create(
+        data.items, data.metadata, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
+    )
+    return await told(begun)
+
+
+@get(PATH, responses=wire.openai_answers(dict[str, Any]))
+async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
+    """Give a conversation: when it began, and what its client attached."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    return await told(book_of(request).openai_conversations.get(name, user=asked_by(request)))
+
+
+@post(PATH, dto=JsonBody[Attached], status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def attach(request: AnyRequest, conversation: FromPath[str], data: JSONBody[Attached]) -> ASGIResponse:
+    """Replace what a client attached to a conversation."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    await check_first(request, name, asked_by(request), "changing another's conversation")
+    return await told(book_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
+
+
+@delete(PATH, status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def delete_conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
+    """Forget a conversation, its items and everything derived from it. Who was let in later may not."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    await check_first(request, name, asked_by(request), "forgetting another's conversation")
+    await book_of(request).conversations.delete(name, user=asked_by(request))
+    deleted = {"id": name, "object": "conversation.deleted", "deleted": True}
+    return ASGIResponse(body=json.encode(deleted), media_type="application/json")
+
+
+@post(f"{PATH}/items", dto=JsonBody[ItemsAsked], status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def add_items(request: AnyRequest, conversation: FromPath[str], data: JSONBody[ItemsAsked]) -> ASGIResponse:
+    """Add items behind the newest, all or none."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    added = book_of(request).openai_conversations.add(
+        name, data.items, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
+    )
+    return await told(added)
+
+
+@get(f"{PATH}/items", responses=wire.openai_answers(dict[str, Any]))
+async def list_items(
+    request: AnyRequest,
+    conversation: FromPath[str],
+    *,
+    limit: Limit = 20,
+    order: Sorted = "desc",
+    after: After = None,
+) -> ASGIResponse:
+    """Give a page of a conversation's items: messages, calls of functions and their outputs."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    talk = book_of(request).openai_conversations
+    return await told(talk.items(name, user=asked_by(request), order=order, after=after, limit=limit))
+
+
+@get(f"{PATH}/items/{{item:str}}", responses=wire.openai_answers(dict[str, Any]))
+async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
+    """Give an item of a conversation."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    return await told(book_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
+
+
+@delete(f"{PATH}/items/{{item:str}}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def delete_item(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
+    """Forget an item with the message it is a part of: a call with its outputs. Who was let in later may not."""
+    name = name_in(conversation)
+    if await _is_theirs(request, name):
+        return await pass_through(request)
+    await check_first(request, name, asked_by(request), "forgetting in another's conversation")
+    return await told(book_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
+
+
+ROUTES = [begin_conversation, conversation_, attach, delete_conversation_, add_items, list_items, item_, delete_item]

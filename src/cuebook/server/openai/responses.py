@@ -1,0 +1,114 @@
+"""OpenAI's Responses wire: answered by turns of the book; what is not ours to answer goes to the upstream."""
+
+from typing import Any
+
+from litestar import delete, get, post
+from litestar.params import FromPath, JSONBody
+from litestar.response.base import ASGIResponse
+from msgspec import Struct
+
+from cuebook.server.api import types as wire
+from cuebook.server.api.chat import StreamsToo
+from cuebook.server.authorization import AnyRequest, book_of, check_first, idempotency_key
+from cuebook.server.guard import name_in
+from cuebook.server.json_body import JsonBody, check_json
+from cuebook.server.openai.chat_completions import begin, call_of, pass_through, sends_new
+from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, told
+from cuebook.server.streaming import Streamed
+
+
+class ResponseAsked(Struct, frozen=True):
+    """A request as OpenAI means it. What is not named here is read too."""
+
+    input: str | list[dict[str, Any]] = ""
+    model: str = ""
+    stream: bool | None = None
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+
+
+class ReadLater(JsonBody[ResponseAsked]):
+    """A body that is checked for JSON, and read where it is known who answers."""
+
+    def decode_bytes(self, value: bytes) -> Any:
+        check_json(value)
+        return value
+
+
+@post(
+    "/v1/responses",
+    dto=ReadLater,
+    status_code=200,
+    responses=wire.openai_answers(dict[str, Any]),
+    operation_class=StreamsToo,
+)
+async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
+    """Answer a response. `previous_response_id` or `conversation` names what it continues, else `input` is all of it.
+
+    An `item_reference` may name what is kept; with `store: false` the answer's id leads nowhere.
+
+    Function tools are passed through. What a chat completion cannot say goes to the upstream as it came, unkept, and
+    everything with `responses = "pass"` under [upstream]; 400 where there is none. The headers are those of
+    /v1/chat/completions.
+    """
+    body: Any = data
+    book = book_of(request)
+    passes = book.config.settings.upstream.responses == "pass"
+    user = asked_by(request)
+    if not passes:
+        body = await book.responses.with_items(body, user=user)
+    if book.upstream_url and (passes or await book.responses.refused(body, user=user)):
+        return await pass_through(request)
+    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
+    return Streamed(
+        request.app.state.running, book.respond(call), begin, to_the_end=call.idempotency_key is not None
+    )  # fmt: skip
+
+
+@get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
+async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+    """Give a response as it is kept: how it ended, its output and its usage; ask the upstream for one of its own."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    return await told(book.responses.get(id_, user=asked_by(request)))
+
+
+@delete("/v1/responses/{response:str}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+    """Forget an answer with what it was asked, and everything derived of both; of the upstream's own ask it."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    conversation = book.responses.conversation_of(id_)
+    await check_first(request, conversation, asked_by(request), "forgetting in another's conversation")
+    return await told(book.responses.delete(id_, user=asked_by(request)))
+
+
+@get("/v1/responses/{response:str}/input_items", responses=wire.openai_answers(dict[str, Any]))
+async def input_items(
+    request: AnyRequest,
+    response: FromPath[str],
+    *,
+    limit: Limit = 20,
+    order: Sorted = "desc",
+    after: After = None,
+) -> ASGIResponse:
+    """Give a page of what a response answers: the items before it, those of the answers it continues among them."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    page = book.responses.input_items(id_, user=asked_by(request), order=order, after=after, limit=limit)
+    return await told(page)
+
+
+@post("/v1/responses/{response:str}/cancel", status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+    """Refuse to cancel: none of ours is made in the background; ask the upstream for one of its own."""
+    book, id_ = book_of(request), name_in(response)
+    if book.upstream_url and not book.responses.is_ours(id_):
+        return await pass_through(request)
+    return await told(book.responses.cancel(id_, user=asked_by(request)))
+
+
+ROUTES = [responses, response_, delete_response, input_items, cancel]

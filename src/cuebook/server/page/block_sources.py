@@ -1,0 +1,84 @@
+"""Where a block of a prompt comes from, in words, with the address of what it comes from."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+from cuebook import Cuebook
+from cuebook.app.json_shapes import iso
+from cuebook.records.conversation_list import PostPlace
+from cuebook.records.expression import counted
+from cuebook.server.page.render import place
+
+_POST: Final = "post:"
+#: Seconds of each unit an age is told in, the longest first.
+_UNITS: Final = (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3600), ("minute", 60))
+
+
+async def name_blocks(
+    book: Cuebook, conversation: str, turn: Mapping[str, Any], *, user: str | None, owner: str | None
+) -> dict[str, Any]:
+    """Give a turn's window with each block's `name` and `href`, and its `title`: its source, and when it was said.
+
+    `owner` is the conversation's first user, whose memories it says.
+    """
+    window = dict(turn["window"])
+    posts = [each["source"].removeprefix(_POST) for each in window["blocks"] if each["source"].startswith(_POST)]
+    places = await book.live.talks.places(conversation, posts, user=user)
+    then = datetime.fromisoformat(turn["createdAt"]).timestamp()
+    window["blocks"] = [{**each, **named(each, conversation, places, then, owner)} for each in window["blocks"]]
+    return window
+
+
+def named(
+    block: Mapping[str, Any], conversation: str, places: Mapping[str, PostPlace], then: float, owner: str | None
+) -> dict[str, str]:
+    """Say where a block comes from; the age of a post is told as of `then`."""
+    source: str = block["source"]
+    kind, _, rest = source.partition(":")
+    if kind == "post" and rest in places:
+        found = places[rest]
+        who = found.sender if found.sender not in (found.role, "") else found.role
+        seq = f"{found.seq}" if block["kind"] in ("post", "query") else f"post {found.seq}"
+        href = post_address(conversation, rest)
+        return {
+            "name": f"{seq} · {who}{_before(then - found.at)}", "href": href,
+            "title": f"{rest} · {(iso(found.at) or '')[:19].replace('T', ' ')}",
+        }  # fmt: skip
+    return {"name": _words(kind, rest, source), "href": _address(kind, rest, conversation, owner), "title": source}
+
+
+def post_address(conversation: str, post: str) -> str:
+    """Give the address of a post in its conversation, however old it is."""
+    return f"/page/conversations/{place(conversation)}?at={quote(post, safe='')}#said-{quote(post, safe='')}"
+
+
+def _words(kind: str, rest: str, source: str) -> str:
+    if kind == "summary":
+        version, _, part = rest.partition(":")
+        return f"version {version}" + (f", from {part}" if part else "")
+    if kind == "memory":
+        return "remembered"
+    return rest if kind in ("persona", "prompt", "experience", "mind") and rest else source
+
+
+def _address(kind: str, rest: str, conversation: str, owner: str | None) -> str:
+    if kind == "prompt":
+        slug, _, at = rest.partition("@")
+        return f"/page/prompts/{place(slug)}" + (f"?at={quote(at, safe='')}" if at else "")
+    if kind == "mind":
+        return f"/page/conversations/{place(conversation)}/mind"
+    if kind == "summary":
+        return f"/page/conversations/{place(conversation)}#summary"
+    if kind == "memory":
+        return f"/page/memories/{place(rest)}" + (f"?userId={quote(owner, safe='')}" if owner else "")
+    return ""
+
+
+def _before(seconds: float) -> str:
+    for unit, size in _UNITS:
+        if seconds >= size:
+            count = round(seconds / size)
+            return f" · {counted(count, unit)} before"
+    return ""

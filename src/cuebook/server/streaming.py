@@ -1,0 +1,169 @@
+"""How long answers leave: piece by piece, until the client goes away, the server stops, or the source breaks off."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from litestar.response.base import ASGIResponse
+from litestar.types import Receive, Scope, Send
+from msgspec import Struct
+
+from cuebook.errors import BackendError, CuebookError
+from cuebook.server.error_responses import Gone
+
+T = TypeVar("T")
+_log = logging.getLogger("cuebook.server")
+Headers = list[tuple[bytes, bytes]]
+
+
+class Running:
+    """The turns in the air. When the server stops it ends them, and each is kept as interrupted."""
+
+    def __init__(self) -> None:
+        #: Seconds after which a client that takes nothing of its answer counts as gone.
+        self.patience_s = 60.0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.stopping = False
+
+    def stop(self) -> None:
+        """End all of them."""
+        self.stopping = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def end(self, *, within_s: float) -> None:
+        """End what still runs, and wait until it has kept what had come."""
+        self.stop()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+
+    async def until_gone(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
+        """Do work, and end it when the client goes away. Raises Gone then, BackendError when the server stops."""
+        task = asyncio.ensure_future(work)
+        watch = asyncio.ensure_future(_gone(receive))
+        self._tasks.add(task)
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watch.cancel()
+            self._tasks.discard(task)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+        if not task.cancelled():
+            return task.result()
+        if self.stopping:
+            msg = "the server is stopping; what had come is kept, ask again"
+            raise BackendError(msg, retryable=True)
+        raise Gone
+
+    async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do work whether or not somebody still waits for it. Raises BackendError when the server stops."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self.stopping:
+                raise
+            msg = "the server is stopping; what had come is kept, ask again"
+            raise BackendError(msg, retryable=True) from None
+        finally:
+            self._tasks.discard(task)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class Start(Struct, frozen=True):
+    """How an answer begins. `whole`: it comes in one piece, and its length is told."""
+
+    status: int
+    headers: Headers
+    whole: bool = False
+
+
+class Streamed(ASGIResponse):
+    """An answer sent piece by piece, the first of which says how it begins.
+
+    Its source is closed however it ends. What goes wrong before it begins is raised; a source that breaks off later
+    cuts the connection, so that no client takes half an answer for a whole one.
+    """
+
+    __slots__ = ("_begin", "_pieces", "_running", "_started", "_to_the_end")
+
+    def __init__(
+        self,
+        running: Running,
+        pieces: AsyncIterator[Any],
+        begin: Callable[[Any], Start] | None = None,
+        *,
+        to_the_end: bool = False,
+    ) -> None:
+        """`begin` reads the first piece; without it that is a Start. `to_the_end`: also when its client goes away."""
+        super().__init__()
+        self._running, self._pieces, self._begin = running, pieces, begin
+        self._started, self._to_the_end = False, to_the_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _ = scope
+        try:
+            if self._to_the_end:
+                await self._running.to_the_end(self._send(send))
+            else:
+                await self._running.until_gone(receive, self._send(send))
+        except Gone:
+            return
+        except CuebookError:
+            if not self._started:
+                raise
+        except Exception:
+            if self._started:  # nobody behind us can answer any more, nor say what happened
+                _log.exception("an answer broke off unexpectedly")
+            raise
+
+    async def _send(self, send: Send) -> None:
+        pieces = self._pieces
+        try:
+            first = await anext(pieces)
+            start: Start = self._begin(first) if self._begin else first
+            headers = start.headers
+            body = b""
+            if start.whole:
+                body = b"".join([piece async for piece in pieces])
+                headers = [*headers, (b"content-length", str(len(body)).encode())]
+            self._started = True
+            await send({"type": "http.response.start", "status": start.status, "headers": headers})
+            if not start.whole:
+                async for piece in pieces:
+                    await self._give(send, piece)
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
+
+    async def _give(self, send: Send, piece: bytes) -> None:
+        """Send a piece. Raises Gone where the client takes nothing: it would hold its turn, and all who wait behind."""
+        try:
+            async with asyncio.timeout(self._running.patience_s):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            if self._to_the_end:
+                async for _ in self._pieces:
+                    pass
+            raise Gone from None
+
+
+def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
+    """Give headers as bytes; control characters, which no header may hold, are percent-encoded."""
+    return [(name.lower().encode("latin-1"), _value(value)) for name, value in headers]
+
+
+def _value(value: str) -> bytes:
+    if not value.isprintable() or value != value.strip():
+        value = quote(value)
+    return value.encode()

@@ -1,0 +1,1 @@
+"""The store: one interface, on SQLite."""

@@ -1,0 +1,270 @@
+"""What every part of the SQLite store shares: statements by name, rows as dicts, and who may see a conversation."""
+
+import json
+import re
+import sqlite3
+from collections.abc import Awaitable, Callable, Collection
+from importlib import resources
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.interfaces.prompts import Once
+from cuebook.records.digest import digest_of
+from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.storage.sqlite.rows import Row
+
+# ---- statements by name ---------------------------------------------------------------------------------------------
+
+
+FILES = (
+    "queries.sql",
+    "prompts.sql",
+    "keys.sql",
+    "memories.sql",
+    "tuning.sql",
+    "vectors.sql",
+    "forget.sql",
+    "corrections.sql",
+    "reflections.sql",
+    "outcomes.sql",
+    "shadow.sql",
+    "spent.sql",
+    "talks.sql",
+)
+
+_ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- (?P<sentence>.+)\n(?P<sql>(?:(?!^-- name:).*\n)+)", re.MULTILINE)
+
+
+class Statement(Struct, frozen=True):
+    """One SQL statement and the sentence that says what it does."""
+
+    name: str
+    sentence: str
+    sql: str
+
+
+def read_statements(text: str) -> dict[str, Statement]:
+    """Read named statements; a name twice is an error."""
+    found: dict[str, Statement] = {}
+    for match in _ENTRY.finditer(text):
+        name = match["name"]
+        if name in found:
+            msg = f"statement {name!r} is defined twice"
+            raise ValueError(msg)
+        found[name] = Statement(name, match["sentence"], match["sql"].strip().rstrip(";"))
+    return found
+
+
+def load_statements() -> dict[str, str]:
+    """Give each shipped statement's SQL by its name."""
+    folder = resources.files("cuebook.storage.sqlite")
+    text = "\n".join(folder.joinpath(name).read_text("utf-8") for name in FILES)
+    return {name: statement.sql for name, statement in read_statements(text).items()}
+
+
+T = TypeVar("T")
+
+SQL: Final = load_statements()
+
+
+class Run(Protocol):
+    """How a store runs something on a connection: in one snapshot, or in one transaction."""
+
+    def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...
+
+
+def one(connection: sqlite3.Connection, name: str, /, **values: Any) -> Row | None:
+    """Give the first row of a statement as a dict, None for none."""
+    cursor = connection.execute(SQL[name], values)
+    row = cursor.fetchone()
+    return None if row is None else {column[0]: value for column, value in zip(cursor.description, row, strict=True)}
+
+
+def rows(connection: sqlite3.Connection, name: str, /, **values: Any) -> list[Row]:
+    """Give all rows of a statement as dicts."""
+    cursor = connection.execute(SQL[name], values)
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def run(connection: sqlite3.Connection, name: str, /, **values: Any) -> sqlite3.Cursor:
+    """Run a statement."""
+    return connection.execute(SQL[name], values)
+
+
+def visible(row: Row, scope: Scope) -> bool:
+    """Whether who asks takes part; nobody named is the owner.
+
+    A conversation without a user is everybody's, but where keys say who asks.
+    """
+    if scope.user is None or (row["user_id"] is None and not scope.proven):
+        return True
+    return scope.user in json.loads(row["participants"])
+
+
+def awaits_owner(row: Row) -> bool:
+    """Whether nothing was said in a conversation, and it is nobody's yet."""
+    return row["user_id"] is None and not row["last_seq"]
+
+
+def find(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
+    """Give a conversation's row if it exists. One of somebody else's is NotFound, as if it did not."""
+    row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
+    if row is not None and not visible(row, scope):
+        raise not_found(conversation)
+    return row
+
+
+def need(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row:
+    """Give a conversation's row, or raise NotFound."""
+    row = find(connection, scope, conversation)
+    if row is None:
+        raise not_found(conversation)
+    return row
+
+
+def not_found(conversation: str) -> NotFound:
+    """Say the one thing for what does not exist and what belongs to others."""
+    return NotFound(f"no conversation {conversation!r}; `cuebook conversation list` names those there are")
+
+
+def moved(conversation: str) -> Conflict:
+    """Say that the state has moved on since the scene was read."""
+    return Conflict(f"conversation {conversation!r} has moved on since it was read; read it again")
+
+
+def own_key(scope: Scope, key: str) -> str:
+    """Give an Idempotency-Key as it is kept: each user's keys are their own. A header holds no line break."""
+    return key if scope.user is None else f"{scope.user}\n{key}"
+
+
+# ---- idempotency ----------------------------------------------------------------------------------------------------
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def bound(connection: sqlite3.Connection, scope: Scope, once: Once | None, work: Callable[[], T]) -> T:
+    """Do something, under a key where there is one. Raises Conflict, and nothing is done, where the key stands."""
+    if once is None:
+        return work()
+    place = {"tenant": scope.tenant, "key": own_key(Scope(user=once.user), once.key)}
+    if one(connection, "idempotency_get", **place) is not None:
+        msg = "the Idempotency-Key is in use by another request; choose a new one"
+        raise Conflict(msg)
+    result = work()
+    told = {"digest": once.digest, "no": 0, "turn": 0, "response": _encode(once.answer(result)), "now": once.at}
+    run(connection, "idempotency_insert", **place, **told)
+    return result
+
+
+def retold(connection: sqlite3.Connection, scope: Scope, once: Once, result: Any) -> None:
+    """Keep another answer under a key that stands."""
+    key = own_key(Scope(user=once.user), once.key)
+    response = _encode(once.answer(result))
+    run(connection, "idempotency_retell", tenant=scope.tenant, key=key, digest=once.digest, response=response)
+
+
+# ---- stored texts ---------------------------------------------------------------------------------------------------
+
+
+def unuse(connection: sqlite3.Connection, tenant: str, no: int, digest: bytes) -> int:
+    """Let a conversation need a text no more, unless it is a post's body; answers with how many texts that ended."""
+    values = {"tenant": tenant, "no": no, "digest": digest}
+    if one(connection, "text_used", **values) is None:
+        run(connection, "text_unuse", **values)
+    return run(connection, "text_drop", tenant=tenant, digest=digest).rowcount
+
+
+# ---- erasure epochs -------------------------------------------------------------------------------------------------
+
+
+def current_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", owner: str = "") -> int:
+    """Give an epoch: the tenant's, or an owner's. 0 where nothing was forgotten."""
+    row = one(connection, "epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner))
+    return int(row["epoch"]) if row else 0
+
+
+def raise_epoch(connection: sqlite3.Connection, tenant: str, kind: str = "", owner: str = "") -> int:
+    """Raise an epoch; answers with the new one."""
+    found = run(connection, "epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)).fetchone()
+    return int(found[0])
+
+
+def bar_epoch(connection: sqlite3.Connection, tenant: str, row: Row, no: int, post: str) -> None:
+    """Let a post bring no new memory of a category to a place any more: the one it brought was forgotten."""
+    raise_epoch(connection, tenant, "source", _source(row["kind"], row["owner"], row["category"], no, post))
+
+
+def is_barred(connection: sqlite3.Connection, tenant: str, memory: Memory) -> bool:
+    """Whether all that a new memory comes from is barred in its place."""
+    if memory.no or memory.written or not memory.sources:
+        return False
+    place = memory.place
+    for source in memory.sources:
+        row = one(connection, "conversation_by_id", tenant=tenant, id=source.conversation)
+        name = row and _source(place.kind, place.id, memory.category, row["no"], source.post)
+        if not name or not current_epoch(connection, tenant, "source", name):
+            return False
+    return True
+
+
+def _source(*names: object) -> str:
+    return "\x00".join(map(str, names))
+
+
+def _named(kind: str, owner: str) -> str:
+    """Give an owner as it is kept: who was forgotten is not named."""
+    return digest_of(f"{kind}\x00{owner}".encode("utf-8", "surrogatepass")).hex() if kind else ""
+
+
+# ---- corrections ----------------------------------------------------------------------------------------------------
+
+
+def corrections_of(connection: sqlite3.Connection, tenant: str, no: int, conversation: str) -> tuple[Correction, ...]:
+    """Read a conversation's corrections, in the order they were made."""
+    return tuple(
+        Correction(
+            conversation=conversation,
+            posts=tuple(json.loads(each["posts"])),
+            marks=tuple(json.loads(each["marks"])),
+            text=each["text"],
+            no=each["no"],
+        )
+        for each in rows(connection, "corrections_of", tenant=tenant, no=no)
+    )
+
+
+def last_correction(connection: sqlite3.Connection, tenant: str, no: int) -> int:
+    """Give the number of a conversation's newest correction, 0 for none."""
+    return int(run(connection, "correction_last", tenant=tenant, no=no).fetchone()[0])
+
+
+def keep_corrections(connection: sqlite3.Connection, scope: Scope, correction: Correction) -> bool:
+    """Keep a correction; False where the conversation is gone."""
+    row = one(connection, "conversation_by_id", tenant=scope.tenant, id=correction.conversation)
+    if row is None:
+        return False
+    place = {"tenant": scope.tenant, "no": row["no"]}
+    run(connection, "correction_again", **place, before=correction.before, text=correction.text)
+    newest = corrections_of(connection, scope.tenant, row["no"], correction.conversation)[-1:]
+    if [(each.posts, each.marks, each.text) for each in newest] == [
+        (correction.posts, correction.marks, correction.text)
+    ]:
+        return True  # a memory of the same was corrected with it
+    posts, marks = json.dumps(correction.posts, ensure_ascii=False), json.dumps(correction.marks)
+    run(connection, "correction_insert", **place, posts=posts, marks=marks, text=correction.text)
+    return True
+
+
+def lose_corrections(connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str]) -> None:
+    """Let posts be corrected no more: their words are gone."""
+    for each in corrections_of(connection, tenant, no, ""):
+        left = [post for post in each.posts if post not in posts]
+        if not left:
+            run(connection, "correction_delete", no=each.no)
+        elif len(left) < len(each.posts):
+            run(connection, "correction_posts", no=each.no, posts=json.dumps(left, ensure_ascii=False))

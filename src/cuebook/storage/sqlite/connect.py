@@ -1,0 +1,308 @@
+"""How a SQLite file is opened: the check that it is ours and of a schema we know, pragmas, creation and migration."""
+
+import os
+import secrets
+import sqlite3
+import sys
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.tables import MIGRATIONS, VERSION, Migration, ddl
+
+#: "cueb", so that `file` and a stranger can tell whose database this is.
+APPLICATION_ID = 0x63756562
+
+MEMORY = ":memory:"
+#: Bytes up to which who forgets waits for a file to be written anew: about half a second of work.
+LARGE = 64 * 1024 * 1024
+#: How long a write waits for another process's, in milliseconds.
+PATIENCE = 30000
+#: Seconds between two tries at what SQLite does not wait for itself.
+PAUSE = 0.02
+
+
+def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> sqlite3.Connection:
+    """Open a connection to a database of ours, with our pragmas. Transactions are begun by us alone."""
+    connection = _open(path)
+    try:
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+        else:
+            _set_up(connection, path, synchronous)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.Connection:
+    """Open the writing connection, creating or migrating the database first where needed."""
+    if path != MEMORY:
+        _check_folder(Path(path))
+        _make(path)
+    connection = _open(path)
+    try:
+        tables = _look(connection, path)  # before anything is set: a stranger's file is left as it is
+        _set_up(connection, path, synchronous)
+        _prepare_schema(connection, path, tables, failpoints)
+        _empty_log(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _open(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+    return connection
+
+
+def _set_up(connection: sqlite3.Connection, path: str, synchronous: str) -> None:
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    if path != MEMORY:
+        _log_ahead(connection)
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+
+
+def _log_ahead(connection: sqlite3.Connection) -> None:
+    """Use the write-ahead log. When several processes begin at once, SQLite refuses this instead of waiting."""
+    end = time.monotonic() + PATIENCE / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
+def _check_folder(path: Path) -> None:
+    if path.is_dir():
+        msg = f"database {str(path)!r} is a folder; name a file"
+        raise InvalidInput(msg)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        msg = (
+            f"the folder of database {str(path)!r} cannot be made ({error.strerror}); name a place that can be written"
+        )
+        raise BackendError(msg) from error
+
+
+def _make(path: str) -> None:
+    """Make a new file its owner's alone, whatever the umask: SQLite gives its log the same rights. Others stay."""
+    with suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _look(connection: sqlite3.Connection, path: str) -> set[str]:
+    """Give the tables there are; refuse a file that is not ours."""
+    tables = _tables(connection)
+    if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        msg = f"{path!r} is a SQLite database but not Cuebook's; name another file"
+        raise InvalidInput(msg)
+    return tables
+
+
+def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str], failpoints: Failpoints) -> None:
+    if not tables:
+        _create(connection)
+    version = schema_version(connection)
+    if version is None or version < 1:
+        msg = f"Database {path!r} has no valid schema version. It is damaged: restore it from a backup."
+        raise BackendError(msg)
+    if version > VERSION:
+        msg = (
+            f"Database {path!r} was written by a newer Cuebook (schema {version}; this one knows {VERSION}). "
+            "Upgrade Cuebook, or use a copy made before."
+        )
+        raise InvalidInput(msg)
+    if version < VERSION:
+        migrate(connection, failpoints)
+
+
+def schema_version(connection: sqlite3.Connection) -> int | None:
+    """Return the version of a database's schema, None where it has none."""
+    try:
+        row = connection.execute("SELECT version FROM schema_version").fetchone()
+    except sqlite3.OperationalError:  # no such table
+        return None
+    return None if row is None else int(row[0])
+
+
+def migrate(
+    connection: sqlite3.Connection, failpoints: Failpoints, migrations: tuple[Migration, ...] = MIGRATIONS
+) -> None:
+    """Run the migrations that a database lacks, all in one transaction: interrupted, the old schema stays.
+
+    Of two processes the second waits for the first, as long as its busy timeout allows, and finds nothing left to do.
+    """
+    with _transaction(connection):
+        version = schema_version(connection) or 1  # `_prepare_schema` refused another
+        for migration in migrations[version - 1 :]:
+            for statement in migration:
+                failpoints("migrate.statement")
+                connection.execute(statement)
+        failpoints("migrate.statement")
+        connection.execute("UPDATE schema_version SET version = ?", (len(migrations) + 1,))
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # SQLite itself gives up on a full disk
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _tables(connection: sqlite3.Connection) -> set[str]:
+    try:
+        return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorname", "") != "SQLITE_NOTADB":
+            raise
+        msg = f"the file is no SQLite database ({error}); name another file or restore it from a backup"
+        raise BackendError(msg) from error
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    """Create the schema, once, also when two processes begin at the same time."""
+    with _transaction(connection):
+        if not _tables(connection):
+            for statement in ddl("sqlite"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO schema_version VALUES (?)", (VERSION,))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def _empty_log(connection: sqlite3.Connection) -> None:
+    """Empty the write-ahead log a killed process left: what it had just forgotten would stay in there."""
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.OperationalError:
+        return  # others work with the file: the last of them to close it empties the log
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
+
+
+def is_large(path: str) -> bool:
+    """Whether writing a file anew takes so long that nobody should wait for it (0.4 s for 56 MB, about 7 s a GB)."""
+    return Path(path).stat().st_size > LARGE
+
+
+def rewritten(connection: sqlite3.Connection) -> bool:
+    """Write a file anew, so that no page of it holds a copy of what is gone; False while somebody else writes it.
+
+    `secure_delete` zeroes what is deleted, and not the copy SQLite leaves in a page's unused space where it moves a row
+    to another page (measured: one forget of six under load). Other writers wait for as long as it takes.
+    """
+    try:
+        connection.execute("VACUUM")
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return False
+        raise
+    return True
+
+
+def truncated(connection: sqlite3.Connection) -> bool:
+    """Empty the write-ahead log; False where another process still reads it."""
+    try:
+        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return False
+        raise
+    return not busy
+
+
+# ---- who holds leases -----------------------------------------------------------------------------------------------
+
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class Holders:
+    """The holders of one database's leases, and this store among them once it gives its first."""
+
+    def __init__(self, database: Path | None) -> None:
+        """Without a file, or a file system that locks, no lease names its holder."""
+        self._database = database if sys.platform != "win32" else None
+        self._own: tuple[str, int] | None = None  # its name, and the locked file
+        self._swept = False
+
+    def own(self) -> str | None:
+        """Give the name under which this store holds leases; None where it cannot have one."""
+        if self._own is None and self._database is not None:
+            name = secrets.token_hex(8)
+            with suppress(OSError):  # a lease without a holder runs out by itself
+                file = os.open(self._file(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+                try:
+                    _lock(file)
+                    self._own = (name, file)
+                except OSError:
+                    os.close(file)
+                    self._file(name).unlink()
+        return self._own[0] if self._own else None
+
+    def gone(self, name: str | None) -> bool:
+        """Say whether a holder's process is known to have ended."""
+        if name is None or self._database is None or (self._own and name == self._own[0]):
+            return False
+        try:
+            file = os.open(self._file(name), os.O_RDWR)
+        except OSError:  # it closed well, or this is a copy of its database
+            return False
+        try:
+            _lock(file)
+        except OSError:
+            return False
+        else:
+            return True
+        finally:
+            os.close(file)
+
+    def sweep(self, holding: Collection[str | None]) -> None:
+        """Remove what holders that are gone have left, but for those that still hold leases."""
+        if self._database is None or self._swept:
+            return
+        self._swept = True
+        prefix = self._file("").name
+        with suppress(OSError):
+            for file in self._database.parent.iterdir():
+                name = file.name.removeprefix(prefix)
+                if file.name.startswith(prefix) and name not in holding and self.gone(name):
+                    file.unlink()
+
+    def close(self) -> None:
+        """Hold no leases any more."""
+        if self._own is not None:
+            (name, file), self._own = self._own, None
+            with suppress(OSError):
+                self._file(name).unlink()
+            os.close(file)
+
+    def _file(self, name: str) -> Path:
+        return Path(f"{self._database}-holder-{name}")
+
+
+def _lock(file: int) -> None:
+    """Lock a file at once. Raises OSError where another has it, or it cannot be locked."""
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,240 @@
+"""Conversations as lists and readers see them: found by words, with their branches and what answered their rounds."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from cuebook.records.conversation_list import Answering, PostPlace, Run, Talk, Talks
+from cuebook.records.memory import Scope
+from cuebook.records.turn import Manifest, Usage
+from cuebook.records.usage import Shadowed, ShadowedCall, Spent
+from cuebook.storage.sqlite import base
+from cuebook.storage.sqlite import rows as records
+from cuebook.storage.sqlite.base import SQL, one, rows
+from cuebook.storage.sqlite.base import Run as Reader
+from cuebook.storage.sqlite.reads import read_cursor
+from cuebook.storage.sqlite.rows import Row
+
+#: Conversations looked at in one go where words are looked for.
+_AT_ONCE: Final = 500
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+class SqliteTalks:
+    """The conversations, as lists and readers see them."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    async def written(self) -> tuple[int, int]:
+        """Give a reader and its mark, which is another when anything was written since it was read there."""
+
+        def read(connection: sqlite3.Connection) -> tuple[int, int]:
+            others = connection.execute("PRAGMA data_version").fetchone()[0]
+            return id(connection), others + connection.total_changes  # its own are the writer's, where that reads
+
+        return await self._read(read)
+
+    async def find(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
+        """List conversations, the most recent first; with `words` those that have each. Raises InvalidInput."""
+        return await self._read(lambda connection: _found(connection, scope, words, limit=limit, cursor=cursor))
+
+    async def runs(self, scope: Scope, conversation: str) -> list[Run]:
+        """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[Run]:
+            known = base.need(connection, scope, conversation)
+            return _runs(connection, scope.tenant, known["no"], known["last_seq"])
+
+        return await self._read(read)
+
+    async def answering(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Answering]:
+        """Give the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[Answering]:
+            no = base.need(connection, scope, conversation)["no"]
+            return _answering(connection, scope.tenant, no, first, last)
+
+        return await self._read(read)
+
+    async def answers(self, scope: Scope, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
+        """Give the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> dict[int, tuple[int, int]]:
+            no = base.need(connection, scope, conversation)["no"]
+            values = {"tenant": scope.tenant, "no": no, "rounds": json.dumps(list(rounds))}
+            return {seq: (turn, n) for seq, turn, n in connection.execute(SQL["answers_of_rounds"], values)}
+
+        return await self._read(read)
+
+    async def places(self, scope: Scope, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
+        """Give the places of posts by id; of a post that is not there, nothing. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> dict[str, PostPlace]:
+            no = base.need(connection, scope, conversation)["no"]
+            found = (one(connection, "post_place", tenant=scope.tenant, no=no, id=each) for each in dict.fromkeys(ids))
+            return {row["id"]: PostPlace(**row) for row in found if row is not None}
+
+        return await self._read(read)
+
+
+def _found(
+    connection: sqlite3.Connection, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
+) -> Talks:
+    """List conversations who asks takes part in, the most recent first; with `words` those that have each."""
+    before, before_no = read_cursor(cursor)
+    wanted = [each.casefold() for each in words]
+    found: list[Row] = []
+    for row in _all(connection, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
+        heard = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
+        if all(each in heard for each in wanted):
+            found.append(row)
+        if len(found) > limit:
+            break
+    shown = found[:limit]
+    more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
+    return Talks(tuple(_talk(connection, row) for row in shown), more)
+
+
+def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
+    while True:
+        found = rows(
+            connection,
+            "talks_page",
+            tenant=scope.tenant,
+            user=scope.user,
+            proven=scope.proven,
+            before=before,
+            before_no=before_no,
+            limit=at_once,
+        )
+        yield from found
+        if len(found) < at_once:
+            return
+        before, before_no = found[-1]["updated_at"], found[-1]["no"]
+
+
+def _talk(connection: sqlite3.Connection, row: Row) -> Talk:
+    tenant, no = row["tenant"], row["no"]
+    ways = _runs(connection, tenant, no, row["last_seq"])
+    followed = {each.parent for each in ways}
+    last = one(connection, "turn_newest", tenant=tenant, no=no)
+    return Talk(
+        conversation=records.conversation(row),
+        said=row["said"],
+        branches=sum(each.last not in followed for each in ways),
+        tokens=_manifest(last["manifest"]).tokens if last else 0,
+        state=last["state"] if last else None,
+        shadow=bool(last and last["shadow"]),
+    )
+
+
+def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[Run]:
+    """Give the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
+    found: list[Run] = []
+    while last_seq:
+        row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": last_seq}).fetchone()
+        if row is None:
+            break
+        found.append(Run(row[0], last_seq, row[1]))
+        last_seq = row[0] - 1
+    return found[::-1]
+
+
+def _answering(connection: sqlite3.Connection, tenant: str, no: int, first: int, last: int) -> list[Answering]:
+    """Give the turns of the rounds `first`..`last`, both included, oldest first."""
+    found: dict[int, Answering] = {}
+    for row in rows(connection, "turns_answering", tenant=tenant, no=no, first=first, last=last):
+        before = found.get(row["turn"])
+        found[row["turn"]] = Answering(
+            turn=row["turn"],
+            round=row["round"],
+            state=row["state"],
+            query_seq=row["query_seq"],
+            replies=(before.replies if before else {}) | ({row["reply_seq"]: row["step"]} if row["reply_seq"] else {}),
+            tokens=_manifest(row["manifest"]).tokens,
+            error=row["error"],
+            shadow=bool(row["shadow"]),
+        )
+    return list(found.values())
+
+
+# ---- usage and shadow mode ------------------------------------------------------------------------------------------
+
+
+_usage = msgspec.json.Decoder(Usage).decode
+#: Kinds of a prompt's front that stand for posts.
+_IN_PLACE = ("summary", "memory")
+
+
+class SqliteSpent:
+    """The model calls, as what they took."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    async def calls(self, scope: Scope, conversation: str, *, first: int, last: int) -> list[Spent]:
+        """Give the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[Spent]:
+            no = base.need(connection, scope, conversation)["no"]
+            values = {"tenant": scope.tenant, "no": no, "first": first, "last": last}
+            return [_spent(row) for row in rows(connection, "calls_spent", **values)]
+
+        return await self._read(read)
+
+
+def _spent(row: Row) -> Spent:
+    manifest = _manifest(row["manifest"])
+    front = sum(text.tokens for text in manifest.front if text.kind not in _IN_PLACE)
+    newest = row["step"] == row["steps"]
+    return Spent(
+        turn=row["turn"],
+        step=row["step"],
+        state=row["state"],
+        tokens=manifest.tokens,
+        whole=front + row["path_tokens"] + manifest.tools_tokens,
+        posts=row["posts"],
+        reply=row["reply"],
+        at=row["at"],
+        usage=_usage(row["usage"]) if row["usage"] else None,
+        cache=json.loads(row["cache"]) if newest and row["cache"] else None,
+        model=row["model"] or "",
+        shadow=bool(row["shadow"]),
+    )
+
+
+# ---- shadow mode ----------------------------------------------------------------------------------------------------
+
+
+class SqliteShadow:
+    """The calls kept in shadow."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    async def calls(self, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
+        """Give the calls of a conversation, or of all that who asks takes part in, oldest first. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[ShadowedCall]:
+            no = base.need(connection, scope, conversation)["no"] if conversation is not None else None
+            who = {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven}
+            found = rows(connection, "shadow_calls", **who, no=no)
+            kept = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in found]
+            return [
+                ShadowedCall(
+                    conversation=row["conversation"],
+                    turn=row["turn"],
+                    step=row["step"],
+                    entry=msgspec.convert(entry, Shadowed),
+                    usage=_usage(row["usage"]) if row["usage"] else None,
+                    reply_tokens=row["reply_tokens"],
+                )
+                for row, entry in kept
+                if entry is not None  # a step that ended before it was told, or one that was no shadow's
+            ]
+
+        return await self._read(read)

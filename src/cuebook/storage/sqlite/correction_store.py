@@ -1,0 +1,192 @@
+"""The corrections of a SQLite store, and the summaries that come after them: compare-and-set on what they replace."""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from cuebook.interfaces.memories import Corrected, Correcting
+from cuebook.memory.corrected import OWN, says
+from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.records.turn import Manifest
+from cuebook.storage.sqlite import base, derived, memories, reads
+from cuebook.storage.sqlite import rows as records
+from cuebook.storage.sqlite.base import (
+    SQL,
+    Run,
+    corrections_of,
+    current_epoch,
+    keep_corrections,
+    last_correction,
+    one,
+    raise_epoch,
+    rows,
+    run,
+    unuse,
+)
+from cuebook.storage.sqlite.memories import deliver_anew
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.tree import tip_at
+
+#: How a window names texts that are made of a summary.
+_SUMMARY = "summary:"
+#: What of a turn's metadata is made of a summary.
+_ROLLING = "rollingSummary"
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+class SqliteCorrections:
+    """The corrections of a SQLite store."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def of(self, scope: Scope, conversation: str) -> tuple[Correction, ...]:
+        """Give a conversation's corrections."""
+
+        def read(connection: sqlite3.Connection) -> tuple[Correction, ...]:
+            row = base.need(connection, scope, conversation)
+            return corrections_of(connection, row["tenant"], row["no"], conversation)
+
+        return await self._read(read)
+
+    async def keep(self, scope: Scope, correction: Correction) -> None:
+        """Keep a correction."""
+
+        def write(connection: sqlite3.Connection) -> None:
+            base.need(connection, scope, correction.conversation)
+            keep_corrections(connection, scope, correction)
+
+        await self._write(write)
+
+    async def said_in(self, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
+        """Give memories of users and personas that come from some of a conversation's posts."""
+
+        def read(connection: sqlite3.Connection) -> list[Memory]:
+            row = base.need(connection, scope, conversation)
+            return memories.memories_of(connection, rows_said_in(connection, row, posts))
+
+        return await self._read(read)
+
+    async def due(self, *, limit: int = 100) -> list[tuple[str, str]]:
+        """Name conversations whose head's summary does not know of their newest correction."""
+        return await self._read(lambda c: c.execute(SQL["corrections_due"], {"limit": limit}).fetchall())
+
+    async def read(self, scope: Scope, conversation: str, *, upto: int | None = None) -> Correcting | None:
+        """Read the summary that ends at a post, the head's without one; None where it knows of all corrections."""
+
+        def read(connection: sqlite3.Connection) -> Correcting | None:
+            row = base.need(connection, scope, conversation)
+            tenant, no = row["tenant"], row["no"]
+            version = _standing(connection, row, row["mark"] if upto is None else upto)
+            summary = reads.summary(connection, row, version) if version else None
+            if summary is None or summary.corrected >= last_correction(connection, tenant, no):
+                return None
+            return Correcting(
+                conversation=records.conversation(row),
+                summary=summary,
+                items=tuple(derived.items(connection, row, version, ended=True)),
+                corrections=corrections_of(connection, tenant, no, conversation),
+                epoch=current_epoch(connection, tenant, "conversation", str(no)),
+            )
+
+        return await self._read(read)
+
+    async def save(self, scope: Scope, corrected: Corrected) -> bool:
+        """Keep a corrected summary; False, and nothing is kept, where a pass or another correction came first."""
+        return await self._write(lambda c: _save(c, scope, corrected))
+
+
+def _standing(connection: sqlite3.Connection, row: Row, upto: int) -> int:
+    """Give the newest version that ends at a post, 0 for none."""
+    values = {"tenant": row["tenant"], "no": row["no"], "mark": upto}
+    found = connection.execute(SQL["summary_ending"], values).fetchone()
+    return int(found[0]) if found else 0
+
+
+def _save(connection: sqlite3.Connection, scope: Scope, corrected: Corrected) -> bool:
+    read, summary = corrected.read, corrected.summary
+    row = base.find(connection, scope, read.conversation.id)
+    if row is None or row["no"] != read.conversation.no:
+        return False
+    tenant, no = row["tenant"], row["no"]
+    if read.epoch != current_epoch(connection, tenant, "conversation", str(no)):
+        return False
+    if _standing(connection, row, summary.upto_seq) != read.summary.version:
+        return False
+    if last_correction(connection, tenant, no) != summary.corrected:
+        return False
+    version = connection.execute(SQL["summary_last"], {"tenant": tenant, "no": no}).fetchone()[0] + 1
+    derived.insert_summary(connection, row, summary, version=version, previous=read.summary.version)
+    derived.save_items(connection, row, (*corrected.gone, *corrected.added), version)
+    run(connection, "delivery_again", tenant=tenant, no=no)
+    if summary.upto_seq == row["mark"]:
+        run(connection, "corrections_done", tenant=tenant, no=no, corrected=summary.corrected)
+    for sink in corrected.sinks:
+        run(connection, "outbox_insert", tenant=tenant, no=no, version=version, sink=sink)
+    return True
+
+
+def rows_said_in(connection: sqlite3.Connection, row: Row, posts: Sequence[str]) -> list[Row]:
+    """Read memories of users and personas that come from some of a conversation's posts."""
+    found: dict[int, Row] = {}
+    for each in rows(connection, "memories_from", tenant=row["tenant"], no=row["no"]):
+        if each.pop("post") in posts and each["kind"] in OWN:
+            found[each["no"]] = each
+    return list(found.values())
+
+
+def forgotten(connection: sqlite3.Connection, row: Row, correction: Correction) -> Counter[str]:
+    """Erase what a conversation derived of something that is forgotten; it is derived anew from its posts, without.
+
+    Where nothing of it tells that, it stays as it is.
+    """
+    tenant, no = row["tenant"], row["no"]
+    place = {"tenant": tenant, "no": no}
+    keep_corrections(connection, Scope(tenant), correction)
+    posts = set(correction.posts)
+    told = [
+        each
+        for each in rows(connection, "items_of", **place)
+        if posts.intersection(json.loads(each["sources"])) and says(each["text"], correction)
+    ]
+    lines = [line for (text,) in run(connection, "summaries_told", **place) for line in text.split("\n")]
+    if not told and not any(says(line, correction) for line in lines):
+        return Counter()
+    items = len({each["id"] for each in told})
+    run(connection, "delete_items", **place)
+    counts = Counter({"items": items, "summaries": run(connection, "delete_summaries", **place).rowcount})
+    counts["texts"] = _from_windows(connection, row)
+    run(connection, "delete_outbox", **place)
+    tip = tip_at(connection, tenant, no, row["head"])
+    run(connection, "conversation_derived_anew", no=no, backlog=tip.path_count, backlog_tokens=tip.path_tokens)
+    deliver_anew(connection, tenant, no)
+    raise_epoch(connection, tenant, "conversation", str(no))
+    return counts
+
+
+def _from_windows(connection: sqlite3.Connection, row: Row) -> int:
+    """Take summaries from the windows that showed them; answers with how many texts that ended."""
+    tenant, no = row["tenant"], row["no"]
+    digests = {
+        bytes.fromhex(text.digest)
+        for raw, _ in run(connection, "manifests_of", tenant=tenant, no=no).fetchall()
+        for manifest in (_manifest(raw),)
+        for text in (*manifest.front, *manifest.volatile)
+        if text.source.startswith(_SUMMARY)
+    }
+    for turn in rows(connection, "turns_told", tenant=tenant, no=no):
+        told = json.loads(turn["metadata"])
+        if told.pop(_ROLLING, None) is not None:
+            metadata = json.dumps(told, ensure_ascii=False)
+            run(connection, "turn_metadata", tenant=tenant, no=no, n=turn["n"], metadata=metadata)
+    return sum(unuse(connection, tenant, no, digest) for digest in digests)
+
+
+def conversation_of(connection: sqlite3.Connection, scope: Scope, conversation: str) -> Row | None:
+    """Give a conversation's row if it is there and who asks may see it."""
+    row = one(connection, "conversation_by_id", tenant=scope.tenant, id=conversation)
+    return row if row is not None and base.visible(row, scope) else None

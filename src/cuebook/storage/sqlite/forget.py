@@ -1,0 +1,473 @@
+"""Forgetting in SQLite: one transaction takes everything, and a receipt stays that says what and how much."""
+
+import json
+import secrets
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.errors import BackendError
+from cuebook.interfaces.erasure import Erasing
+from cuebook.records.audit import Record, Text
+from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
+from cuebook.records.digest import digest_of
+from cuebook.records.erasure import Going, Receipt, Staying, Target, Touched, WouldForget, no_receipt, salted
+from cuebook.records.memory import Correction, Scope
+from cuebook.records.prompt import Observation
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite import base
+from cuebook.storage.sqlite.base import Run, one, raise_epoch, rows, run
+from cuebook.storage.sqlite.correction_store import conversation_of, forgotten
+from cuebook.storage.sqlite.memories import Taken, take, unlearn
+from cuebook.storage.sqlite.prompts import nameless
+from cuebook.storage.sqlite.redact import Redacted, redact, redact_posts, stop
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.tree import SPEAKERS
+from cuebook.storage.sqlite.writes import take_out
+
+# ---- one run --------------------------------------------------------------------------------------------------------
+
+
+_record = msgspec.json.Decoder(Record).decode
+_texts = msgspec.json.Decoder(dict[str, Text]).decode
+_observation = msgspec.json.Decoder(Observation).decode
+#: Senders that are roles: who has such a name is told by their own conversations alone.
+ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
+#: Under which a prompt's values name who it is for.
+_USER = ("user", "userId", "user_id", "user_name")
+#: Under which a record names who takes part in a conversation.
+_COMPANY = "participants"
+#: How a receipt names the tables of a conversation.
+NAMES = {
+    "blobs": "texts",
+    "conversation": "conversations",
+    "idempotency": "keys",
+    "blob_uses": "",  # and what only notes how far something is
+    "delivery": "",
+    "embedded": "",
+    "outbox": "",
+    "participants": "",
+}
+
+
+class Taking:
+    """One forget under way: what it has taken so far, and what was said where."""
+
+    def __init__(self, connection: sqlite3.Connection, scope: Scope, *, now: float) -> None:
+        self.connection = connection
+        self.scope = scope
+        self.now = now
+        self.salt = secrets.token_bytes(16)  # of the names that stand for those forgotten; kept nowhere
+        self.running: set[int] = set()
+        self.rows: Counter[str] = Counter()
+        self.more: Counter[str] = Counter()
+        self.touched: list[Touched] = []
+        self.gone: list[Row] = []  # memories
+        self.stays: Counter[Staying] = Counter()
+        self._whole: set[int] = set()  # conversations that went
+        self._others: list[set[int]] = []  # by memory that went, where it is told too
+
+    def conversation(self, row: Row) -> None:
+        """Take a conversation with all that is its own."""
+        tenant = self.scope.tenant
+        counts = take_out(self.connection, row)
+        self._whole.add(row["no"])
+        self.rows.update(counts)
+        self.touched.append(Touched(conversation_id=row["id"], posts=counts["posts"], left=0))
+        self.took(unlearn(self.connection, tenant, row["no"]))
+        self.more["auditTexts"] += _erase_audit(self.connection, tenant, row["id"], lambda _: True)
+        self.more["observations"] += _rename(self.connection, tenant, self.salt, conversation=row["id"])
+
+    def said(self, row: Row, user: str, weigh: Callable[[PathPost], int]) -> None:
+        """Take what a user said in a conversation of others."""
+        self.redacted(row, redact(self.connection, row, user, weigh=weigh, now=self.now))
+
+    def redacted(self, row: Row, found: Redacted | None) -> None:
+        """Note what was erased in a conversation that stays, and take what of the audit repeats it."""
+        if found is None:
+            return
+        self.rows.update(found.counts)
+        posts, [left] = found.counts["posts"], run(self.connection, "posts_left", tenant=row["tenant"], no=row["no"])
+        self.touched.append(Touched(conversation_id=row["id"], posts=posts, left=left[0]))
+        self.stays.update({"othersPosts": left[0], "emptyPlaces": posts})
+        self._told_of(found.taken)
+        self.more["auditTexts"] += _erase_audit(
+            self.connection, self.scope.tenant, row["id"], lambda record: _repeats(record, found)
+        )
+
+    def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
+        """Take all of a user's."""
+        connection, tenant = self.connection, self.scope.tenant
+        for row in rows(connection, "conversations_of_user", tenant=tenant, user=user):
+            self.conversation(row)
+        if user not in ROLES:
+            for row in heard(connection, tenant, user):
+                self.said(row, user, weigh)
+        self.took(take(connection, tenant, rows(connection, "memories_of_user", tenant=tenant, user=user), anew=False))
+        run(connection, "embedded_of_user", tenant=tenant, user=user)
+        run(connection, "places_of_user", tenant=tenant, user=user)
+        self.rows["idempotency"] += run(
+            connection, "keys_of_user", tenant=tenant, prefix=base.own_key(Scope(user=user), "")
+        ).rowcount
+        self.more["observations"] += _rename(connection, tenant, self.salt, user=user)
+        self.more["auditTexts"] += _erase_audit(
+            connection, tenant, "", lambda record: _was_told(record, user), user=user
+        )
+
+    def told(self, row: Row, correction: Correction) -> None:
+        """Take what a conversation derived of something; a turn that runs there may say it."""
+        counts = forgotten(self.connection, row, correction)
+        self.more.update(counts)
+        if counts and row["lease_until"]:
+            self.running.add(row["no"])
+
+    def took(self, taken: Taken) -> None:
+        """Note what was taken of memories."""
+        self.more.update(taken.counts)
+        self._told_of(taken)
+
+    def _told_of(self, taken: Taken) -> None:
+        self.running |= taken.running
+        self.gone += taken.gone
+        self._others += taken.anew
+        self.stays["memoriesByHand"] += taken.by_hand
+
+    def counts(self) -> Counter[str]:
+        """Give what was taken, by kind as a receipt names it."""
+        counts = Counter({NAMES.get(name, name): count for name, count in self.rows.items()})
+        counts.update(self.more)
+        counts.pop("", None)
+        return counts
+
+    def left(self) -> Counter[Staying]:
+        """Give what stays of what was reached."""
+        from_others = sum(bool(told - self._whole) for told in self._others)
+        more: Counter[Staying] = Counter({
+            "memoriesFromOthers": from_others,
+            "auditRecords": self.more["auditTexts"],
+            "observations": self.more["observations"],
+        })  # fmt: skip
+        return self.stays + more
+
+    def stop(self) -> None:
+        """End the turns that say what was taken; their late writes are refused."""
+        for no in sorted(self.running):
+            row = one(self.connection, "conversation_by_no", tenant=self.scope.tenant, no=no)
+            if row is not None:
+                stop(self.connection, row, now=self.now)
+
+
+def heard(connection: sqlite3.Connection, tenant: str, user: str) -> list[Row]:
+    """Give conversations of others in which a user spoke or takes part; of many speakers not all are known by name."""
+    found = rows(connection, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
+    return [
+        row
+        for row in found
+        if user in json.loads(row["participants"])
+        or user in json.loads(row["speakers"])
+        or one(connection, "post_sent_by", tenant=tenant, no=row["no"], user=user)
+    ]
+
+
+# ---- what lies beside -----------------------------------------------------------------------------------------------
+
+
+def _erase_audit(
+    connection: sqlite3.Connection, tenant: str, conversation: str, which: Callable[[Record], bool], *, user: str = ""
+) -> int:
+    """Take the texts off records of a conversation, or of values that name a user; answers with how many."""
+    needle = _encode(conversation).decode() if conversation else "\x00"
+    inside = _encode(_encode(user).decode()).decode()[1:-1] if user else "\x00"  # JSON within JSON
+    erased = 0
+    for row in rows(connection, "audit_naming", tenant=tenant, needle=needle, inside=inside):
+        try:
+            record = replace(_record(row["body"]), texts=_texts(row["texts"]))
+        except (ValueError, TypeError):  # damaged: it proves nothing any more, and its words must not stay
+            record = None
+        if record is None or ((not conversation or record.conversation == conversation) and which(record)):
+            erased += run(connection, "audit_erase", tenant=tenant, seq=row["seq"]).rowcount
+    return erased
+
+
+def _repeats(record: Record, redacted: Redacted) -> bool:
+    return record.turn in redacted.turns or any(redacted.quoted.stand_in(text.text) for text in record.texts.values())
+
+
+def _was_told(record: Record, user: str) -> bool:
+    """Whether a record says a user's id as who it is for, or among who takes part."""
+    context = record.texts.get("input_context")
+    values = json.loads(context.text) if context else {}
+    company = values.get(_COMPANY)
+    return any(values.get(name) == user for name in _USER) or (isinstance(company, list) and user in company)
+
+
+def _rename(connection: sqlite3.Connection, tenant: str, salt: bytes, *, user: str = "", conversation: str = "") -> int:
+    """Let observations name a user, or a conversation, no more; those of one stay told together."""
+    needle = _encode(conversation or user).decode()
+    renamed = 0
+    for row in rows(connection, "observations_naming", tenant=tenant, user=user or None, needle=needle):
+        observation = _observation(row["body"])
+        own = {}
+        if user and observation.user == user:
+            own["user"] = _pseudonym(user, salt)
+        if conversation and observation.conversation == conversation:
+            own["conversation"] = _pseudonym(conversation, salt)
+        if own:
+            body = _encode(replace(observation, **own))
+            changed = own.get("user", row["user_id"])
+            if conversation and row["user_id"] == nameless(conversation):
+                changed = nameless(own["conversation"])
+            renamed += run(connection, "observation_rename", no=row["no"], user=changed, body=body).rowcount
+    return renamed
+
+
+def _pseudonym(name: str, salt: bytes) -> str:
+    return f"erased-{digest_of(salt + name.encode('utf-8', 'surrogatepass')).hex()[:16]}"
+
+
+_receipt = msgspec.json.Decoder(Receipt).decode
+_encode = msgspec.json.Encoder().encode
+
+
+#: Conversations and memories that are named of those a forget would take.
+NAMED = 100
+
+
+class Empties(Protocol):
+    """Empties a store's file and log of what is gone."""
+
+    async def __call__(self, patience_ms: int, *, large: bool = False) -> bool: ...
+
+
+class SqliteErasure:
+    """The erasure of a SQLite store. `emptied` leaves nothing in its files, `unclean` says if something may be."""
+
+    def __init__(
+        self, read: Run, write: Run, *, emptied: Empties, unclean: Callable[[], bool], failpoints: Failpoints
+    ) -> None:
+        self._read = read
+        self._write = write
+        self._emptied = emptied
+        self._unclean = unclean
+        self._failpoints = failpoints
+
+    async def forget(self, scope: Scope, erasing: Erasing) -> Receipt:
+        """Erase, and keep the receipt as pending."""
+        return await self._write(lambda c: _forget(c, scope, erasing, self._failpoints))
+
+    async def would_forget(self, scope: Scope, erasing: Erasing) -> WouldForget:
+        """Say what a forget would take."""
+        try:
+            await self._write(lambda c: _would_forget(c, scope, erasing))
+        except _UndoneError as undone:
+            return undone.found
+        msg = "what a forget would take was not told"
+        raise BackendError(msg)
+
+    @property
+    def unclean(self) -> bool:
+        """Whether file or log may hold what was forgotten, as far as this process knows."""
+        return self._unclean()
+
+    async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
+        """Empty file and log of what was forgotten."""
+        return await self._emptied(patience_ms, large=large)
+
+    async def receipt(self, scope: Scope, receipt: str) -> Receipt:
+        """Give a receipt."""
+        row = await self._read(lambda c: one(c, "receipt_get", tenant=scope.tenant, id=receipt))
+        if row is None:
+            raise no_receipt(receipt)
+        return _receipt(row["body"])
+
+    async def receipts(self, scope: Scope, *, limit: int = 100) -> list[Receipt]:
+        """Give the newest receipts."""
+        found = await self._read(lambda c: rows(c, "receipts_last", tenant=scope.tenant, limit=limit))
+        return [_receipt(row["body"]) for row in found]
+
+    async def pending(self, *, limit: int = 100) -> list[tuple[str, Receipt]]:
+        """Give receipts that are not signed."""
+        found = await self._read(lambda c: rows(c, "receipts_pending", limit=limit))
+        return [(row["tenant"], _receipt(row["body"])) for row in found]
+
+    async def finish(self, scope: Scope, receipt: Receipt) -> bool:
+        """Keep a signed receipt."""
+        values = {"tenant": scope.tenant, "id": receipt.id, "body": _encode(receipt)}
+        return await self._write(lambda c: run(c, "receipt_finish", **values).rowcount > 0)
+
+    async def idle(self, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Return conversations without a post since a time: tenant and id, the oldest first."""
+        found = await self._read(lambda c: rows(c, "conversations_idle", before=before, limit=limit))
+        return [(row["tenant"], row["id"]) for row in found]
+
+    async def untouched(self, *, before: float, limit: int) -> list[tuple[str, str]]:
+        """Return memories nobody said, repeated or changed since a time: tenant and id, the oldest first."""
+        found = await self._read(lambda c: rows(c, "memories_untouched", before=before, limit=limit))
+        return [(row["tenant"], row["id"]) for row in found]
+
+
+# ---- what is taken --------------------------------------------------------------------------------------------------
+
+
+class _Named(Struct, frozen=True):
+    """What a forget names, as it was found."""
+
+    conversations: list[Row]
+    memories: list[Row]
+    told: list[tuple[Row, Correction]]  # what conversations tell no more
+
+    def reached(self) -> list[Row]:
+        """Give the conversations it reaches."""
+        return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
+
+
+def _find(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> _Named:
+    target = erasing.target
+    named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
+    return _Named(
+        list(_named_rows(connection, scope, named)),
+        _named_memories(connection, scope, target),
+        [(row, each) for each in erasing.corrections if (row := conversation_of(connection, scope, each.conversation))],
+    )
+
+
+def _erase(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, named: _Named) -> Taking:
+    target = erasing.target
+    taking = Taking(connection, scope, now=erasing.now)
+    for row in named.conversations if target.kind == "conversation" else ():
+        taking.conversation(row)
+    for row in named.conversations if target.kind == "item" else ():
+        posts = erasing.posts[row["id"]]
+        taking.redacted(row, redact_posts(connection, row, posts, weigh=erasing.weigh, now=erasing.now))
+    for user in _users(scope, target):
+        taking.user(user, erasing.weigh)
+    taken = take(connection, scope.tenant, named.memories, anew=False)
+    taking.took(taken)
+    taking.stays["sourcePosts"] += taken.sources
+    for row, each in named.told:
+        taking.told(row, each)
+    taking.stop()
+    return taking
+
+
+def _forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, failpoints: Failpoints) -> Receipt:
+    failpoints("forget.begin")
+    tenant, target = scope.tenant, erasing.target
+    named = _find(connection, scope, erasing)
+    epoch = raise_epoch(connection, tenant)
+    for owner in target.ids:
+        raise_epoch(connection, tenant, target.kind, owner)
+    taking = _erase(connection, scope, erasing, named)
+    if sum(taking.rows.values()):
+        run(connection, "optimize_text")
+    bare = erasing.receipt
+    concerned = _concerned(scope, target, named.reached(), named.memories)
+    concerns = tuple(sorted(salted(user, bare.salt) for user in concerned))
+    receipt = replace(bare, counts=dict(sorted(taking.counts().items())), epoch=epoch, concerns=concerns)
+    values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
+    run(connection, "receipt_insert", tenant=tenant, **values)
+    failpoints("forget.stored")
+    return receipt
+
+
+class _UndoneError(Exception):
+    """Takes back what a transaction did, once it is known."""
+
+    def __init__(self, found: WouldForget) -> None:
+        super().__init__()
+        self.found = found
+
+
+def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> None:
+    """Forget, say what that took, and take it back: no other way would say exactly that. Raises _UndoneError."""
+    target = erasing.target
+    named = _find(connection, scope, erasing)
+    taking = _erase(connection, scope, erasing, named)
+    stays = taking.left()
+    if target.kind == "user":
+        keys = rows(connection, "keys_of", tenant=scope.tenant)
+        stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
+    seen = [row for row in taking.gone if scope.user in (None, *_users_of(row))]
+    raise _UndoneError(
+        WouldForget(
+            kind=target.kind,
+            counts={name: count for name, count in sorted(taking.counts().items()) if count},
+            conversations=tuple(taking.touched[:NAMED]),
+            more_conversations=len(taking.touched[NAMED:]),
+            memories=tuple(
+                Going(memory_id=row["id"], scope=row["kind"], category=row["category"], text=row["text"])
+                for row in seen[:NAMED]
+            ),
+            more_memories=len(taking.gone) - len(seen[:NAMED]),
+            stays={kind: count for kind, count in stays.items() if count},
+        )
+    )
+
+
+def delete(connection: sqlite3.Connection, scope: Scope, conversation: str, failpoints: Failpoints) -> dict[str, int]:
+    """Forget a conversation and all that was derived from it, without a receipt. Counts of rows by table."""
+    row = base.need(connection, scope, conversation)
+    raise_epoch(connection, scope.tenant)
+    taking = Taking(connection, scope, now=row["updated_at"])
+    taking.conversation(row)
+    taking.stop()
+    run(connection, "optimize_text")
+    failpoints("delete.stored")
+    return dict(taking.rows)
+
+
+def _users(scope: Scope, target: Target) -> list[str]:
+    """Give the users a forget takes; who is a user takes themselves only."""
+    named = dict.fromkeys(target.ids) if target.kind == "user" else ()
+    return [user for user in named if scope.user in (None, user)]
+
+
+def _named_rows(connection: sqlite3.Connection, scope: Scope, target: Target) -> Iterator[Row]:
+    """Give the rows of the conversations a forget names, or of those its users own or speak in."""
+    if target.kind == "conversation":
+        for name in dict.fromkeys(target.ids):
+            row = one(connection, "conversation_by_id", tenant=scope.tenant, id=name)
+            if row is not None and base.visible(row, scope):
+                yield row
+    elif target.kind == "user":
+        for user in _users(scope, target):
+            yield from rows(connection, "conversations_of_user", tenant=scope.tenant, user=user)
+            if user not in ROLES:
+                yield from heard(connection, scope.tenant, user)
+
+
+def _named_memories(connection: sqlite3.Connection, scope: Scope, target: Target) -> list[Row]:
+    """Give memories of a persona or an organization, or by their ids; who is a user names their own only."""
+    tenant, user = scope.tenant, scope.user
+    found: list[Row] = []
+    for name in target.ids:
+        if target.kind == "persona":
+            found += rows(connection, "memories_of_persona", tenant=tenant, persona=name, user=user)
+        elif target.kind == "organization" and user is None:
+            found += rows(connection, "memory_of_place", tenant=tenant, kind="organization", owner=name)
+        elif target.kind == "memory":
+            found += rows(connection, "memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
+    if target.kind == "memory" and user is not None:
+        own = {row["no"] for row in rows(connection, "memories_of_user", tenant=tenant, user=user)}
+        found = [row for row in found if row["no"] in own]
+    return found
+
+
+def _users_of(memory: Row) -> list[str]:
+    """Return the users that a memory belongs to: its owner, or the user a persona knows it of."""
+    owner, _, user = memory["owner"].partition("\x1f")
+    return [*([owner] if memory["kind"] == "user" else []), *([user] if user else [])]
+
+
+def _concerned(scope: Scope, target: Target, found: Iterable[Row], memories: Iterable[Row]) -> set[str]:
+    """Give the users whose it is that goes, and the one who asked."""
+    asking = {scope.user} if scope.user else set()
+    if target.kind == "user":
+        return asking | set(_users(scope, target))
+    owners = {user for row in memories for user in _users_of(row)}
+    return asking | owners | {row["user_id"] for row in found if row["user_id"]}

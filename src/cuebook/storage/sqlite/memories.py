@@ -1,0 +1,442 @@
+"""Memories of places in SQLite: found by words and by meaning, place by place, and written by compare-and-set."""
+
+import json
+import sqlite3
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.interfaces.memories import Asked, Known, Matched, MemoryLook, PlaceChange
+from cuebook.memory.links import nearest
+from cuebook.memory.recall import Query, akin_among, match_expression, read_query
+from cuebook.memory.scopes import KEPT, Whose, effective, read_places
+from cuebook.memory.subject import memory_key
+from cuebook.records.digest import digest_of
+from cuebook.records.memory import Dense, Memory, Place, Scope, Source
+from cuebook.records.turn import Manifest
+from cuebook.storage.sqlite.base import SQL, bar_epoch, is_barred, one, raise_epoch, rows, run, unuse
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.search import Kept, Told, rarest_words, words_at
+from cuebook.storage.sqlite.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
+
+#: A place of so many memories is read whole where something comes to it; of a larger one,
+ALL = 500
+#: so many that are most like each text.
+ALIKE = 24
+_COLUMNS = (
+    "id", "category", "name", "text", "subject", "status", "trust", "confidence", "weight", "uses", "used_at",
+    "decayed_at", "valid_from", "valid_to", "supersedes", "ended_by", "repeated_at", "created_at",
+    "updated_at", "no",
+)  # fmt: skip
+
+# ---- in the turn ----------------------------------------------------------------------------------------------------
+
+
+def known(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    look: MemoryLook,
+    row: Row | None,
+    kept: Kept,
+    *,
+    dense: Dense | None = None,
+    keep: Sequence[str] = (),
+) -> Known:
+    """Read what a turn may know from other conversations. `row` is its conversation, if there is one.
+
+    `dense` is its query's vector; `keep` are ids of memories it said before.
+    """
+    metadata = json.loads(row["metadata"]) if row else {}
+    policy = effective(look.control, metadata.get(KEPT), look.defaults)
+    settings = settings_of(connection, scope.tenant, look.organization) if look.organization else {}
+    user = row["user_id"] if row else look.user or scope.user
+    others = [each for each in json.loads(row["participants"]) if each != user] if row else []
+    persona = look.persona or (row["persona"] if row else "") or look.otherwise
+    whose = Whose(user=user, persona=persona, organization=look.organization, alone=not others)
+    places = read_places(policy, whose, settings)
+    if others and not _all_of(connection, scope.tenant, look.organization, others):
+        places = tuple(each for each in places if each.kind != "organization")
+    if not places:
+        return Known(policy=policy, settings=settings)
+    asked = Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
+    found = find(connection, scope.tenant, places, asked, kept)
+    memories = list(found.memories)
+    for id_ in set(keep) - {each.id for each in memories}:
+        again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
+        memories += [each for each in again if each.place in places]
+    fields = msgspec.structs.asdict(found) | {"memories": tuple(memories)}
+    return Known(policy=policy, places=places, settings=settings, **fields)
+
+
+def _all_of(connection: sqlite3.Connection, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
+    """Whether everybody who reads with a key of their own has one of the organization."""
+    values = {"tenant": tenant, "organization": organization, "users": json.dumps(users)}
+    return one(connection, "outsiders", **values) is None
+
+
+def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by: float, now: float) -> None:
+    """Count a use of memories that a window says."""
+    if nos:
+        run(connection, "memory_used", tenant=tenant, nos=json.dumps(list(nos)), by=by, now=now)
+
+
+def find(connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: Asked, kept: Kept) -> Matched:
+    """Give memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
+
+    Each place is searched by itself: whatever others hold costs nothing and moves nothing.
+    """
+    query = read_query(asked.text) if asked.text else None
+    found: list[int] = []
+    cosines, vectors = 0.0, 0
+    held, frequencies = 0, Counter[str]()
+    keys: dict[int, str] = {}
+    known: dict[int, Row] = {}
+    close: dict[Place, Close] = {}
+    for place in places:
+        told = matching(connection, tenant, place, asked, kept, query=query) if query else Told()
+        held, frequencies = held + told.held, frequencies + Counter(told.frequencies)
+        keys |= told.keys
+        near = _close(connection, tenant, place, asked, kept)
+        if near is not None:
+            close[place] = near
+            cosines, vectors = cosines + near.total, vectors + len(near.seqs)
+        closest = _closest(connection, tenant, place, asked, near)
+        known |= {each["no"]: each for each in closest}
+        found += in_turn(told.found, [each["no"] for each in closest])
+        for each in rows(connection, "memory_standing", limit=asked.standing, **place_values(tenant, place)):
+            known[each["no"]] = each
+    if left := [no for no in found if no not in known]:
+        known |= {each["no"]: each for each in rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(left))}
+    _add_newer(connection, tenant, known, asked.at)
+    return Matched(
+        memories=tuple(memories_of(connection, list(known.values()))),
+        found=tuple(no for no in found if no in known),
+        cosines=_cosines(known.values(), close),
+        held=max(held, len(known)),
+        frequencies=dict(frequencies),
+        keys=keys,
+        mean_cosine=usual(cosines, vectors),
+        akin=akin_among(asked.dense.akin, vectors) if asked.dense else 1.0,
+    )
+
+
+def _add_newer(connection: sqlite3.Connection, tenant: str, known: dict[int, Row], at: float | None) -> None:
+    """Add the quotes that took the place of those found, as far as they were said `at` a time."""
+    ids = {row["id"] for row in known.values()}
+    todo = [row["ended_by"] for row in known.values() if row["ended_by"] is not None]
+    while todo:
+        id_ = todo.pop()
+        if id_ not in ids:
+            ids.add(id_)
+            for row in rows(connection, "memory_by_id", tenant=tenant, id=id_):
+                if at is None or row["valid_from"] <= at:
+                    known[row["no"]] = row
+                    todo += [row["ended_by"]] if row["ended_by"] is not None else []
+
+
+def matching(
+    connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, kept: Kept, *, query: Query
+) -> Told:
+    """Find a place's memories that share words with a query, among those that hold, or held at a time.
+
+    A small place is looked through: full text would walk over the words of everybody's memories to it.
+    """
+    values = place_values(tenant, place)
+    here = kept.words.of(connection, values) if asked.at is None else words_at(connection, values, asked.at)
+    if here.holding is not None:
+        return here.sharing(query, asked.limit)
+    token = place_token(tenant, place)
+    query, counts = rarest_words(connection, here, query, token)
+    match = match_expression(query, token)
+    if match is None:
+        return Told(held=here.held, frequencies=counts)
+    at = {} if asked.at is None else {"at": asked.at}
+    name = "memory_find" if asked.at is None else "memory_find_at"
+    found = connection.execute(SQL[name], {"match": match, "limit": asked.limit} | at).fetchall()
+    return Told([no for (no,) in found], here.held, counts)
+
+
+def _close(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, kept: Kept) -> Close | None:
+    return kept.matrices.close(connection, tenant, scope_of_place(place), asked.dense) if asked.dense else None
+
+
+def _closest(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, close: Close | None) -> list[Row]:
+    """Give the rows of a place's memories that are closest to the query in meaning, closest first."""
+    if close is None:
+        return []
+    values, most = place_values(tenant, place), min(asked.limit, CLOSEST)
+    count, found = most, list[Row]()
+    while True:
+        best = close.best(count, EVERYWHERE)
+        by_said = {each["said"]: each for each in rows(connection, "memories_by_said", said=json.dumps(best), **values)}
+        found = [by_said[said] for said in best if said in by_said and _held(by_said[said], asked.at)]
+        if len(found) >= most or count >= len(close.seqs):
+            return found[:most]
+        count *= 4  # the closest hold no more
+
+
+def _held(row: Row, at: float | None) -> bool:
+    """Whether a memory holds, or held at a time."""
+    if at is None:
+        return row["valid_to"] is None
+    return bool(row["valid_from"] <= at and (row["valid_to"] is None or row["valid_to"] > at))
+
+
+def _cosines(found: Iterable[Row], close: Mapping[Place, Close]) -> dict[int, float]:
+    """Give how close memories are to the query, by their numbers; those without a vector are missing."""
+    by_place: dict[Place, dict[int, int]] = {}
+    for row in found:
+        by_place.setdefault(Place(row["kind"], row["owner"]), {})[row["said"]] = row["no"]
+    return {
+        nos[said]: cosine
+        for place, nos in by_place.items()
+        if place in close
+        for said, cosine in close[place].of(list(nos)).items()
+    }
+
+
+def like(
+    connection: sqlite3.Connection, tenant: str, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()
+) -> list[Memory]:
+    """Give a place's memories: all of them, or of more than ALL those that share the rarest words with some texts.
+
+    Those that were corrected are among them, and those of some ids. Of no texts none.
+    """
+    values = place_values(tenant, place)
+    if near is not None and not near:
+        return []
+    if near is not None and connection.execute(SQL["memory_count"], values).fetchone()[0] > ALL:
+        wanted = {no for (no,) in connection.execute(SQL["memory_corrected"], values)}
+        wanted |= {no for (no,) in connection.execute(SQL["memories_named"], values | {"ids": json.dumps(list(ids))})}
+        told = connection.execute(SQL["memory_words"], values).fetchall()
+        for over in (False, True):  # what ended takes no place from what holds
+            some = [(no, f"{text} {subject}") for no, text, subject, ended in told if bool(ended) == over]
+            found = nearest(near, [text for _, text in some], ALIKE)
+            wanted |= {some[at][0] for at in found}
+        return memories_of(
+            connection, rows(connection, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
+        )
+    return memories_of(connection, rows(connection, "memory_of_place", **values))
+
+
+def place_token(tenant: str, place: Place) -> str:
+    """Give the full-text token of a place."""
+    return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
+
+
+def wanted(connection: sqlite3.Connection, row: Row) -> None:
+    """Note that a conversation has something to deliver."""
+    run(connection, "delivery_wanted", tenant=row["tenant"], no=row["no"])
+
+
+# ---- rows -----------------------------------------------------------------------------------------------------------
+
+
+def change_place(connection: sqlite3.Connection, tenant: str, change: PlaceChange, *, now: float) -> bool:
+    """Keep memories as they are to stand; False, and nothing is kept, where the place has moved on."""
+    values = place_values(tenant, change.place)
+    if generation(connection, values) != change.generation:
+        return False
+    if not change.memories:
+        return True
+    before: int = run(connection, "place_changed", **values).fetchone()[0]
+    said = before
+    for memory in change.memories:
+        said = max(said, _keep(connection, tenant, memory, number=said + 1, now=now))
+    if said > before:
+        run(connection, "place_said", said=said, now=now, **values)
+    return True
+
+
+def _keep(connection: sqlite3.Connection, tenant: str, memory: Memory, *, number: int, now: float) -> int:
+    """Keep a memory as it is to stand; answers with the number of its text: another where that is new."""
+    if memory.no and not memory.sources and not memory.written:
+        remove(connection, tenant, memory.no)
+        return 0
+    if is_barred(connection, tenant, memory):
+        return 0
+    before = one(connection, "memory_told", no=memory.no) if memory.no else None
+    if before is not None:
+        if (memory.name, memory.text) == (before["name"], before["text"]):
+            number = before["said"]
+        else:
+            drop(connection, tenant, memory.place, before["said"])
+    place = place_values(tenant, memory.place)
+    values = {name: getattr(memory, name) for name in _COLUMNS} | {
+        "written": int(memory.written),
+        "said": number,
+        "updated_at": now,
+    }
+    if memory.no:
+        run(connection, "memory_update", **values)
+        run(connection, "memory_sources_delete", tenant=tenant, no=memory.no)
+        run(connection, "memory_text_delete", no=memory.no)
+        no = memory.no
+    else:
+        no = run(connection, "memory_insert", **place, **(values | {"created_at": now})).fetchone()[0]
+    for source in memory.sources:
+        conversation = one(connection, "conversation_by_id", tenant=tenant, id=source.conversation)
+        at = conversation["no"] if conversation else 0
+        run(connection, "memory_source_insert", tenant=tenant, no=no, conversation=at, post=source.post)
+    key = memory_key(memory)
+    run(connection, "memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
+    return number
+
+
+def remove(connection: sqlite3.Connection, tenant: str, no: int) -> int:
+    """Remove a memory with its words, vectors and sources."""
+    told = one(connection, "memory_told", no=no)
+    if told is not None:
+        drop(connection, told["tenant"], Place(told["kind"], told["owner"]), told["said"])
+    run(connection, "memory_sources_delete", tenant=tenant, no=no)
+    run(connection, "memory_text_delete", no=no)
+    return run(connection, "memory_delete", no=no).rowcount
+
+
+def memories_of(connection: sqlite3.Connection, found: Sequence[Row]) -> list[Memory]:
+    """Read memories from their rows, with their sources."""
+    if not found:
+        return []
+    sources: dict[int, list[Source]] = {}
+    nos = json.dumps([each["no"] for each in found])
+    for each in rows(connection, "memory_sources", tenant=found[0]["tenant"], nos=nos):
+        sources.setdefault(each["memory"], []).append(Source(each["id"], each["post"]))
+    return [
+        Memory(
+            place=Place(row["kind"], row["owner"]),
+            written=bool(row["written"]),
+            sources=tuple(sources.get(row["no"], ())),
+            **{name: row[name] for name in _COLUMNS},
+        )
+        for row in found
+    ]
+
+
+def settings_of(connection: sqlite3.Connection, tenant: str, organization: str) -> Mapping[str, Any]:
+    """Read an organization's settings, none where it has none."""
+    row = one(connection, "organization_settings", tenant=tenant, id=organization)
+    found: Mapping[str, Any] = json.loads(row["settings"]) if row else {}
+    return found
+
+
+def place_values(tenant: str, place: Place) -> dict[str, str]:
+    """Give a place as its columns."""
+    return {"tenant": tenant, "kind": place.kind, "owner": place.id}
+
+
+def generation(connection: sqlite3.Connection, values: Mapping[str, str]) -> int:
+    """Read how often a place has changed."""
+    row = one(connection, "place_generation", **values)
+    return int(row["generation"]) if row else 0
+
+
+# ---- forgetting -----------------------------------------------------------------------------------------------------
+
+
+_manifest = msgspec.json.Decoder(Manifest).decode
+
+
+class Taken(Struct):
+    """What was taken: counts by kind, and the conversations in which a turn that says a memory is running."""
+
+    counts: Counter[str]
+    running: set[int]
+    gone: list[Row] = []  # the memories
+    anew: list[set[int]] = []  # of them that come from other posts too: the conversations of these
+    by_hand: int = 0  # lost a source, and stay
+    sources: int = 0  # posts that stay without bringing one back
+
+
+def unlearn(connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str] | None = None) -> Taken:
+    """Forget what came from a conversation, or from some of its posts (ids)."""
+    found: dict[int, Row] = {}
+    counts: Counter[str] = Counter()
+    for row in rows(connection, "memories_from", tenant=tenant, no=no):
+        post = row.pop("post")
+        if posts is None or post in posts:
+            found[row["no"]] = row
+            gone = run(connection, "memory_source_drop", tenant=tenant, memory=row["no"], no=no, post=post)
+            counts["memorySources"] += gone.rowcount
+    by_hand = [row for row in found.values() if row["written"]]
+    for row in by_hand:
+        run(connection, "place_changed", **_place_of(row))
+    taken = take(connection, tenant, [row for row in found.values() if not row["written"]], anew=True)
+    taken.counts.update(counts)
+    taken.by_hand = len(by_hand)
+    return taken
+
+
+def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, anew: bool) -> Taken:
+    """Remove memories, and their words from windows that said them.
+
+    `anew`: what is left of their sources is delivered again. Else their sources never bring them back.
+    """
+    waiting = deque(found)
+    gone: dict[int, Row] = {}
+    again: set[int] = set()
+    others: list[set[int]] = []
+    barred = 0
+    while waiting:
+        row = waiting.popleft()
+        if row["no"] in gone:
+            continue
+        gone[row["no"]] = row
+        sources = rows(connection, "sources_of", tenant=tenant, no=row["no"])
+        if anew:
+            told = {each["conversation"] for each in sources}
+            again |= told
+            others += [told] if told else []
+            ended = {"before": row["supersedes"], "id": row["id"]}  # whether those hold is derived anew
+            waiting += rows(connection, "memories_superseded", **_place_of(row), **ended)
+        else:
+            barred += len(sources)
+            for each in sources:
+                bar_epoch(connection, tenant, row, each["conversation"], each["post"])
+    ids: dict[tuple[str, str], list[str]] = {}
+    for row in gone.values():
+        remove(connection, tenant, row["no"])
+        ids.setdefault((row["kind"], row["owner"]), []).append(row["id"])
+    for (kind, owner), of_place in ids.items():
+        place = {"tenant": tenant, "kind": kind, "owner": owner}
+        run(connection, "memory_forgets", **place, ids=json.dumps(of_place))
+        run(connection, "place_changed", **place)
+    for no in sorted(again):
+        deliver_anew(connection, tenant, no)
+    taken = Taken(Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred)
+    if gone:
+        _from_windows(connection, tenant, list(gone.values()), taken)
+        run(connection, "optimize_memory_text")
+    return taken
+
+
+def deliver_anew(connection: sqlite3.Connection, tenant: str, no: int) -> None:
+    """Let a conversation reach its places from its beginning once more."""
+    epoch = raise_epoch(connection, tenant, "delivery", str(no))
+    run(connection, "delivery_anew", tenant=tenant, no=no, epoch=epoch)
+
+
+def _place_of(row: Row) -> dict[str, str]:
+    return place_values(row["tenant"], Place(row["kind"], row["owner"]))
+
+
+def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], taken: Taken) -> None:
+    """Take memories' words from the windows that said them."""
+    names = {f"memory:{row['id']}" for row in gone}
+    owners = {_owner(row) for row in gone}
+    user = owners.pop() if len(owners) == 1 else None
+    for step in rows(connection, "windows_naming", tenant=tenant, user=user):
+        said = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
+        for text in said:
+            taken.counts["texts"] += unuse(connection, tenant, step["no"], bytes.fromhex(text.digest))
+        if said and step["state"] == "running":
+            taken.running.add(step["no"])
+
+
+def _owner(row: Row) -> str | None:
+    """Give the one user whose conversations may say a memory; None where others' may."""
+    if row["kind"] == "user":
+        return str(row["owner"])
+    return str(row["owner"].partition("\x1f")[2]) if row["kind"] == "persona" else None

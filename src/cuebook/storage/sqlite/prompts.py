@@ -1,0 +1,378 @@
+"""Where prompts are kept: immutable versions, movable pointers, and what observations have taught."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.interfaces.prompts import DEPTH, Event, EventKind, Family, FamilyPage, Once, Write
+from cuebook.prompts.digest import digest_of
+from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
+from cuebook.prompts.names import parse_reference
+from cuebook.prompts.select import features, known
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import Branch, Label, Observation, Version
+from cuebook.storage.sqlite.audit import chained
+from cuebook.storage.sqlite.base import SQL, Run, bound, one, retold, rows, run
+
+_version = msgspec.json.Decoder(Version).decode
+_event = msgspec.json.Decoder(Event).decode
+_observation = msgspec.json.Decoder(Observation).decode
+_posterior = msgspec.json.Decoder(Posterior).decode
+_encode = msgspec.json.Encoder().encode
+#: SQLite holds no number from here on.
+_NO_NUMBER = 2**63
+
+
+class SqlitePrompts:
+    """The prompt book of a SQLite store."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def families(self, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
+        """Give prompts by name, with all they inherit from."""
+        return await self._read(lambda c: families_of(c, scope.tenant, slugs, DEPTH if ancestors else 0))
+
+    async def page(self, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
+        """List prompts by name."""
+        return await self._read(lambda c: _page(c, scope.tenant, prefix, limit, after))
+
+    async def versions(
+        self, scope: Scope, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
+    ) -> list[Version]:
+        """Give versions, oldest first."""
+
+        def read(connection: sqlite3.Connection) -> list[Version]:
+            if numbers and branch is not None:
+                return _numbered(connection, scope.tenant, slug, branch, numbers)
+            cursor = run(connection, "prompt_versions", tenant=scope.tenant, slug=slug, branch=branch)
+            return [each for (body,) in cursor if (each := _version(body)).number in numbers or not numbers]
+
+        return await self._read(read)
+
+    async def save(
+        self, scope: Scope, writes: Sequence[Write], *, by: str, now: float, once: Once | None = None
+    ) -> list[Version]:
+        """Store versions, all or none."""
+        return await self._write(
+            lambda c: bound(c, scope, once, lambda: [_save(c, scope.tenant, each, by, now) for each in writes])
+        )
+
+    async def move_label(
+        self, scope: Scope, slug: str, label: Label, *, audit: Record | None = None, once: Once | None = None
+    ) -> Label:
+        """Point a label at a version."""
+
+        def write(connection: sqlite3.Connection) -> Label:
+            _need(connection, scope.tenant, slug, label.branch, label.number)
+            run(
+                connection,
+                "prompt_label_put",
+                tenant=scope.tenant,
+                slug=slug,
+                name=label.name,
+                branch=label.branch,
+                number=label.number,
+                by=label.moved_by,
+                at=label.moved_at,
+            )
+            event = Event(
+                kind="label",
+                branch=label.branch,
+                number=label.number,
+                to=label.number,
+                label=label.name,
+                by=label.moved_by,
+                at=label.moved_at,
+            )
+            _note(connection, scope.tenant, slug, event)
+            chained(connection, scope.tenant, [audit] if audit else [])
+            return label
+
+        return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
+
+    async def activate(
+        self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None, once: Once | None = None
+    ) -> Branch:
+        """Make another version active: `rollback` marks the one before, `clear` takes the mark away."""
+
+        def write(connection: sqlite3.Connection) -> Branch:
+            branch = _activate(connection, scope.tenant, slug, event)
+            chained(connection, scope.tenant, [audit] if audit else [])
+            return branch
+
+        return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
+
+    async def events(self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100) -> list[Event]:
+        """Give what was done, the newest first."""
+        name = "prompt_events" if branch is None else "prompt_events_on"
+        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+        return await self._read(lambda c: [_event(body) for (body,) in run(c, name, **values)])
+
+    async def observe(
+        self, scope: Scope, observation: Observation, *, audit: Record | None = None, once: Once | None = None
+    ) -> Branch:
+        """Keep an observation and fold it in."""
+
+        def write(connection: sqlite3.Connection) -> Branch:
+            observed(connection, scope.tenant, observation)
+            branch = _standing(connection, scope.tenant, observation.slug, observation.branch)
+            chained(connection, scope.tenant, [audit] if audit else [])
+            return branch
+
+        return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
+
+    async def log(self, scope: Scope, record: Record, *, once: Once) -> Record:
+        """Chain a record under a key."""
+        return await self._write(lambda c: bound(c, scope, once, lambda: chained(c, scope.tenant, [record])[0]))
+
+    async def tell(self, scope: Scope, once: Once, result: Any) -> None:
+        """Tell another answer under a key."""
+        await self._write(lambda c: retold(c, scope, once, result))
+
+    async def observed(self, scope: Scope, *, after: int) -> tuple[list[str], int]:
+        """Name what was observed behind a mark."""
+
+        def read(connection: sqlite3.Connection) -> tuple[list[str], int]:
+            found = rows(connection, "prompt_observed", tenant=scope.tenant, after=after)
+            return [row["slug"] for row in found], max((row["last"] for row in found), default=after)
+
+        return await self._read(read)
+
+    async def tenants(self) -> list[str]:
+        """Name the tenants of which something was observed."""
+        return await self._read(lambda c: [tenant for (tenant,) in run(c, "prompt_tenants")])
+
+    async def heard(
+        self, scope: Scope, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
+    ) -> tuple[list[Observation], int, int]:
+        """Give observations behind a mark."""
+        first, other = numbers
+        place = {"tenant": scope.tenant, "slug": slug, "branch": branch}
+        span = {"one": first, "other": other, "after": after, "limit": limit}
+
+        def read(connection: sqlite3.Connection) -> tuple[list[Observation], int, int]:
+            found = run(connection, "prompt_observations_behind", **place, **span).fetchall()
+            corrected = run(connection, "prompt_observations_revised", **place).fetchone()[0] or 0
+            return [_observation(body) for _, body in reversed(found)], found[0][0] if found else after, corrected
+
+        return await self._read(read)
+
+    async def observations(
+        self, scope: Scope, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
+    ) -> list[Observation]:
+        """Give observations, oldest first."""
+
+        def read(connection: sqlite3.Connection) -> list[Observation]:
+            values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+            found = [_observation(body) for (body,) in connection.execute(SQL["prompt_observations"], values)]
+            return [each for each in reversed(found) if each.at >= since]
+
+        return await self._read(read)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+def families_of(connection: sqlite3.Connection, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
+    """Give prompts by name, those that are, and what they inherit from, so many steps far."""
+    found: dict[str, Family] = {}
+    wanted = list(dict.fromkeys(slugs))
+    for _ in range(depth + 1):
+        parents: list[str] = []
+        for slug in wanted:
+            if slug not in found and (family := _family(connection, tenant, slug)) is not None:
+                found[slug] = family
+                parents += [parse_reference(each.inherits).slug for each in family.active if each.inherits]
+        wanted = [slug for slug in dict.fromkeys(parents) if slug not in found]
+        if not wanted:
+            break
+    return found
+
+
+def _family(connection: sqlite3.Connection, tenant: str, slug: str) -> Family | None:
+    found = rows(connection, "prompt_branches", tenant=tenant, slug=slug, branch=None)
+    if not found:
+        return None
+    labels = rows(connection, "prompt_labels", tenant=tenant, slug=slug)
+    return Family(
+        slug=slug,
+        branches=tuple(_branch(row) for row in found),
+        active=tuple(_version(row["body"]) for row in found),
+        labels=tuple(Label(**row) for row in labels),
+        evidence={row["name"]: _posterior(row["evidence"]) for row in found if row["evidence"]},
+    )
+
+
+def _branch(row: dict[str, Any]) -> Branch:
+    return Branch(
+        name=row["name"],
+        head=row["head"],
+        active=row["active"],
+        weight=row["weight"],
+        observations=row["observations"],
+        rolled_back=tuple(sorted(json.loads(row["rolled_back"]))),
+    )
+
+
+def _page(connection: sqlite3.Connection, tenant: str, prefix: str, limit: int, after: str) -> FamilyPage:
+    span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
+    names = [row["slug"] for row in rows(connection, "prompt_names", tenant=tenant, **span)]
+    shown = [family for name in names[:limit] if (family := _family(connection, tenant, name)) is not None]
+    return FamilyPage(tuple(shown), names[limit - 1] if len(names) > limit else None)
+
+
+def _need(connection: sqlite3.Connection, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
+    row = one(connection, "prompt_version_get", tenant=tenant, slug=slug, branch=branch, number=number)
+    if row is None:
+        msg = f"no version {number} of prompt {slug!r} on branch {branch!r}"
+        raise NotFound(msg)
+    return row
+
+
+def _numbered(
+    connection: sqlite3.Connection, tenant: str, slug: str, branch: str, numbers: Sequence[int]
+) -> list[Version]:
+    """Give versions of a branch by their numbers, those that are; the others are not read."""
+    place = {"tenant": tenant, "slug": slug, "branch": branch}
+    wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
+    found = (one(connection, "prompt_version_get", **place, number=number) for number in wanted)
+    return [_version(row["body"]) for row in found if row is not None]
+
+
+def _note(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> None:
+    body = _encode(event)
+    run(connection, "prompt_event_insert", tenant=tenant, slug=slug, body=body, branch=event.branch, kind=event.kind)
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, now: float) -> Version:
+    version = write.version
+    place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
+    stands = one(connection, "prompt_branch_get", **place)
+    if write.base is not None and write.base != (stands["head"] if stands else 0):
+        head = f"its head is {stands['head']}" if stands else "there is no such branch"
+        msg = (
+            f"prompt {version.slug!r} has moved on: {head} on {version.branch!r}, you saw {write.base};"
+            " read it again and write yours on top"
+        )
+        raise Conflict(msg)
+    if write.begins is not None:
+        if stands:
+            msg = f"prompt {version.slug!r} has a branch {version.branch!r} already; choose another name"
+            raise Conflict(msg)
+        _need(connection, tenant, version.slug, *write.begins)
+    elif stands is None and version.branch != "main" and _family(connection, tenant, version.slug) is not None:
+        msg = f"prompt {version.slug!r} has no branch {version.branch!r}; fork it first"
+        raise NotFound(msg)
+    digest = version.digest or digest_of(version)
+    if stands and write.if_changed:
+        before = _version(_need(connection, tenant, version.slug, version.branch, stands["head"])["body"])
+        if before.digest == digest:
+            return before
+    number = (stands["head"] if stands else 0) + 1
+    stored = msgspec.structs.replace(
+        version,
+        number=number,
+        digest=digest,
+        created_at=write.at or now,
+        author=version.author or by,
+        supersedes=number - 1,
+        branched_from="{}:{}".format(*write.begins) if write.begins else "",
+    )
+    run(connection, "prompt_version_insert", **place, number=number, body=_encode(stored))
+    run(connection, "prompt_branch_put", **place, head=number, active=number)
+    kind: EventKind = "branch" if write.begins else "write"
+    event = Event(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
+    _note(connection, tenant, version.slug, event)
+    if write.audit:
+        chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
+        chained(connection, tenant, [msgspec.structs.replace(write.audit, selection=chosen)])
+    return stored
+
+
+def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> Branch:
+    place = {"tenant": tenant, "slug": slug, "branch": event.branch}
+    marked = _need(connection, tenant, slug, event.branch, event.number)["rolled_back"]
+    stands = one(connection, "prompt_branch_get", **place)
+    if stands is None:
+        msg = f"prompt {slug!r} has no branch {event.branch!r}"
+        raise NotFound(msg)
+    if event.kind == "clear":
+        run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=0)
+    else:
+        cleared = not marked and event.to == stands["active"]  # explored beside the active one: marked again
+        if stands["active"] != event.number and not cleared:
+            msg = f"version {stands['active']} of {slug!r} is active on {event.branch!r}, not {event.number}"
+            raise Conflict(msg)
+        _need(connection, tenant, slug, event.branch, event.to)
+        run(connection, "prompt_version_mark", **place, number=event.number, rolled_back=1)
+        run(connection, "prompt_branch_put", **place, head=stands["head"], active=event.to)
+    _note(connection, tenant, slug, event)
+    return _standing(connection, tenant, slug, event.branch)
+
+
+def _standing(connection: sqlite3.Connection, tenant: str, slug: str, branch: str) -> Branch:
+    row = one(connection, "prompt_branches", tenant=tenant, slug=slug, branch=branch)
+    if row is None:
+        msg = f"no branch {branch!r} of prompt {slug!r}"
+        raise NotFound(msg)
+    return _branch(row)
+
+
+def observed(connection: sqlite3.Connection, tenant: str, seen: Observation) -> tuple[int, bool]:
+    """Keep an observation and fold it into its version; answers with its number, and whether it counted.
+
+    Of one that was read from a turn whose user is not named the conversation stands for the user.
+    """
+    place = {"tenant": tenant, "slug": seen.slug, "branch": seen.branch, "number": seen.number}
+    row = _need(connection, tenant, seen.slug, seen.branch, seen.number)
+    who = seen.user or (nameless(seen.conversation) if seen.turn else "")
+    lately = run(connection, "prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
+    counted = capped([(user, weight) for user, weight in reversed(lately)], who) if who else 1.0
+    cursor = run(connection, "prompt_observation_insert", **place, user=who, counted=counted, body=_encode(seen))
+    weight, evidence = row["weight"], row["evidence"]
+    if counted:
+        before = aligned(_posterior(evidence) if evidence else Posterior(), known(seen.signals))
+        evidence = _encode(update(before, features(before.signals, seen.signals), seen.score))
+        weight = ema(weight, seen.score)
+    run(connection, "prompt_version_learn", **place, weight=weight, evidence=evidence)
+    return cursor.lastrowid or 0, counted > 0
+
+
+def nameless(conversation: str) -> str:
+    """Give who is counted as the user of a conversation that has none; no user's id begins so."""
+    return f"\x1f{conversation}"
+
+
+def revised(connection: sqlite3.Connection, tenant: str, no: int, seen: Observation) -> bool:
+    """Put other words in the place of an observation's; what its version has learnt is as if they had come at first.
+
+    False where it is not there.
+    """
+    row = one(connection, "prompt_observation_get", tenant=tenant, no=no)
+    if row is None:
+        return False
+    before = _observation(row["body"])
+    after = msgspec.structs.replace(
+        before, score=seen.score, sentiment=seen.sentiment, corrections=seen.corrections, outcome=seen.outcome
+    )
+    run(connection, "prompt_observation_revise", no=no, tenant=tenant, slug=row["slug"], branch=row["branch"],
+        body=_encode(after))  # fmt: skip
+    if row["counted"]:
+        place = {"tenant": tenant, "slug": row["slug"], "branch": row["branch"], "number": row["number"]}
+        version = _need(connection, tenant, row["slug"], row["branch"], row["number"])
+        later = run(connection, "prompt_observations_later", **place, no=no).fetchone()[0]
+        change, stands = after.score - before.score, _posterior(version["evidence"])
+        evidence = update_revised(stands, features(stands.signals, before.signals), change, later)
+        weight = ema_revised(version["weight"], change, later)
+        run(connection, "prompt_version_relearn", **place, weight=weight, evidence=_encode(evidence))
+    return True

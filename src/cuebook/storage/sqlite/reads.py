@@ -1,0 +1,444 @@
+"""What is read: a turn's scene, transcripts, turns, texts, and where a resent history lies."""
+
+import json
+import sqlite3
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import Any
+
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.memories import Known
+from cuebook.interfaces.prompts import DEPTH
+from cuebook.interfaces.store import Alignment, Look, Page, Scene, Spot
+from cuebook.prompts.names import overrides, project_of
+from cuebook.records.conversation import PathPost, Post, RoundState
+from cuebook.records.memory import Scope, Summary
+from cuebook.records.turn import Turn
+from cuebook.storage.sqlite import base, memories, search
+from cuebook.storage.sqlite import rows as records
+from cuebook.storage.sqlite.base import SQL, current_epoch, last_correction, one, rows
+from cuebook.storage.sqlite.prompts import families_of
+from cuebook.storage.sqlite.reflections import newest_on, turn_on
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.tree import (
+    Paths,
+    Runs,
+    after,
+    backlog,
+    bodies,
+    mark_on,
+    on_path,
+    runs_to,
+    stretch,
+    tip_at,
+    unread,
+    with_bodies,
+)
+from cuebook.storage.sqlite.tree import after as runs_after
+from cuebook.storage.sqlite.tuning import standing
+
+#: Conversations asked for by each answer of a history that comes without an id, the newest,
+CANDIDATES = 16
+#: and those looked at whole: the ones that hold the most of its answers.
+ALIGNED = 4
+
+_Size = Callable[[PathPost], int]
+_TOKENS: _Size = attrgetter("tokens")
+_SMALL_TOKENS: _Size = attrgetter("small_tokens")
+_LARGEST = (1 << 63) - 1  # number SQLite can hold
+
+
+def scene(
+    connection: sqlite3.Connection, scope: Scope, look: Look, remembered: search.Kept, paths: Paths | None = None
+) -> Scene:
+    """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
+    row = base.find(connection, scope, look.conversation)
+    kept = json.loads(row["metadata"]).get("project") if row and look.prompts else None
+    own = overrides(look.prompts, project_of(look.project, kept, look.otherwise))
+    families = families_of(connection, scope.tenant, (*own, *look.prompts), DEPTH) if look.prompts else {}
+    epoch = current_epoch(connection, scope.tenant)
+    if row is None:
+        known = _known(connection, scope, look, None, remembered)
+        return Scene(conversation=None, families=families, known=known, epoch=epoch)
+    if paths:
+        paths.see(scope.tenant, epoch)
+    if base.awaits_owner(row):
+        row["user_id"] = scope.user
+    tenant, no = row["tenant"], row["no"]
+    parent = row["head"] if look.parent is None else look.parent
+    runs = runs_to(connection, tenant, no, parent)
+    turns = rows(connection, "turns_last", tenant=tenant, no=no, limit=1)
+    last = _turn(connection, turns[0]) if turns else None
+    previous = last.steps[-1].manifest if last and last.steps else None
+    mark, version = read_mark(connection, row, runs, look, shown=previous.summary_version if previous else 0)
+    behind = after(runs, mark)
+    path, left = _read_path(connection, (tenant, no), behind, look, paths, epoch=epoch)
+    said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
+    return Scene(
+        conversation=records.conversation(row),
+        parent=parent,
+        path=path,
+        unread=unread(connection, tenant, no, left),
+        path_count=tip_at(connection, tenant, no, parent).path_count,
+        summary=summary(connection, row, version) if version else None,
+        open_turn=last if last and last.state == "running" else None,
+        previous=previous,
+        found=search.search(connection, row, runs, look.search, remembered) if look.search else search.NOTHING,
+        speakers=tuple(json.loads(row["speakers"])),
+        told=last.metadata if last else {},
+        last_turn=turn_on(connection, tenant, no, runs),
+        reflection=newest_on(connection, row, runs, upto=row["turns"]),
+        tuning=standing(connection, row),
+        families=families,
+        epoch=epoch,
+        corrected=last_correction(connection, tenant, no) if version else 0,
+        known=_known(connection, scope, look, row, remembered, said=said),
+    )
+
+
+def _known(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    look: Look,
+    row: Row | None,
+    remembered: search.Kept,
+    *,
+    said: Sequence[str] = (),
+) -> Known | None:
+    """Read what a turn may know from other conversations, if it asks; `said` are ids of memories it said before."""
+    if look.memory is None:
+        return None
+    dense = look.search.dense if look.search else None
+    return memories.known(connection, scope, look.memory, row, remembered, dense=dense, keep=said)
+
+
+def _read_path(
+    connection: sqlite3.Connection, key: tuple[str, int], runs: Runs, look: Look, paths: Paths | None, *, epoch: int
+) -> tuple[tuple[PathPost, ...], Runs]:
+    """Read the newest posts in full up to one cap, older ones compressed up to the other; the rest is left unread."""
+    tenant, no = key
+    most = look.post_tokens or _LARGEST
+    held = paths.stretch(connection, tenant, no, runs) if paths else None
+    newest = held or stretch(connection, "path_stretch", tenant, no, runs)
+    taken, left = _take(newest, runs, _TOKENS, look.full_tokens, most=most)
+    if left and not taken:  # one post in all, however long
+        last = left[0][1]
+        taken = _all(stretch(connection, "path_stretch", tenant, no, [(last, last)]))
+        left = _until(left, last - 1)
+    if paths and taken:
+        paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
+    cap = look.small_tokens - _compressed(taken, look.small_after or look.full_tokens, most)
+    found = with_bodies(connection, tenant, taken)
+    if left:
+        older = stretch(connection, "small_stretch", tenant, no, left)
+        taken, left = _take(older, left, _SMALL_TOKENS, cap)
+        found += with_bodies(connection, tenant, taken, small=True)
+    found.reverse()
+    return tuple(found), left
+
+
+def _all(found: Iterator[list[PathPost]]) -> list[PathPost]:
+    return [post for posts in found for post in posts]
+
+
+def _take(
+    newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = _LARGEST
+) -> tuple[list[PathPost], Runs]:
+    """Take posts until their sizes, `most` for one, add up to more than the cap; with the runs that are left."""
+    taken: list[PathPost] = []
+    used = 0
+    for found in newest:
+        sizes = _sizes(found, size, most)
+        fit = max(0, bisect_right(list(accumulate(sizes, initial=used)), cap) - 1)
+        taken += found[:fit]
+        if fit < len(found):
+            return taken, _until(runs, found[fit].seq)
+        used += sum(sizes)
+    return taken, []
+
+
+def _sizes(found: Sequence[PathPost], size: _Size, most: int) -> list[int]:
+    sizes = list(map(size, found))
+    return sizes if max(sizes, default=0) <= most else [min(each, most) for each in sizes]
+
+
+def _compressed(taken: Sequence[PathPost], after: int, most: int) -> int:
+    """Tokens, compressed, of the posts that lie behind so many tokens in full."""
+    used = list(accumulate(_sizes(taken, _TOKENS, most)))
+    return sum(map(_SMALL_TOKENS, taken[bisect_right(used, after) :]))
+
+
+def _until(runs: Runs, seq: int) -> Runs:
+    """Give the part of a path up to a seq, newest first."""
+    return [(first, min(last, seq)) for first, last in runs if first <= seq]
+
+
+def _turn(connection: sqlite3.Connection, row: Row) -> Turn:
+    steps = rows(connection, "steps_of", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
+    return records.turn(row, steps)
+
+
+def summary(connection: sqlite3.Connection, row: Row, version: int) -> Summary | None:
+    """One summary of a conversation."""
+    found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    return records.summary(found) if found else None
+
+
+def posts(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, *, path: bool, last: int | None, head: int | None
+) -> list[Post]:
+    """Read the posts of a path (the head's unless named), oldest first, or of all branches by seq."""
+    row = base.need(connection, scope, conversation)
+    tenant, no = row["tenant"], row["no"]
+    runs = runs_to(connection, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
+    if last is not None:
+        runs = _newest(runs, last)
+    found = []
+    for first, end in reversed(runs):
+        cursor = connection.execute(SQL["posts_stretch"], {"tenant": tenant, "no": no, "first": first, "last": end})
+        found.extend(whole_posts(connection, tenant, cursor.fetchall()))
+    return found
+
+
+def _newest(runs: Runs, count: int) -> Runs:
+    kept: Runs = []
+    for first, last in runs:
+        if count <= 0:
+            break
+        start = max(first, last - count + 1)
+        kept.append((start, last))
+        count -= last - start + 1
+    return kept
+
+
+def whole_posts(connection: sqlite3.Connection, tenant: str, found: Sequence[Sequence[Any]]) -> list[Post]:
+    """Read posts from rows of `posts_stretch`, bodies fetched where they lie apart."""
+    kept = bodies(connection, tenant, [row[14] for row in found if row[14] is not None])
+    return [records.post(row, kept.get(row[14]) if row[14] is not None else None) for row in found]
+
+
+def posts_in(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+) -> list[PathPost]:
+    """Read posts of given seq ranges, in the order of the ranges; forgotten ones are missing."""
+    row = base.need(connection, scope, conversation)
+    found: list[PathPost] = []
+    for span in ranges:
+        newest_first = _all(stretch(connection, "path_stretch", row["tenant"], row["no"], [span]))
+        found.extend(reversed(with_bodies(connection, row["tenant"], newest_first)))
+    return found
+
+
+def round_states(connection: sqlite3.Connection, scope: Scope, conversation: str) -> dict[int, RoundState]:
+    """Tell the state of every round by its seq: what its newest turn says, else finished where an answer stands."""
+    row = base.need(connection, scope, conversation)
+    key = {"tenant": row["tenant"], "no": row["no"]}
+    states: dict[int, RoundState] = {seq: "finished" for (seq,) in connection.execute(SQL["rounds_answered"], key)}
+    for seq, state in connection.execute(SQL["rounds_of_turns"], key):
+        if seq:
+            states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
+    return states
+
+
+def turn(connection: sqlite3.Connection, scope: Scope, conversation: str, n: int) -> Turn:
+    """One turn of a conversation."""
+    row = base.need(connection, scope, conversation)
+    found = one(connection, "turn_get", tenant=row["tenant"], no=row["no"], n=n)
+    if found is None:
+        msg = f"conversation {conversation!r} has no turn {n}; it has turns 1 to {row['turns']}"
+        raise NotFound(msg)
+    return _turn(connection, found)
+
+
+def turns(connection: sqlite3.Connection, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
+    """Read the newest turns, oldest first."""
+    row = base.need(connection, scope, conversation)
+    found = rows(connection, "turns_last", tenant=row["tenant"], no=row["no"], limit=last)
+    return [_turn(connection, each) for each in reversed(found)]
+
+
+def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
+    """Kept texts by digest (hex); what was forgotten is missing."""
+    kept = {}
+    for digest in digests:
+        values = {
+            "tenant": scope.tenant,
+            "digest": bytes.fromhex(digest),
+            "user": scope.user,
+            "proven": scope.proven,
+        }
+        row = connection.execute(SQL["text_get"], values).fetchone()
+        if row:
+            kept[digest] = row[0].decode("utf-8", "surrogatepass")
+    return kept
+
+
+def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> Page:
+    """List conversations who asks takes part in, the most recent first."""
+    limit = max(1, limit)
+    before, before_no = read_cursor(cursor)
+    found = rows(
+        connection,
+        "conversations_page",
+        tenant=scope.tenant,
+        user=scope.user,
+        proven=scope.proven,
+        before=before,
+        before_no=before_no,
+        limit=limit + 1,
+    )
+    shown = found[:limit]
+    more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
+    return Page(tuple(records.conversation(row) for row in shown), more)
+
+
+def read_cursor(cursor: str | None) -> tuple[float, int]:
+    """Give the time and the number before which a page of conversations begins. Raises InvalidInput."""
+    if cursor is None:
+        return float("inf"), 0
+    try:
+        before, _, number = cursor.partition(":")
+        return float(before), min(int(number), _LARGEST)
+    except ValueError:
+        msg = f"cursor {cursor!r} is none this server gave; begin again without one"
+        raise InvalidInput(msg, where="cursor") from None
+
+
+def align(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    digests: Sequence[bytes],
+    *,
+    conversation: str | None,
+    anchors: Sequence[bytes],
+) -> list[Alignment]:
+    """Find where messages lie: in the named conversation, or in those of this user that hold one of the anchors."""
+    if conversation is not None:
+        row = base.find(connection, scope, conversation)
+        return [_places(connection, row, digests)] if row else []
+    found = (
+        one(connection, "conversation_by_no", tenant=scope.tenant, no=no) for no in _holding(connection, scope, anchors)
+    )
+    return [_places(connection, row, digests) for row in found if row is not None]
+
+
+def _holding(connection: sqlite3.Connection, scope: Scope, anchors: Sequence[bytes]) -> list[int]:
+    """Give this user's conversations that hold the most of the anchors, of equal ones the newest first."""
+    held: Counter[int] = Counter()
+    for anchor in anchors:
+        values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
+        held.update(no for (no,) in connection.execute(SQL["conversations_by_digest"], values))
+    return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
+
+
+def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) -> Alignment:
+    tenant, no, head = row["tenant"], row["no"], row["head"]
+    asked = list(dict.fromkeys(digests))
+    known: dict[bytes, list[int]] = {digest: [] for digest in asked}
+    posts: dict[int, Spot] = {}
+    follows: dict[int, int] = {}  # run -> the post it follows
+    values = {"tenant": tenant, "no": no, "digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
+    # One row of JSON: a read of each row would hand the interpreter to another thread, and wait to get it back.
+    here = json.loads(connection.execute(SQL["posts_by_digests"], values).fetchone()[0])
+    for at, seq, parent, depth, run, run_parent in sorted(here):
+        known[asked[at]].append(seq)
+        posts[seq] = Spot(parent, depth, run)
+        follows[run] = run_parent
+    if head and head not in posts:
+        seq, parent, depth, run, run_parent = connection.execute(
+            SQL["spot_of"], {"tenant": tenant, "no": no, "seq": head}
+        ).fetchone()
+        posts[seq], follows[run] = Spot(parent, depth, run), run_parent
+    places = tuple(tuple(known[digest]) for digest in digests)
+    return Alignment(records.conversation(row), places, posts, _runs_up(connection, tenant, no, follows))
+
+
+def _runs_up(
+    connection: sqlite3.Connection, tenant: str, no: int, follows: dict[int, int]
+) -> dict[int, tuple[int, int]]:
+    """Give each run on the ways to the root: which post it follows, and that post's run."""
+    runs: dict[int, tuple[int, int]] = {}
+    waiting = list(follows.items())
+    while waiting:
+        run, seq = waiting.pop()
+        if run in runs:
+            continue
+        runs[run] = (0, 0)
+        if seq:
+            start, parent = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": seq}).fetchone()
+            runs[run] = (seq, start)
+            waiting.append((start, parent))
+    return runs
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+def posts_behind(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation: str,
+    *,
+    path: bool,
+    head: int | None,
+    after: int,
+    limit: int,
+) -> list[Post]:
+    """Read `limit` posts of a path (the head's unless named), or of all branches, behind seq `after`."""
+    row = base.need(connection, scope, conversation)
+    tenant, no = row["tenant"], row["no"]
+    runs = runs_to(connection, tenant, no, row["head"] if head is None else head) if path else [(1, row["last_seq"])]
+    found: list[Post] = []
+    for first, last in reversed(runs_after(runs, after)):
+        span = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + limit - len(found) - 1)}
+        found += whole_posts(connection, tenant, connection.execute(SQL["posts_stretch"], span).fetchall())
+        if len(found) == limit:
+            break
+    return found
+
+
+# ---- the summary a path is read behind ------------------------------------------------------------------------------
+
+
+def read_mark(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, *, shown: int) -> tuple[int, int]:
+    """Return seq and version of the summary a path is read behind, (0, 0) for none.
+
+    `shown` is the version that the last window showed: it stays while few posts lie behind it, so that a provider's
+    prompt cache keeps the front of the prompt.
+    """
+    if not look.use_summary or look.summary_version == 0:
+        return 0, 0
+    if look.summary_version is not None:
+        return _named(connection, row, runs, look.summary_version)
+    mark, version = _newest_summary(connection, row, runs)
+    if 0 < shown < version and look.steady_posts:
+        steady = _named(connection, row, runs, shown)
+        if steady[0] and _serves(connection, row, runs, look, steady):
+            return steady
+    return mark, version
+
+
+def _newest_summary(connection: sqlite3.Connection, row: Row, runs: Runs) -> tuple[int, int]:
+    if not runs or runs[0][1] != row["head"]:
+        return mark_on(connection, row["tenant"], row["no"], runs)
+    if not row["mark"]:  # the head's mark is kept in its row
+        return 0, 0
+    return row["mark"], connection.execute(SQL["summary_ending"], row).fetchone()[0]
+
+
+def _named(connection: sqlite3.Connection, row: Row, runs: Runs, version: int) -> tuple[int, int]:
+    found = one(connection, "summary_get", tenant=row["tenant"], no=row["no"], version=version)
+    return (found["upto_seq"], found["version"]) if found and on_path(runs, found["upto_seq"]) else (0, 0)
+
+
+def _serves(connection: sqlite3.Connection, row: Row, runs: Runs, look: Look, steady: tuple[int, int]) -> bool:
+    """Whether an earlier summary knows of all corrections, and few posts follow it."""
+    tenant, no, (mark, version) = row["tenant"], row["no"], steady
+    posts, tokens = backlog(connection, tenant, no, tip_at(connection, tenant, no, runs[0][1]), mark)
+    if posts > look.steady_posts or tokens > look.full_tokens // 2:
+        return False
+    found = one(connection, "summary_get", tenant=tenant, no=no, version=version)
+    return found is not None and bool(found["corrected"] >= last_correction(connection, tenant, no))

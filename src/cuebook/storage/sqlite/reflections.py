@@ -1,0 +1,206 @@
+"""The reflections of a SQLite store: asked for in the transaction that opens a turn, kept by compare-and-set."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from itertools import islice, takewhile
+
+import msgspec
+
+from cuebook.errors import InvalidInput
+from cuebook.interfaces.reflections import Call, DueReflection, Reflecting
+from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
+from cuebook.records.mind import Reflection
+from cuebook.records.turn import TurnOn
+from cuebook.storage.sqlite import base
+from cuebook.storage.sqlite import rows as records
+from cuebook.storage.sqlite.audit import chained
+from cuebook.storage.sqlite.base import Run, current_epoch, one, rows, run
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.tree import Runs, on_path, runs_to
+
+# ---- the turn a path last had ---------------------------------------------------------------------------------------
+
+
+#: Turns looked at in each run of a path; one round seldom has more than a few.
+_AT_ONCE = 16
+
+
+def turn_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> TurnOn | None:
+    """Read the newest turn of a path's newest answered round: of those that answered it, the one whose reply stands.
+
+    Where no reply of theirs stands on the path it is the newest whose query does. A turn that answers what the path
+    ends with counts: who answers that anew finds it.
+    """
+    for first, last in runs:
+        for row in rows(connection, "turns_on_run", tenant=tenant, no=no, first=first, last=last, limit=_AT_ONCE):
+            if on_path(runs, row["query_seq"]):
+                return _chosen(connection, row, runs)
+    return None
+
+
+def _chosen(connection: sqlite3.Connection, newest: Row, runs: Runs) -> TurnOn:
+    tenant, no, round_ = newest["tenant"], newest["conversation"], newest["round"]
+    if newest["reply_seq"] and on_path(runs, newest["reply_seq"]):
+        return read_turn(connection, newest)
+    same = rows(connection, "turns_on_run", tenant=tenant, no=no, first=round_, last=round_, limit=_AT_ONCE)
+    spoke = (row for row in same if row["reply_seq"] and on_path(runs, row["reply_seq"]))
+    return read_turn(connection, next(spoke, newest))
+
+
+def read_turn(connection: sqlite3.Connection, row: Row) -> TurnOn:
+    """Read a turn's row."""
+    error = ""
+    if row["state"] in ("failed", "interrupted"):
+        step = one(connection, "step_last", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
+        error = step["error"] if step else ""
+    return TurnOn(
+        n=row["n"],
+        state=row["state"],
+        query_seq=row["query_seq"],
+        reply_seq=row["reply_seq"],
+        error=error,
+        metadata=json.loads(row["metadata"]),
+    )
+
+
+_NUMBERS = 1_000_000  # reflections of one turn that can be told apart in a place
+_encode = msgspec.json.Encoder().encode
+_reflection = msgspec.json.Decoder(Reflection).decode
+_calls = msgspec.json.Decoder(tuple[Call, ...]).decode
+
+
+class SqliteReflections:
+    """The reflections of a SQLite store."""
+
+    def __init__(self, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def due(self, *, limit: int = 100) -> list[DueReflection]:
+        """Name what is due, one of each conversation."""
+        found = await self._read(lambda c: run(c, "reflections_due", limit=limit).fetchall())
+        return [
+            DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS)
+            for tenant, id_, place in found
+        ]
+
+    async def due_in(self, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
+        """Name what is due of a conversation."""
+
+        def read(connection: sqlite3.Connection) -> list[DueReflection]:
+            row = base.find(connection, scope, conversation)
+            if row is None:
+                return []
+            place = {"tenant": row["tenant"], "no": row["no"]}
+            return [
+                DueReflection(tenant=row["tenant"], conversation=row["id"], turn=turn, n=n)
+                for turn, n in run(connection, "reflections_due_in", **place, limit=limit)
+            ]
+
+        return await self._read(read)
+
+    async def left(self) -> int:
+        """Count what is due."""
+        return await self._read(lambda c: int(run(c, "reflections_left").fetchone()[0]))
+
+    async def read(self, scope: Scope, due: DueReflection) -> Reflecting | None:
+        """Read what a reflection is made from."""
+        return await self._read(lambda c: _reflecting(c, scope, due))
+
+    async def save(self, scope: Scope, read: Reflecting, made: Reflection, *, audit: Sequence[Record] = ()) -> bool:
+        """Keep a reflection, with the audit's records of it."""
+
+        def write(connection: sqlite3.Connection) -> bool:
+            row = base.find(connection, scope, read.conversation.id)
+            if row is None or row["no"] != read.conversation.no or read.epoch != _epoch(connection, row):
+                return False
+            place = {"tenant": row["tenant"], "no": row["no"], "turn": read.turn.n, "n": read.n}
+            if not run(connection, "reflection_done", body=_encode(made).decode(), **place).rowcount:
+                return False
+            chained(connection, row["tenant"], audit)
+            return True
+
+        return await self._write(write)
+
+    async def ask(self, scope: Scope, conversation: str, calls: Sequence[Call]) -> int:
+        """Ask for a reflection by hand."""
+
+        def write(connection: sqlite3.Connection) -> int:
+            row = base.need(connection, scope, conversation)
+            tenant, no = row["tenant"], row["no"]
+            last = turn_on(connection, tenant, no, runs_to(connection, tenant, no, row["head"]))
+            if last is None:
+                msg = f"conversation {conversation!r} has no turn to reflect on; ask something in it first"
+                raise InvalidInput(msg, where="conversation")
+            ask(connection, row, last.n, calls)
+            return last.n
+
+        return await self._write(write)
+
+    async def waiting(self, scope: Scope, conversation: str) -> int:
+        """Count a conversation's due reflections."""
+
+        def read(connection: sqlite3.Connection) -> int:
+            row = base.need(connection, scope, conversation)
+            found = run(connection, "reflections_waiting", tenant=row["tenant"], no=row["no"]).fetchone()
+            return int(found[0])
+
+        return await self._read(read)
+
+    async def of(
+        self, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
+    ) -> list[Reflection]:
+        """Give a conversation's reflections."""
+
+        def read(connection: sqlite3.Connection) -> list[Reflection]:
+            row = base.need(connection, scope, conversation)
+            found = (_reflection(body) for body, *_ in _made(connection, row, turn or row["turns"]))
+            return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
+
+        return await self._read(read)
+
+
+def ask(connection: sqlite3.Connection, row: Row, turn: int, calls: Sequence[Call]) -> None:
+    """Ask for a reflection on a turn; with no calls nothing is asked."""
+    if calls:
+        said = _encode(tuple(calls)).decode()
+        run(connection, "reflection_ask", tenant=row["tenant"], no=row["no"], turn=turn, calls=said)
+
+
+def newest_on(connection: sqlite3.Connection, row: Row, runs: Runs, *, upto: int) -> Reflection | None:
+    """Give the newest reflection on a turn of a path, up to a turn by its number."""
+    for body, query, reply in _made(connection, row, upto):
+        if on_path(runs, query) or (reply and on_path(runs, reply)):
+            return _reflection(body)
+    return None
+
+
+def _made(connection: sqlite3.Connection, row: Row, upto: int) -> sqlite3.Cursor:
+    return run(connection, "reflections_made", tenant=row["tenant"], no=row["no"], turn=upto)
+
+
+def _epoch(connection: sqlite3.Connection, row: Row) -> int:
+    return current_epoch(connection, row["tenant"], "conversation", str(row["no"]))
+
+
+def _reflecting(connection: sqlite3.Connection, scope: Scope, due: DueReflection) -> Reflecting | None:
+    row = base.find(connection, scope, due.conversation)
+    if row is None:
+        return None
+    tenant, no = row["tenant"], row["no"]
+    found = one(connection, "reflection_get", tenant=tenant, no=no, turn=due.turn, n=due.n)
+    said = one(connection, "turn_get", tenant=tenant, no=no, n=due.turn)
+    if found is None or said is None or not found["due"]:
+        return None
+    turn = read_turn(connection, said)
+    runs = runs_to(connection, tenant, no, turn.reply_seq or turn.query_seq)
+    return Reflecting(
+        conversation=records.conversation(row),
+        turn=turn,
+        n=due.n,
+        calls=_calls(found["calls"]),
+        before=newest_on(connection, row, runs, upto=due.turn),
+        epoch=_epoch(connection, row),
+    )

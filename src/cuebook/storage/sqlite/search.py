@@ -1,0 +1,381 @@
+"""How posts are found, by full text and by vectors: a search costs its scope and not the store."""
+
+import json
+import sqlite3
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.interfaces.store import Found, SearchLook, SearchResult
+from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
+from cuebook.records.memory import Scope
+from cuebook.storage.sqlite.base import SQL, one
+from cuebook.storage.sqlite.rows import Row, decode_body
+from cuebook.storage.sqlite.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
+from cuebook.storage.sqlite.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
+
+# ---- words of places ------------------------------------------------------------------------------------------------
+
+
+#: A place of so many memories is held whole; of a larger one full text is asked.
+SMALL_PLACE = 1_000
+#: Places held, the ones used last; one held whole takes about 1 MB.
+PLACES = 64
+
+
+class Told(Struct, frozen=True):
+    """What words say of a place: memories that share some with a query, the most first, how many there are, and in how
+    many each of the query's words stands. `keys` are their search keys, where they are held.
+    """
+
+    found: Sequence[int] = ()
+    held: int = 0
+    frequencies: Mapping[str, int] = {}
+    keys: Mapping[int, str] = {}
+
+
+class Words(Struct):
+    """A place's words. `holding` gives the memories (numbers) a word stands in, None where the place is large; `keys`
+    are the memories' search keys.
+    """
+
+    generation: int
+    held: int
+    holding: Mapping[str, Sequence[int]] | None = None
+    keys: Mapping[int, str] = {}
+    counts: dict[str, int] = {}
+
+    def sharing(self, query: Query, limit: int) -> Told:
+        """Find memories of a small place."""
+        holding = self.holding or {}
+        counts = {term: len(holding[term]) for term in query.terms if term in holding}
+        shared = Counter(no for term in counts for no in holding[term])
+        best = sorted(((count, no) for no, count in shared.items()), reverse=True)
+        found = [no for _, no in best[:limit]]
+        return Told(found, self.held, counts, {no: self.keys[no] for no in found})
+
+
+class PlaceWords:
+    """The words of the places searched last. What was forgotten is held until its tenant is looked at again."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str, str], Words] = OrderedDict()
+        self._epochs: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def of(self, connection: sqlite3.Connection, values: Mapping[str, str]) -> Words:
+        """Give a place's words as they stand in this snapshot. `values` are its columns."""
+        self._see(connection, values["tenant"])
+        key = (values["tenant"], values["kind"], values["owner"])
+        row = one(connection, "place_generation", **values)
+        generation = int(row["generation"]) if row else 0
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None and held.generation == generation:
+                self._held.move_to_end(key)
+                return held
+        made = _read(connection, values, generation)
+        with self._lock:
+            self._held[key] = made
+            self._held.move_to_end(key)
+            while len(self._held) > PLACES:
+                self._held.popitem(last=False)
+        return made
+
+    def owners(self) -> list[str]:
+        """Name the owners of the places held, the one used last behind the others."""
+        with self._lock:
+            return [owner for _, _, owner in self._held]
+
+    def _see(self, connection: sqlite3.Connection, tenant: str) -> None:
+        """Drop what is held of a tenant where something of it was forgotten since."""
+        row = one(connection, "epoch_get", tenant=tenant, kind="", owner="")
+        epoch = int(row["epoch"]) if row else 0
+        with self._lock:
+            if self._epochs.setdefault(tenant, epoch) != epoch:
+                self._epochs[tenant] = epoch
+                for key in [key for key in self._held if key[0] == tenant]:
+                    del self._held[key]
+
+
+def words_at(connection: sqlite3.Connection, values: Mapping[str, str], at: float) -> Words:
+    """Give the words of the memories of a place that held at a time."""
+    return _words(
+        connection,
+        values,
+        0,
+        connection.execute(SQL["memory_keys_at"], {**values, "at": at, "limit": SMALL_PLACE + 1}).fetchall(),
+    )
+
+
+def _read(connection: sqlite3.Connection, values: Mapping[str, str], generation: int) -> Words:
+    keys = connection.execute(SQL["memory_keys"], {**values, "limit": SMALL_PLACE + 1}).fetchall()
+    return _words(connection, values, generation, keys)
+
+
+def _words(
+    connection: sqlite3.Connection, values: Mapping[str, str], generation: int, keys: Sequence[tuple[int, str]]
+) -> Words:
+    if len(keys) > SMALL_PLACE:
+        return Words(generation, connection.execute(SQL["memory_held"], values).fetchone()[0])
+    holding: dict[str, list[int]] = {}
+    for no, key in keys:
+        for term in set(key.split()):
+            holding.setdefault(term, []).append(no)
+    return Words(generation, len(keys), holding, dict(keys))
+
+
+def rarest_words(
+    connection: sqlite3.Connection, words: Words, query: Query, token: str
+) -> tuple[Query, dict[str, int]]:
+    """Give a query that looks for its rarest_words words in a large place only, and in how many memories each stands.
+
+    Counting costs the memories that hold a word, once for each state of the place.
+    """
+    for term in query.terms:
+        if term not in words.counts:
+            match = match_expression(Query(text="", terms=(term,)), token)
+            words.counts[term] = connection.execute(SQL["memory_count_of_word"], {"match": match}).fetchone()[0]
+    counts = {term: words.counts[term] for term in query.terms}
+    chosen: list[str] = []
+    total = 0
+    for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
+        if chosen and total + count > MATCHES:
+            break
+        if count:
+            chosen.append(term)
+            total += count
+    return Query(text=query.text, terms=tuple(chosen)), counts
+
+
+NOTHING = SearchResult()
+_SEQ = (1 << SHIFT) - 1
+_ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
+#: A conversation up to so many posts is searched for every word of a query.
+SMALL = 2_000
+#: In a larger one the rarest words are searched for, as many as stand in about so many posts: a word that stands
+#: everywhere tells little, and scoring its posts would make a search cost the conversation (docs/design/005).
+MATCHES = 2_000
+#: Conversations of a user whose vectors are looked at, the newest, where no conversation is named.
+CONVERSATIONS = 200
+#: Conversations of others a user was let into that are searched, the newest.
+JOINED = 1_000
+#: Words whose counts are remembered.
+REMEMBERED = 20_000
+
+
+class Kept:
+    """What searches remember: vectors, and in how many posts of a conversation words stand.
+
+    Counts change slowly, and counting costs their posts.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], tuple[int, int]] = {}
+        self.matrices = Matrices()
+        self.words = PlaceWords()
+
+    def count(self, connection: sqlite3.Connection, no: int, term: str, *, posts: int) -> int:
+        """Give a word's count; counted anew when the conversation has grown by a quarter since."""
+        known = self._known.get((no, term))
+        if known is not None and posts <= known[1] * 1.25 + 100:
+            return known[0]
+        values = {"match": match_expression(Query(text="", terms=(term,)), None), **rows_of(no)}
+        found: int = connection.execute(SQL["search_count"], values).fetchone()[0]
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[no, term] = (found, posts)
+        return found
+
+
+def rarest(counts: Mapping[str, int]) -> list[str]:
+    """Give the rarest words that stand in about MATCHES posts together, at least one."""
+    chosen: list[str] = []
+    total = 0
+    for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
+        if count == 0:
+            continue
+        if chosen and total + count > MATCHES:
+            break
+        chosen.append(term)
+        total += count
+    return chosen
+
+
+def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, kept: Kept) -> SearchResult:
+    """Find posts of one path, each with its neighbours."""
+    no, posts = conversation["no"], conversation["last_seq"]
+    query = read_query(look.text, speakers=json.loads(conversation["speakers"]))
+    frequencies: dict[str, int] = {}
+    if posts > SMALL:
+        frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
+        query = _rarer(query, frequencies)
+    hits = [rowid & _SEQ for rowid in _match(connection, query, None, rows_of(no), look.limit)]
+    if posts <= SMALL and len(hits) >= look.limit:
+        frequencies = {term: kept.count(connection, no, term, posts=posts) for term in query.terms}
+    close = _close(connection, conversation, look, kept)
+    if close is not None:
+        hits = in_turn(hits, close.best(min(look.limit, CLOSEST), runs))
+    found = _with_neighbours(connection, conversation, runs, hits)
+    return SearchResult(
+        found=tuple(_placed(found, close)),
+        posts=posts,
+        mean_words=max(1.0, conversation["words"] / max(1, posts)),
+        frequencies=frequencies,
+        mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
+        akin=akin_among(look.dense.akin, len(close.seqs) if close else 0) if look.dense else 1.0,
+    )
+
+
+def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, kept: Kept) -> Close | None:
+    """Compare the query's vector, if it has one, with those of a conversation."""
+    if look.dense is None:
+        return None
+    return kept.matrices.close(connection, conversation["tenant"], scope_of(conversation["no"]), look.dense)
+
+
+def _placed(found: Sequence[Found], close: Close | None) -> Sequence[Found]:
+    """Give posts with their cosines."""
+    if close is None:
+        return found
+    cosines = close.of([each.seq for each in found])
+    return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in found]
+
+
+def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
+    """Give a query that looks for its rarest words only; speakers' names are no words to look for by themselves."""
+    chosen = rarest({term: count for term, count in counts.items() if term not in query.names})
+    return Query(text=query.text, terms=tuple(chosen)) if chosen else query
+
+
+def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: Kept) -> SearchResult:
+    """Find posts of all of a user's conversations and those they were let into, or of all where nobody is named.
+
+    Each on its head's path. Vectors are looked at in the conversations full text names, and in the user's newest.
+    """
+    tokens: list[str] = [tenant_token(scope.tenant)]
+    joined: list[int] = []
+    if scope.user is not None:
+        values = {"tenant": scope.tenant, "user": scope.user, "limit": JOINED}
+        joined = [no for (no,) in connection.execute(SQL["conversations_joined"], values)]
+        tokens = [owner_token(scope.tenant, scope.user), *(f"c{no}" for no in joined)]
+    by_conversation: dict[int, list[int]] = {}
+    for rowid in _match(connection, read_query(look.text), tokens, _ALL_ROWS, look.limit):
+        by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
+    if look.dense is not None and scope.user:
+        own = scopes_of(connection, scope.tenant, scope.user, look.dense.model, limit=CONVERSATIONS)
+        for no in (*own, *joined[:CONVERSATIONS]):
+            by_conversation.setdefault(no, [])
+    found: list[Found] = []
+    posts = words = 0
+    cosines, vectors = 0.0, 0
+    closest = _closest(connection, scope, by_conversation, look, kept)
+    for no, (row, runs, close, best) in closest.items():
+        seqs = in_turn(by_conversation[no], best)
+        if not seqs:
+            continue
+        found.extend(_placed(_with_neighbours(connection, row, runs, seqs), close))
+        posts, words = posts + row["last_seq"], words + row["words"]
+        if close is not None:
+            cosines, vectors = cosines + close.total, vectors + len(close.seqs)
+    return SearchResult(
+        found=tuple(found),
+        posts=posts,
+        mean_words=max(1.0, words / max(1, posts)),
+        mean_cosine=usual(cosines, vectors),
+        akin=akin_among(look.dense.akin, vectors) if look.dense else 1.0,
+    )
+
+
+def _closest(
+    connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: Kept
+) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
+    """Give conversations that still are there, each with its path and its share of the CLOSEST posts of them all."""
+    found: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}
+    ranked: list[tuple[float, int, int]] = []
+    for no in numbers:
+        row = one(connection, "conversation_by_no", tenant=scope.tenant, no=no)
+        if row is None:
+            continue
+        runs, close = runs_to(connection, scope.tenant, no, row["head"]), _close(connection, row, look, kept)
+        best = close.best(CLOSEST, runs) if close else []
+        cosines = close.of(best) if close else {}
+        ranked += [(-cosines[seq], no, seq) for seq in best]
+        found[no] = (row, runs, close, [])
+    for _, no, seq in sorted(ranked)[: min(look.limit, CLOSEST)]:
+        found[no][3].append(seq)
+    return found
+
+
+def rows_of(no: int) -> dict[str, int]:
+    """Give the range of rows a conversation has in the index.
+
+    It bounds a search without a word that is to be counted.
+    """
+    return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
+
+
+def _match(
+    connection: sqlite3.Connection,
+    query: Query,
+    tokens: Sequence[str] | None,
+    bounds: Mapping[str, int],
+    limit: int,
+) -> list[int]:
+    match = match_expression(query, tokens)
+    if match is None:
+        return []
+    return [rowid for (rowid,) in connection.execute(SQL["search_posts"], {"match": match, "limit": limit, **bounds})]
+
+
+def _with_neighbours(connection: sqlite3.Connection, conversation: Row, runs: Runs, hits: Sequence[int]) -> list[Found]:
+    """Load hits on a path, best first as given, and the posts around the best of them."""
+    kept = [seq for seq in hits if on_path(runs, seq)]
+    direct = set(kept)
+    around = {near for seq in kept[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
+    return _found(connection, conversation, direct=direct, around=around)
+
+
+def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
+    """Give the seqs up to `reach` posts before and after one on a path. Runs are newest first."""
+    at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
+    if runs[at][0] <= seq - reach and seq + reach <= runs[at][1]:
+        return [*range(seq - 1, seq - reach - 1, -1), *range(seq + 1, seq + reach + 1)]
+    near: list[int] = []
+    place, here = at, seq
+    while len(near) < reach:
+        here -= 1
+        if here < runs[place][0]:
+            place += 1
+            if place >= len(runs):
+                break
+            here = runs[place][1]
+        near.append(here)
+    before = len(near)
+    place, here = at, seq
+    while len(near) - before < reach:
+        here += 1
+        if here > runs[place][1]:
+            place -= 1
+            if place < 0:
+                break
+            here = runs[place][0]
+        near.append(here)
+    return near
+
+
+def _found(connection: sqlite3.Connection, conversation: Row, *, direct: set[int], around: set[int]) -> list[Found]:
+    tenant, no, name = conversation["tenant"], conversation["no"], conversation["id"]
+    seqs = json.dumps(sorted(direct | around))
+    values = {"seqs": seqs, "tenant": tenant, "no": no, "base": no << SHIFT}
+    rows = connection.execute(SQL["found_posts"], values).fetchall()
+    kept = bodies(connection, tenant, [row[8] for row in rows if row[8] is not None])
+    found = []
+    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in rows:
+        text = decode_body(kept[body])[0] if body is not None and body in kept else message or ""
+        near = seq in direct
+        found.append(Found(seq, id_, role, sender, text, created_at, tokens, parent, near, name, key or "", no))
+    return found

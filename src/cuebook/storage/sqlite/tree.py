@@ -1,0 +1,337 @@
+"""How a conversation's tree is read and grown: runs, paths, sums along a path, and storing posts."""
+
+import json
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from itertools import starmap
+from operator import attrgetter
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import Conflict, NotFound
+from cuebook.records.conversation import Draft, PathPost, Stretch
+from cuebook.records.digest import digest_of
+from cuebook.storage.sqlite.base import SQL, one, run
+from cuebook.storage.sqlite.rows import INLINE, Row, decode_body, encode_body, encode_parts
+
+#: A full-text rowid is conversation << SHIFT | seq.
+SHIFT = 32
+#: The most speakers a conversation remembers by name.
+SPEAKERS = 64
+#: Rows of a path read at first, and at the most, in one go.
+_AT_FIRST, _AT_ONCE = 16, 512
+_MESSAGE = attrgetter("message")
+#: Stands for parts that lie in the body only.
+APART = b""
+
+Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
+
+
+class Tip(Struct):
+    """Where a path ends: what the next post needs of the last."""
+
+    seq: int = 0
+    run_start: int = 0
+    run_parent: int = 0
+    round: int = 0
+    path_tokens: int = 0
+    path_count: int = 0
+
+
+def tip_at(connection: sqlite3.Connection, tenant: str, no: int, seq: int) -> Tip:
+    """Give the path that ends at a post; seq 0 is the root."""
+    if seq == 0:
+        return Tip()
+    row = connection.execute(SQL["post_at"], {"tenant": tenant, "no": no, "seq": seq}).fetchone()
+    if row is None:
+        raise _no_post(seq)
+    return Tip(*row)
+
+
+def _no_post(seq: int) -> NotFound:
+    return NotFound(f"no post with seq {seq} in this conversation")
+
+
+def runs_to(connection: sqlite3.Connection, tenant: str, no: int, head: int) -> Runs:
+    """Give the runs of the path that ends at `head`, newest first."""
+    found: Runs = []
+    while head:
+        row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
+        if row is None:
+            raise _no_post(head)
+        found.append((row[0], head))
+        head = row[1]
+    return found
+
+
+def on_path(runs: Runs, seq: int) -> bool:
+    """Whether a post lies on a path."""
+    return any(first <= seq <= last for first, last in runs)
+
+
+def after(runs: Runs, mark: int) -> Runs:
+    """Give the part of a path behind a mark on it, newest first."""
+    kept: Runs = []
+    for first, last in runs:
+        if last <= mark:
+            break
+        kept.append((max(first, mark + 1), last))
+    return kept
+
+
+def mark_on(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[int, int]:
+    """Give seq and version of the farthest summary on a path, (0, 0) for none."""
+    for version, upto, _ in connection.execute(SQL["summary_marks"], {"tenant": tenant, "no": no}):
+        if on_path(runs, upto):
+            return upto, version
+    return 0, 0
+
+
+def backlog(connection: sqlite3.Connection, tenant: str, no: int, head: Tip, mark: int) -> tuple[int, int]:
+    """Count posts and tokens between a mark and the head."""
+    base = tip_at(connection, tenant, no, mark)
+    return head.path_count - base.path_count, head.path_tokens - base.path_tokens
+
+
+def grow(connection: sqlite3.Connection, conversation: Row, drafts: Sequence[Draft], tip: Tip) -> Tip:
+    """Store drafts one after another behind `tip`; `conversation` counts along. Does not move the head."""
+    tenant, no, seq = conversation["tenant"], conversation["no"], conversation["last_seq"]
+    insert, insert_text = SQL["post_insert"], SQL["post_text_insert"]
+    user = conversation["user_id"]
+    scope = f"c{no} {owner_token(tenant, user)} {tenant_token(tenant)}"
+    for draft in drafts:
+        seq += 1
+        parent = tip.seq
+        same_run = 0 < parent == seq - 1
+        start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, parent)
+        tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
+        tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count)
+        message, parts, wire, body = _place_body(connection, tenant, no, draft)
+        values = (
+            tenant, no, seq, draft.id, parent, start, run_parent, tip.round, draft.sender, draft.recipient, draft.role,
+            draft.state, message, draft.small, parts, wire, body, draft.created_at, draft.tokens,
+            draft.small_tokens or draft.tokens, tokens, count, draft.digest,
+        )  # fmt: skip
+        try:
+            connection.execute(insert, values)
+        except sqlite3.IntegrityError as error:
+            if error.sqlite_errorname != "SQLITE_CONSTRAINT_UNIQUE":
+                raise
+            msg = f"post id {draft.id!r} is taken in conversation {conversation['id']!r}; send it under a new id"
+            raise Conflict(msg) from error
+        if draft.key:
+            connection.execute(insert_text, (no << SHIFT | seq, scope, draft.key))
+            conversation["words"] += draft.key.count(" ") + 1
+        _hear(conversation, draft.sender)
+    conversation["last_seq"] = seq
+    return tip
+
+
+def _place_body(
+    connection: sqlite3.Connection, tenant: str, no: int, draft: Draft
+) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
+    """Place a large body apart, in whole. Parts of moderate size stay beside, for who reads the compressed form."""
+    parts = encode_parts(draft.parts) if draft.parts else None
+    size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
+    if size <= INLINE:
+        return draft.message, parts, draft.wire, None
+    body = keep(connection, tenant, no, encode_body(draft.message, parts, draft.wire))
+    return None, parts if parts is None or len(parts) <= INLINE else APART, None, body
+
+
+def keep(connection: sqlite3.Connection, tenant: str, no: int, body: bytes) -> bytes:
+    """Keep a body once and note that this conversation uses it; answers with its digest."""
+    digest = digest_of(body)
+    run(connection, "blob_insert", tenant=tenant, digest=digest, body=body)
+    run(connection, "blob_use", tenant=tenant, digest=digest, no=no)
+    return digest
+
+
+def _hear(conversation: Row, sender: str) -> None:
+    """Remember a speaker's name."""
+    if f'"{sender}"' not in conversation["speakers"]:
+        names = json.loads(conversation["speakers"])
+        if sender not in names and len(names) < SPEAKERS:
+            conversation["speakers"] = json.dumps([*names, sender], ensure_ascii=False)
+
+
+def tenant_token(tenant: str) -> str:
+    """Give the full-text token of everything in a tenant: what an owner who names no user searches."""
+    return "t" + digest_of(tenant.encode())[:8].hex()
+
+
+def owner_token(tenant: str, user: str | None) -> str:
+    """Give the full-text token of everything one user owns."""
+    return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
+
+
+def settle_head(connection: sqlite3.Connection, conversation: Row, start: Tip, tip: Tip, *, now: float) -> None:
+    """Make `tip` the head after posts were stored behind `start`, and bring mark and backlog up to it."""
+    if start.seq == conversation["head"]:
+        conversation["backlog"] += tip.path_count - start.path_count
+        conversation["backlog_tokens"] += tip.path_tokens - start.path_tokens
+    else:
+        turn_to(connection, conversation, tip)
+    conversation["head"] = tip.seq
+    save_growth(connection, conversation, now=now)
+
+
+def turn_to(connection: sqlite3.Connection, conversation: Row, tip: Tip) -> None:
+    """Make `tip` the head in the row, with the mark and the backlog of its path; what was delivered is looked at."""
+    tenant, no = conversation["tenant"], conversation["no"]
+    mark, _ = mark_on(connection, tenant, no, runs_to(connection, tenant, no, tip.seq))
+    count, tokens = backlog(connection, tenant, no, tip, mark)
+    conversation.update(head=tip.seq, mark=mark, backlog=count, backlog_tokens=tokens)
+    run(connection, "delivery_again", tenant=tenant, no=no)
+
+
+def save_growth(connection: sqlite3.Connection, conversation: Row, *, now: float) -> None:
+    """Write a conversation's counters back."""
+    connection.execute(SQL["conversation_grow"], {**conversation, "now": max(now, conversation["updated_at"])})
+
+
+def bodies(connection: sqlite3.Connection, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Give kept bodies by digest; what was forgotten is missing."""
+    found = {}
+    for digest in set(digests):
+        row = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
+        if row:
+            found[digest] = row[0]
+    return found
+
+
+def stretch(connection: sqlite3.Connection, name: str, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+    """Read posts of a path, newest first, in more and more at a time: who needs a few reads little beyond them.
+
+    A body that lies apart is not read yet (`with_bodies`).
+    """
+    many = _AT_FIRST
+    for first, last in runs:
+        cursor = connection.execute(SQL[name], {"tenant": tenant, "no": no, "first": first, "last": last})
+        while found := list(starmap(PathPost, cursor.fetchmany(many))):
+            yield found
+            many = min(2 * many, _AT_ONCE)
+
+
+def with_bodies(
+    connection: sqlite3.Connection, tenant: str, posts: list[PathPost], *, small: bool = False
+) -> list[PathPost]:
+    """Give posts of `path_stretch`, or of `small_stretch`, with the bodies that lie apart."""
+    if not small and all(map(_MESSAGE, posts)):
+        return posts  # most often nothing lies apart
+    for at, post in enumerate(posts):
+        if post.message is None and (not small or post.small is None):
+            message, parts, wire = read_body(connection, tenant, post.wire)
+            posts[at] = msgspec.structs.replace(post, message=message, parts=parts, wire=wire)
+        elif small and post.parts == APART:
+            parts = read_body(connection, tenant, post.wire)[1]
+            posts[at] = msgspec.structs.replace(post, parts=parts, wire=None)
+    return posts
+
+
+def read_body(
+    connection: sqlite3.Connection, tenant: str, digest: bytes | None
+) -> tuple[str, bytes | None, bytes | None]:
+    """Give the message, parts and wire of a large post; nothing where they were forgotten."""
+    kept = connection.execute(SQL["blob_get"], {"tenant": tenant, "digest": digest}).fetchone()
+    return decode_body(kept[0]) if kept else ("", None, None)
+
+
+def unread(connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> tuple[Stretch, ...]:
+    """Sum up the stretches of a path that were not read, oldest first."""
+    found = []
+    for first, last in runs:
+        end = one(connection, "sums_at", tenant=tenant, no=no, seq=last)
+        start = one(connection, "sums_at", tenant=tenant, no=no, seq=first)
+        if end and start:
+            tokens = end["path_tokens"] - start["path_tokens"] + start["tokens"]
+            found.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))
+    return tuple(reversed(found))
+
+
+# ---- posts read lately ----------------------------------------------------------------------------------------------
+
+
+#: A shorter stretch is read from the file as quickly.
+LEAST = 64
+#: Tokens of all that is held in one process, some four bytes each.
+MOST_TOKENS = 4_000_000
+
+
+class Paths:
+    """Of each conversation one stretch of consecutive posts, those read last, as `path_stretch` gives them.
+
+    A stored post is altered only where it is erased, and its seq never given again, so what is held stays true until
+    something is forgotten (`see`). It must not see what may yet be rolled back: reads of a database in memory go
+    without.
+    """
+
+    def __init__(self, *, least: int = LEAST, most_tokens: int = MOST_TOKENS) -> None:
+        self._least = least
+        self._most_tokens = most_tokens
+        self._held: OrderedDict[tuple[str, int], tuple[PathPost, ...]] = OrderedDict()  # newest first
+        self._tokens = 0
+        self._epochs: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """How many conversations are held, and how many tokens of theirs."""
+        return len(self._held), self._tokens
+
+    def stretch(self, connection: sqlite3.Connection, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+        """Read posts of a path in full, newest first: from memory where they are held."""
+        with self._lock:
+            held = self._held.get((tenant, no), ())
+        for first, last in runs:
+            at, end = _overlap(held, first, last)
+            if at == end:
+                yield from stretch(connection, "path_stretch", tenant, no, [(first, last)])
+                continue
+            if held[at].seq < last:
+                yield from stretch(connection, "path_stretch", tenant, no, [(held[at].seq + 1, last)])
+            yield list(held[at:end])
+            if held[end - 1].seq > first:
+                yield from stretch(connection, "path_stretch", tenant, no, [(first, held[end - 1].seq - 1)])
+
+    def see(self, tenant: str, epoch: int) -> None:
+        """Forget all that was read before something of a tenant was forgotten, by whichever process."""
+        with self._lock:
+            if self._epochs.setdefault(tenant, epoch) < epoch:
+                self._epochs[tenant] = epoch
+                self._held.clear()
+                self._tokens = 0
+
+    def hold(self, tenant: str, no: int, posts: Sequence[PathPost], *, epoch: int = 0) -> None:
+        """Hold consecutive posts, newest first, instead of what was held of their conversation."""
+        if len(posts) < self._least:
+            return
+        with self._lock:
+            if epoch < self._epochs.get(tenant, 0):
+                return  # read before something was forgotten
+            self._tokens += _tokens(posts) - _tokens(self._held.pop((tenant, no), ()))
+            self._held[tenant, no] = tuple(posts)
+            while self._tokens > self._most_tokens:
+                self._tokens -= _tokens(self._held.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Forget all: something was deleted."""
+        with self._lock:
+            self._held.clear()
+            self._tokens = 0
+
+
+def _overlap(held: Sequence[PathPost], first: int, last: int) -> tuple[int, int]:
+    """Give which of the held posts, newest first, lie in a stretch: from one place up to another."""
+    if not held:
+        return 0, 0
+    newest = held[0].seq
+    at, end = max(0, newest - last), min(len(held), newest - first + 1)
+    return (at, end) if at < end else (0, 0)
+
+
+def _tokens(posts: Sequence[PathPost]) -> int:
+    return posts[0].path_tokens - posts[-1].path_tokens + posts[-1].tokens if posts else 0

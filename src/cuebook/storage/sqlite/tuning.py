@@ -1,0 +1,150 @@
+"""Tunings and their snapshots in a SQLite store: a run is kept only on top of the one it was decided on."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from itertools import starmap
+from typing import Final
+
+import msgspec
+
+from cuebook.interfaces.reflections import Changed, Entries, Run, Tuned
+from cuebook.records.conversation import PathPost
+from cuebook.records.memory import Scope
+from cuebook.records.tuning import Snapshot, Tally, Totals, Tuning
+from cuebook.storage.sqlite import base
+from cuebook.storage.sqlite.base import SQL, one, rows, run
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.rows import conversation as conversation_record
+from cuebook.storage.sqlite.tree import after as behind
+from cuebook.storage.sqlite.tree import on_path, runs_to, with_bodies
+
+#: Snapshots kept of a conversation (C: "pruned to the most recent 500").
+SNAPSHOTS: Final = 500
+
+_tuning = msgspec.json.Decoder(Tuning).decode
+_snapshot = msgspec.json.Decoder(Snapshot).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class SqliteTuning:
+    """The tunings of a SQLite store."""
+
+    def __init__(self, read: base.Run, write: base.Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def entries(self, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries:
+        """Give posts of the head's path behind a seq, with their texts. Raises NotFound."""
+        return await self._read(lambda c: _entries(c, base.need(c, scope, conversation), after=after, limit=limit))
+
+    async def tuned(self, scope: Scope, conversation: str) -> Tuned | None:
+        """Give how a conversation is tuned, None before its first run. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> Tuned | None:
+            row = base.need(connection, scope, conversation)
+            found = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
+            if found is None:
+                return None
+            tuning = _tuning(found["parameters"])
+            return Tuned(tuning=tuning, seen_seq=found["seen_seq"], updated_at=found["updated_at"])
+
+        return await self._read(read)
+
+    async def keep(self, scope: Scope, conversation: str, run: Run) -> bool:
+        """Keep what a run leaves; False where another run was first, or the conversation is gone."""
+        return await self._write(lambda c: _keep(c, scope, conversation, run))
+
+    async def changed(
+        self, *, least: int, since: float, before: float, limit: int = 100, scope: Scope | None = None
+    ) -> list[Changed]:
+        """Find conversations of at least so many posts, written to since a time, with no run since the last post.
+
+        Their last run was at `before` or earlier. Without a scope they are every tenant's.
+        """
+        whose = {"tenant": scope and scope.tenant, "user": scope and scope.user, "proven": bool(scope and scope.proven)}
+        values = {"least": least, "since": since, "before": before, "limit": limit, **whose}
+        return await self._read(lambda c: list(starmap(Changed, c.execute(SQL["tuning_changed"], values))))
+
+    async def history(self, scope: Scope, conversation: str | None, *, limit: int) -> list[Snapshot]:
+        """Give snapshots, newest first. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> list[Snapshot]:
+            found = rows(connection, "optimizations", **_whose(connection, scope, conversation), limit=limit)
+            return [_snapshot(each["body"]) for each in found]
+
+        return await self._read(read)
+
+    async def totals(self, scope: Scope, conversation: str | None) -> Totals:
+        """Give what all runs came to. Raises NotFound."""
+
+        def read(connection: sqlite3.Connection) -> Totals:
+            whose = _whose(connection, scope, conversation)
+            sums = rows(connection, "tuning_totals", **whose)[0]
+            newest = one(connection, "tuning_latest", **whose)
+            current = _tuning(newest["parameters"]) if newest else None
+            return Totals(runs=sums["runs"], tokens_saved=sums["saved"], current=current)
+
+        return await self._read(read)
+
+    async def tally(
+        self, scope: Scope, conversation: str | None, *, organizations: Sequence[str] | None = None
+    ) -> Tally:
+        """Count what there is, of organizations' what those named know, or all. Raises NotFound."""
+        named = None if organizations is None else json.dumps(list(organizations))
+
+        def read(connection: sqlite3.Connection) -> Tally:
+            whose = _whose(connection, scope, conversation)
+            posts = rows(connection, "tally_posts", **whose)[0]
+            items = rows(connection, "tally_items", **whose)[0]["items"]
+            values = {"tenant": scope.tenant, "user": scope.user, "organizations": named}
+            across = rows(connection, "tally_memories", **values)[0]["memories"]
+            return Tally(
+                short_term=posts["posts"],
+                long_term=items,
+                cross_session=0 if conversation is not None else across,
+                compressed=posts["compressed"],
+            )
+
+        return await self._read(read)
+
+
+def _whose(connection: sqlite3.Connection, scope: Scope, conversation: str | None) -> dict[str, str | bool | None]:
+    if conversation is not None:
+        base.need(connection, scope, conversation)
+    return {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven, "id": conversation}
+
+
+def _entries(connection: sqlite3.Connection, row: Row, *, after: int, limit: int) -> Entries:
+    tenant, no = row["tenant"], row["no"]
+    runs = runs_to(connection, tenant, no, row["head"])
+    anew = after > 0 and not on_path(runs, after)
+    posts: list[PathPost] = []
+    for first, last in reversed(behind(runs, 0 if anew else after)):
+        room = limit - len(posts)
+        if room <= 0:
+            break
+        values = {"tenant": tenant, "no": no, "first": first, "last": min(last, first + room - 1)}
+        posts += reversed(list(starmap(PathPost, connection.execute(SQL["path_stretch"], values))))
+    found = with_bodies(connection, tenant, posts)
+    return Entries(conversation=conversation_record(row), posts=tuple(found), anew=anew)
+
+
+def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, made: Run) -> bool:
+    row = base.find(connection, scope, conversation)
+    if row is None or row["no"] != made.no:
+        return False
+    values = {"tenant": row["tenant"], "no": row["no"]}
+    put = {**values, "parameters": _encode(made.tuning).decode(), "seen_seq": made.seen_seq}
+    if run(connection, "tuning_put", **put, now=made.now, before=made.before).fetchone() is None:
+        return False
+    if made.snapshot is not None:
+        run(connection, "optimization_insert", **values, body=_encode(made.snapshot))
+        run(connection, "optimization_prune", **values, most=SNAPSHOTS)
+    return True
+
+
+def standing(connection: sqlite3.Connection, row: Row) -> Tuning | None:
+    """Give how a conversation is tuned, for its scene."""
+    found = one(connection, "tuning_get", tenant=row["tenant"], no=row["no"])
+    return _tuning(found["parameters"]) if found else None

@@ -1,0 +1,281 @@
+"""Vectors in SQLite: kept by scope and model, read into matrices that stay in memory, compared with a query's.
+
+A vector's `ref` is a post's seq in its conversation, or the number of a memory's text in its place: both only grow, so
+that how many vectors a scope has beside the last number says whether a matrix in memory still is what is stored.
+"""
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+from msgspec import Struct
+
+from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
+from cuebook.records.memory import Dense, Place, Scope
+from cuebook.storage.sqlite import base
+from cuebook.storage.sqlite.base import SQL, current_epoch, one, run
+
+#: Bytes of matrices kept in memory, the ones used last: about 170,000 vectors of 384 numbers.
+MEMORY = 256 << 20
+#: The closest posts or memories of a scope that come beside those of full text.
+CLOSEST = 64
+#: Fewer vectors than so many do not tell how close anything is to a query: as if there were so many, the others unlike.
+FEW = 16
+#: All that a scope holds.
+EVERYWHERE = ((0, (1 << 63) - 1),)
+_BYTES = 4  # of a float32
+
+
+def scope_of(no: int) -> str:
+    """Give the scope of a conversation's vectors."""
+    return f"c{no}"
+
+
+def scope_of_place(place: Place) -> str:
+    """Give the scope of the vectors of a place's memories."""
+    return f"p{place.kind}\x1f{place.id}"
+
+
+def usual(total: float, count: int) -> float:
+    """Give the cosine that is usual among so many of which the cosines add up to a total."""
+    return total / max(count, FEW)
+
+
+def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
+    """Merge what words and what vectors found, best first, each once."""
+    pairs = zip_longest(hits, close)
+    return list(dict.fromkeys(each for pair in pairs for each in pair if each is not None))
+
+
+class Close(Struct):
+    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` beside them, their `mean`."""
+
+    seqs: Any
+    cosines: Any
+    mean: float
+
+    @property
+    def total(self) -> float:
+        """The sum of all cosines."""
+        return self.mean * len(self.seqs)
+
+    def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
+        """Give the seqs of the closest posts within [first, last] runs, closest first, older first among equals."""
+        import numpy as np
+
+        on_path = np.zeros(len(self.seqs), bool)
+        for first, last in runs:
+            on_path[np.searchsorted(self.seqs, first) : np.searchsorted(self.seqs, last, side="right")] = True
+        places = np.flatnonzero(on_path)
+        if len(places) > count:
+            part = np.argpartition(-self.cosines[places], count - 1)[:count]
+            places = np.sort(places[part])
+        order = np.argsort(-self.cosines[places], kind="stable")
+        return [int(seq) for seq in self.seqs[places[order]]]
+
+    def of(self, seqs: Sequence[int]) -> dict[int, float]:
+        """Give the cosines of these posts; those without a vector are missing."""
+        import numpy as np
+
+        wanted = np.asarray(seqs, np.int64)
+        places = np.searchsorted(self.seqs, wanted)
+        places[places == len(self.seqs)] = 0
+        here = self.seqs[places] == wanted
+        return {int(seq): round(float(self.cosines[at]), 5) for seq, at in zip(wanted[here], places[here], strict=True)}
+
+
+class _Matrix(Struct):
+    """A scope's vectors, one a row; `starts` are the first rows of its posts `seqs`."""
+
+    began: float
+    upto: int
+    rows: Any
+    refs: Any
+    seqs: Any
+    starts: Any
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.nbytes)
+
+
+class Matrices:
+    """The matrices used last, of any scope. One that another process let grow grows, one it forgot is read anew."""
+
+    def __init__(self, memory: int = MEMORY) -> None:
+        self._memory = memory
+        self._held: OrderedDict[tuple[str, str, str], _Matrix] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def close(self, connection: sqlite3.Connection, tenant: str, scope: str, dense: Dense) -> Close | None:
+        """Compare a query with a scope's posts, each by its closest part. None where it has no vectors of the model."""
+        import numpy as np
+
+        matrix = self._matrix(connection, tenant, scope, dense)
+        if matrix is None or not len(matrix.seqs):
+            return None
+        cosines = matrix.rows @ np.frombuffer(dense.vector, "<f4")
+        if len(matrix.starts) < len(cosines):
+            cosines = np.maximum.reduceat(cosines, matrix.starts)
+        return Close(matrix.seqs, cosines, float(cosines.mean()))
+
+    def _matrix(self, connection: sqlite3.Connection, tenant: str, scope: str, dense: Dense) -> _Matrix | None:
+        key = (tenant, scope, dense.model)
+        row = one(connection, "embedded_get", tenant=tenant, scope=scope, model=dense.model)
+        if row is None:
+            with self._lock:
+                self._held.pop(key, None)
+            return None
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                self._held.move_to_end(key)
+        if held is None or held.began != row["began"] or held.upto > row["upto"]:
+            held = None
+        if held is not None and held.upto == row["upto"] and len(held.rows) == row["vectors"]:
+            return held
+        made = _grown(connection, held, row, key, len(dense.vector))
+        if held is not None and len(made.rows) != row["vectors"]:  # something of it was forgotten
+            made = _grown(connection, None, row, key, len(dense.vector))
+        with self._lock:
+            self._held[key] = made
+            self._held.move_to_end(key)
+            while len(self._held) > 1 and sum(each.size for each in self._held.values()) > self._memory:
+                self._held.popitem(last=False)
+        return made
+
+
+def _grown(
+    connection: sqlite3.Connection, held: _Matrix | None, row: dict[str, Any], key: tuple[str, str, str], size: int
+) -> _Matrix:
+    """Read what a matrix lacks, behind it."""
+    import numpy as np
+
+    tenant, scope, model = key
+    values = {"tenant": tenant, "scope": scope, "model": model, "after": held.upto if held else 0}
+    found = [each for each in connection.execute(SQL["vector_behind"], values) if len(each[1]) == size]
+    rows = np.frombuffer(b"".join(body for _, body in found), "<f4").reshape(len(found), size // _BYTES)
+    refs = np.fromiter((ref for ref, _ in found), np.int64, len(found))
+    if held is not None:
+        rows, refs = np.concatenate((held.rows, rows)), np.concatenate((held.refs, refs))
+    seqs, starts = np.unique(refs, return_index=True)
+    return _Matrix(row["began"], row["upto"], rows, refs, seqs, starts)
+
+
+def due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[Unembedded]:
+    """Conversations with posts without vectors."""
+    found = connection.execute(SQL["embedded_due"], {"model": model, "since": since, "limit": limit}).fetchall()
+    return [
+        Unembedded(
+            tenant=tenant,
+            conversation=id_,
+            no=no,
+            upto=upto,
+            last_seq=last,
+            epoch=current_epoch(connection, tenant, "conversation", str(no)),
+        )
+        for tenant, id_, no, upto, last in found
+    ]
+
+
+def keep(connection: sqlite3.Connection, scope: Scope, embedded: Embedded) -> bool:
+    """Keep vectors of posts if nobody kept any of them before, and the conversation is still the one they are of."""
+    row = base.find(connection, scope, embedded.conversation)
+    if row is None or row["no"] != embedded.no or row["last_seq"] < embedded.upto:
+        return False
+    if embedded.epoch != current_epoch(connection, row["tenant"], "conversation", str(embedded.no)):
+        return False
+    names = {"tenant": row["tenant"], "scope": scope_of(embedded.no), "model": embedded.model}
+    known = one(connection, "embedded_get", **names)
+    if (known["upto"] if known else 0) != embedded.after:
+        return False
+    insert = SQL["vector_insert"]
+    for seq, part, body in embedded.rows:
+        connection.execute(insert, (row["tenant"], names["scope"], embedded.model, seq, part, body))
+    owner = row["user_id"] or ""
+    vectors, upto = len(embedded.rows), embedded.upto
+    run(connection, "embedded_put", **names, owner=owner, upto=upto, vectors=vectors, now=embedded.now)
+    return True
+
+
+def places_due(connection: sqlite3.Connection, model: str, *, since: float, limit: int) -> list[UnembeddedPlace]:
+    """Places with memories without vectors."""
+    found = connection.execute(SQL["places_due"], {"model": model, "since": since, "limit": limit}).fetchall()
+    return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in found]
+
+
+def said(connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int) -> list[Said]:
+    """Read what a place's memories say, behind a text."""
+    values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
+    return [Said(*each) for each in connection.execute(SQL["memories_said"], values)]
+
+
+def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: EmbeddedPlace) -> bool:
+    """Keep vectors of memories that still say what was embedded, if nobody kept any of them before."""
+    values = {"tenant": tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
+    last = one(connection, "place_last_said", **values)
+    if last is None or last["said"] < embedded.upto:
+        return False  # it was forgotten; one that begins again goes on behind all numbers it had
+    names = {"tenant": tenant, "scope": scope_of_place(embedded.place), "model": embedded.model}
+    known = one(connection, "embedded_get", **names)
+    if (known["upto"] if known else 0) != embedded.after:
+        return False
+    stretch = values | {"after": embedded.after, "upto": embedded.upto}
+    still = {number for (number,) in connection.execute(SQL["memories_said_still"], stretch)}
+    kept = [each for each in embedded.rows if each[0] in still]
+    insert = SQL["vector_insert"]
+    for number, part, body in kept:
+        connection.execute(insert, (tenant, names["scope"], embedded.model, number, part, body))
+    run(connection, "embedded_put", **names, owner="", upto=embedded.upto, vectors=len(kept), now=embedded.now)
+    return True
+
+
+def drop(connection: sqlite3.Connection, tenant: str, place: Place, number: int) -> None:
+    """Forget the vectors of what a memory said, of every model."""
+    scope = scope_of_place(place)
+    for (model,) in connection.execute(SQL["embedded_models"], {"tenant": tenant, "scope": scope}).fetchall():
+        names = {"tenant": tenant, "scope": scope, "model": model}
+        if gone := run(connection, "vector_delete", **names, ref=number).rowcount:
+            run(connection, "embedded_less", **names, gone=gone)
+
+
+def scopes_of(connection: sqlite3.Connection, tenant: str, user: str, model: str, *, limit: int) -> list[int]:
+    """Give the numbers of a user's conversations that have vectors of a model, the newest first."""
+    values = {"tenant": tenant, "owner": user, "model": model, "limit": limit}
+    return [int(scope[1:]) for (scope,) in connection.execute(SQL["embedded_of_owner"], values)]
+
+
+class SqliteVectors:
+    """The vectors of a SQLite store."""
+
+    def __init__(self, read: base.Run, write: base.Run) -> None:
+        self._read, self._write = read, write
+
+    async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[Unembedded]:
+        """Conversations with posts without vectors, the newest first."""
+        return await self._read(lambda c: due(c, model, since=since, limit=limit))
+
+    async def keep(self, scope: Scope, embedded: Embedded) -> bool:
+        """Keep vectors; False where another was first, or the conversation is another or gone."""
+        return await self._write(lambda c: keep(c, scope, embedded))
+
+    async def places_due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[UnembeddedPlace]:
+        """Places with memories without vectors, the newest first."""
+        return await self._read(lambda c: places_due(c, model, since=since, limit=limit))
+
+    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[Said]:
+        """Read what a place's memories say, behind a text, in the order it came."""
+        return await self._read(lambda c: said(c, scope.tenant, place, after=after, limit=limit))
+
+    async def keep_of_place(self, scope: Scope, embedded: EmbeddedPlace) -> bool:
+        """Keep vectors of memories that still say what was embedded; False where another was first, or it is gone."""
+        return await self._write(lambda c: keep_of_place(c, scope.tenant, embedded))
+
+    async def counts(self, model: str) -> tuple[int, int]:
+        """Count posts a model is through with, and their vectors."""
+        found = await self._read(lambda c: one(c, "embedded_counts", model=model))
+        posts, vectors = (found or {}).values()
+        return posts, vectors

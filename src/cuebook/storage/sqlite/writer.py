@@ -1,0 +1,218 @@
+"""How writes become durable: one thread owns the writing connection and commits what waits together (group commit)."""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, StoreFull
+from cuebook.storage.failpoints import Failpoints
+
+T = TypeVar("T")
+
+#: The most requests one commit carries: bounds how long the first of them waits (measured: 64 gives 65x one by one).
+BATCH = 256
+
+#: No room: ENOSPC; a quota or a limit of a file's size (EDQUOT, EFBIG); no page for the -shm file.
+_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
+_FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+_TAKEN = ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
+
+
+class Request(Generic[T]):
+    """One write: a function of the connection, and the future its result goes to."""
+
+    __slots__ = ("future", "run")
+
+    def __init__(self, run: Callable[[sqlite3.Connection], T]) -> None:
+        self.run = run
+        self.future: Future[T] = Future()
+
+
+class _GivenUpError(Exception):
+    """SQLite gave up the whole transaction inside a request: nothing of the batch stands."""
+
+
+#: A request with its result or what it failed with.
+Outcome = tuple[Request[Any], Any, BaseException | None]
+
+
+def translate(error: sqlite3.Error) -> CuebookError:
+    """Say what a driver's error means for a caller."""
+    text, code = str(error), getattr(error, "sqlite_errorname", "") or ""
+    if code.startswith(_TAKEN):
+        return Conflict(f"this is stored already ({text})")
+    if code.startswith("SQLITE_TOOBIG"):
+        return InvalidInput(f"a value is larger than the store can hold ({text})")
+    if code.startswith(_FULL):
+        return StoreFull(f"the store could not write ({text}); nothing of this request was stored; free some space")
+    for codes, sentence in (
+        (_FORBIDDEN, "the store cannot be opened or written ({}); check the file's and its folder's permissions"),
+        (_BUSY, "the store is locked by another process ({}); try again"),
+        (_DAMAGED, "the store's file is damaged or no Cuebook database ({}); restore it from a backup"),
+    ):
+        if code.startswith(codes):
+            return BackendError(sentence.format(text), retryable=codes is _BUSY)
+    return BackendError(f"the store failed ({text})")
+
+
+def explain(error: BaseException) -> BaseException:
+    """Say what a failure inside the store means for a caller, where it is not said yet."""
+    if isinstance(error, sqlite3.Error):
+        return translate(error)
+    if isinstance(error, UnicodeError):
+        return InvalidInput(f"a text cannot be stored ({error}); it holds a lone surrogate")
+    if isinstance(error, OverflowError):
+        return InvalidInput(f"a number cannot be stored ({error})")
+    return error
+
+
+class Writer:
+    """The only writer of this process. `commits` counts the transactions it has committed."""
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], failpoints: Failpoints) -> None:
+        self._connect = connect
+        self._failpoints = failpoints
+        self._requests: queue.SimpleQueue[Request[Any] | None] = queue.SimpleQueue()
+        self._gate = threading.Lock()  # what is queued was queued before the end
+        self._closed = False
+        self.commits = 0
+        ready: Future[None] = Future()
+        self._thread = threading.Thread(target=self._loop, args=(ready,), name="cuebook-writer", daemon=True)
+        self._thread.start()
+        ready.result()
+
+    def submit(self, run: Callable[[sqlite3.Connection], T]) -> "Future[T]":
+        """Queue a write; the future is done when it is durable."""
+        request = Request(run)
+        with self._gate:
+            if self._closed:
+                raise _closed()
+            self._requests.put(request)
+        return request.future
+
+    def close(self) -> None:
+        """Finish what waits, then end the thread."""
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._requests.put(None)
+        self._thread.join()
+
+    def _loop(self, ready: "Future[None]") -> None:
+        try:
+            connection = self._connect()
+        except BaseException as error:  # noqa: BLE001  whatever it is, who opens the store waits for it
+            self._closed = True
+            ready.set_exception(explain(error))
+            return
+        ready.set_result(None)
+        try:
+            while (first := self._requests.get()) is not None:
+                batch, more = self._gather(first)
+                self._commit(connection, batch)
+                if not more:
+                    break
+        finally:
+            self._refuse_rest()
+            connection.close()
+
+    def _gather(self, first: Request[Any]) -> tuple[list[Request[Any]], bool]:
+        batch = [first]
+        while len(batch) < BATCH:
+            try:
+                request = self._requests.get_nowait()
+            except queue.Empty:
+                break
+            if request is None:
+                return batch, False
+            batch.append(request)
+        return batch, True
+
+    def _refuse_rest(self) -> None:
+        """Answer what still waits when the thread ends early; nothing waits for ever."""
+        with self._gate:
+            self._closed = True
+        while True:
+            try:
+                request = self._requests.get_nowait()
+            except queue.Empty:
+                return
+            if request is not None and request.future.set_running_or_notify_cancel():
+                request.future.set_exception(_closed())
+
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[Request[Any]]) -> None:
+        """Run a batch in one transaction; where SQLite gives up all of it (a full disk), each request in its own."""
+        waiting = [request for request in batch if request.future.set_running_or_notify_cancel()]
+        try:
+            if not self._together(connection, waiting):
+                for request in waiting:
+                    self._together(connection, [request])
+        except BaseException as error:
+            for request in waiting:
+                if not request.future.done():
+                    request.future.set_exception(explain(error))
+            raise
+
+    def _together(self, connection: sqlite3.Connection, requests: Sequence[Request[Any]]) -> bool:
+        """Run requests, commit once, then answer all. False when nothing stands and each should be tried alone."""
+        outcomes: list[Outcome] = []
+        begun = committed = False
+        try:
+            if connection.in_transaction:  # a rollback that failed before
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+            begun = True
+            outcomes.extend(_run(connection, request, alone=len(requests) == 1) for request in requests)
+            if connection.in_transaction:
+                self._failpoints("commit.before")
+                connection.execute("COMMIT")
+                committed = True
+                self.commits += 1
+                self._failpoints("commit.after")
+        except (sqlite3.Error, CuebookError, _GivenUpError) as error:
+            _roll_back(connection)
+            if begun and not committed and len(requests) > 1 and not isinstance(error, CuebookError):
+                return False
+            outcomes = [(request, None, error) for request in requests]
+        for request, result, failure in outcomes:
+            if failure is None:
+                request.future.set_result(result)
+            else:
+                request.future.set_exception(explain(failure))
+        return True
+
+
+def _run(connection: sqlite3.Connection, request: Request[Any], *, alone: bool) -> Outcome:
+    """Run one request; one that fails takes back what it did, and its neighbours in the transaction stand."""
+    if not alone:
+        connection.execute("SAVEPOINT request")
+    try:
+        result = request.run(connection)
+    except BaseException as error:
+        if not connection.in_transaction and not alone:
+            raise _GivenUpError from error
+        if connection.in_transaction:
+            connection.execute("ROLLBACK" if alone else "ROLLBACK TO request")
+        if not alone:
+            connection.execute("RELEASE request")
+        return request, None, error
+    if not alone:
+        connection.execute("RELEASE request")
+    return request, result, None
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        try:
+            connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            return  # tried again before the next transaction
+
+
+def _closed() -> BackendError:
+    return BackendError("the store is closed")

@@ -1,0 +1,264 @@
+"""What is written of a conversation's posts: appending, moving the head, deleting."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuebook.errors import Conflict, Denied, NotFound
+from cuebook.interfaces.store import ROOT, Appended, Batch
+from cuebook.records.audit import Record
+from cuebook.records.conversation import Conversation, Draft
+from cuebook.records.memory import Scope
+from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.sqlite import base
+from cuebook.storage.sqlite.audit import chained
+from cuebook.storage.sqlite.base import one, raise_epoch, run
+from cuebook.storage.sqlite.rows import Row
+from cuebook.storage.sqlite.rows import conversation as conversation_record
+from cuebook.storage.sqlite.tree import SHIFT, grow, settle_head, tip_at, turn_to
+
+
+def begin(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation: str,
+    *,
+    user: str | None,
+    persona: str | None,
+    now: float,
+) -> Row:
+    """Give a conversation's row, made if it does not exist yet. One begun empty, by nobody, is its first user's."""
+    row = base.find(connection, scope, conversation)
+    participants = json.dumps([user] if user else [], ensure_ascii=False)
+    if row is not None:
+        if user and base.awaits_owner(row):
+            run(connection, "conversation_owner", no=row["no"], user_id=user, participants=participants)
+            row |= {"user_id": user, "participants": participants}
+        return row
+    run(
+        connection,
+        "conversation_insert",
+        tenant=scope.tenant,
+        id=conversation,
+        user_id=user,
+        persona=persona,
+        participants=participants,
+        now=now,
+    ).fetchone()
+    return base.need(connection, scope, conversation)
+
+
+def participate(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    conversation: str,
+    users: Sequence[str],
+    *,
+    audit: Sequence[Record] = (),
+) -> Conversation:
+    """Say who takes part; the first user does in any case."""
+    row = base.need(connection, scope, conversation)
+    first = [row["user_id"]] if row["user_id"] is not None else []
+    before, after = json.loads(row["participants"]), list(dict.fromkeys([*first, *users]))
+    if after != before:
+        raise_epoch(connection, scope.tenant)  # what a turn under way may say was decided on who took part before
+    row["participants"] = json.dumps(after, ensure_ascii=False)
+    company = json.dumps(company_of(row, before, after))
+    run(connection, "conversation_participants", no=row["no"], participants=row["participants"], company=company)
+    run(connection, "delete_participants", tenant=scope.tenant, no=row["no"])
+    for user in after:
+        if user != row["user_id"]:
+            run(connection, "participant_insert", tenant=scope.tenant, user=user, no=row["no"])
+    chained(connection, scope.tenant, audit)
+    return conversation_record(row)
+
+
+def company_of(row: Row, before: Sequence[str], after: Sequence[str]) -> list[list[int]]:
+    """Give the stretches of seqs, from one to one, that were said where others took part; 0 stands for no end yet."""
+    found: list[list[int]] = json.loads(row["company"])
+    was, will = len(before) > 1, len(after) > 1
+    if will and not was:
+        found.append([row["last_seq"] + 1, 0])
+    elif was and not will and found:
+        found[-1][1] = row["last_seq"]
+    return found
+
+
+def append(connection: sqlite3.Connection, scope: Scope, batch: Batch, failpoints: Failpoints) -> Appended:
+    """Store posts at the head or behind a named parent. A post already stored with the same content is skipped."""
+    failpoints("append.begin")
+    user = batch.user or scope.user
+    if batch.begins:
+        row = begin(connection, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
+    else:
+        row = base.need(connection, scope, batch.conversation)
+    keep_named(connection, row, {"timeZone": batch.time_zone, **batch.metadata})
+    fresh = _fresh(connection, row, batch.drafts)
+    check_names(row, scope, fresh)
+    if fresh:
+        parent = row["head"]
+        if batch.parent is not None:
+            parent = 0 if batch.parent == ROOT else _seq_of(connection, row, batch.parent)
+        start = tip_at(connection, row["tenant"], row["no"], parent)
+        settle_head(connection, row, start, grow(connection, row, fresh, start), now=batch.now)
+        if not row["lease_until"] and not all(draft.is_result for draft in fresh):
+            leave_waiting(connection, row, now=batch.now)
+    if fresh:
+        run(connection, "delivery_wanted" if batch.delivers else "delivery_again", tenant=row["tenant"], no=row["no"])
+    answer = Appended(len(fresh), row["last_seq"])
+    if batch.idempotency:
+        response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()
+        bind(connection, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
+    failpoints("append.stored")
+    return answer
+
+
+def check_names(row: Row, scope: Scope, drafts: Sequence[Draft]) -> None:
+    """Refuse words put into the mouth of another who takes part: what the first user says is remembered as theirs.
+
+    Raises Denied.
+    """
+    if not scope.proven or scope.user is None or scope.user == row["user_id"]:
+        return
+    others = {"user", row["user_id"], *json.loads(row["participants"])} - {scope.user}
+    for draft in drafts:
+        if draft.role == "user" and draft.sender in others:
+            msg = f"sendFrom: {draft.sender!r} is not who asks; {scope.user!r} speaks for themselves alone here"
+            raise Denied(msg)
+
+
+def keep_named(connection: sqlite3.Connection, row: Row, named: Mapping[str, Any]) -> None:
+    """Keep in a conversation's metadata what a request names; what it does not name stays."""
+    given = {name: value for name, value in named.items() if value is not None}
+    if not given:
+        return
+    metadata = json.loads(row["metadata"])
+    if metadata != (changed := metadata | given):
+        run(connection, "conversation_metadata", no=row["no"], metadata=json.dumps(changed, ensure_ascii=False))
+
+
+def leave_waiting(connection: sqlite3.Connection, row: Row, *, now: float) -> bool:
+    """Interrupt the turn that waits for the results of its tools, if one does: its round is no longer open."""
+    tenant, no = row["tenant"], row["no"]
+    turn = one(connection, "turns_last", tenant=tenant, no=no, limit=1)
+    if turn is None or turn["state"] != "running":
+        return False
+    run(
+        connection,
+        "turn_close",
+        tenant=tenant,
+        no=no,
+        n=turn["n"],
+        state="interrupted",
+        waiting=0,
+        reply_seq=turn["reply_seq"],
+        closed_at=now,
+        metadata=turn["metadata"],
+    )
+    run(connection, "conversation_round", no=no, open_round=0)
+    return True
+
+
+def _fresh(connection: sqlite3.Connection, row: Row, drafts: tuple[Draft, ...]) -> list[Draft]:
+    """Drafts not stored yet; the same id with other content is a Conflict."""
+    if row["last_seq"] == 0 and len({draft.id for draft in drafts}) == len(drafts):
+        return list(drafts)
+    fresh: dict[str, Draft] = {}
+    for draft in drafts:
+        stored = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=draft.id)
+        known = stored["digest"] if stored else fresh[draft.id].digest if draft.id in fresh else None
+        if known is None:
+            fresh[draft.id] = draft
+        elif known != draft.digest:
+            msg = (
+                f"post id {draft.id!r} is taken by other content in conversation {row['id']!r}; send it under a new id"
+            )
+            raise Conflict(msg)
+    return list(fresh.values())
+
+
+def _seq_of(connection: sqlite3.Connection, row: Row, post: str) -> int:
+    found = one(connection, "post_by_id", tenant=row["tenant"], no=row["no"], id=post)
+    if found is None:
+        msg = f"no post {post!r} in conversation {row['id']!r}"
+        raise NotFound(msg)
+    return int(found["seq"])
+
+
+def bind(
+    connection: sqlite3.Connection,
+    scope: Scope,
+    row: Row,
+    idempotency: tuple[str, bytes],
+    *,
+    turn: int,
+    response: bytes,
+    now: float,
+) -> None:
+    """Bind an Idempotency-Key to what it did, in the same transaction.
+
+    One whose step gave no whole answer is bound anew. Conflict if another request took it.
+    """
+    key, digest = idempotency
+    values = {
+        "tenant": row["tenant"], "key": base.own_key(scope, key), "digest": digest, "no": row["no"], "turn": turn,
+        "response": response, "now": now,
+    }  # fmt: skip
+    try:
+        run(connection, "idempotency_insert", **values)
+    except sqlite3.IntegrityError:
+        if run(connection, "idempotency_rebind", **values).rowcount:
+            return
+        msg = "the Idempotency-Key is in use by another request; choose a new one"
+        raise Conflict(msg) from None
+
+
+def move_head(
+    connection: sqlite3.Connection, scope: Scope, conversation: str, post: str, *, now: float, failpoints: Failpoints
+) -> Conversation:
+    """Make a post the head; what follows it stays, as a sibling branch."""
+    row = base.need(connection, scope, conversation)
+    if row["lease_until"] >= now:
+        msg = f"a turn is running in conversation {conversation!r}; move the head when it has ended"
+        raise Conflict(msg)
+    set_head(connection, row, _seq_of(connection, row, post), now=now)
+    failpoints("head.stored")
+    return conversation_record(base.need(connection, scope, conversation))
+
+
+def set_head(connection: sqlite3.Connection, row: Row, seq: int, *, now: float) -> None:
+    """Move the head to a stored post."""
+    turn_to(connection, row, tip_at(connection, row["tenant"], row["no"], seq))
+    connection.execute(base.SQL["conversation_head"], {**row, "now": max(now, row["updated_at"])})
+
+
+def take_out(connection: sqlite3.Connection, row: Row) -> dict[str, int]:
+    """Delete a conversation's own rows. Counts by table."""
+    tenant, no = row["tenant"], row["no"]
+    counts = {
+        "fullText": run(connection, "delete_post_text", first=no << SHIFT, last=((no + 1) << SHIFT) - 1).rowcount,
+    }
+    for table in (
+        "reflections",
+        "tuning",
+        "optimizations",
+        "outbox",
+        "corrections",
+        "delivery",
+        "posts",
+        "turns",
+        "steps",
+        "summaries",
+        "items",
+        "blobs",
+        "blob_uses",
+        "idempotency",
+        "vectors",
+        "embedded",
+        "participants",
+        "outcomes",
+    ):
+        counts[table] = run(connection, f"delete_{table}", tenant=tenant, no=no).rowcount
+    counts["conversation"] = run(connection, "delete_conversation", tenant=tenant, no=no).rowcount
+    return counts

@@ -1,0 +1,123 @@
+"""How cache breakpoints go on the OpenAI wire (5.6 and later): at a window's anchors, never on volatile text."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from cuebook.records.turn import Anchor
+from cuebook.window.window import Sheet, volatile_text
+
+#: A content block's marker (notes: provider-caches; OpenAI's prompt caching guide, read 2026-11).
+BREAKPOINT = {"mode": "explicit"}
+FIELD = "prompt_cache_breakpoint"
+
+_decode: Any = msgspec.json.Decoder(dict[str, Any]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet: Sheet) -> tuple[bytes, ...]:
+    """Mark the places where caching can hold on. Where the client placed markers of its own, nothing is added."""
+    if any(FIELD.encode() in message for message in messages):
+        return tuple(messages)
+    marked = list(messages)
+    volatile = volatile_text(sheet.volatile, sheet.fence) if sheet.volatile else ""
+    for anchor in anchors:
+        fields = _decode(marked[anchor.after])
+        if anchor.name in ("system", "summary"):
+            parts = _parts(fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True)
+        else:
+            parts = _parts(fields.get("content"), volatile, mark_tail=False)
+        if parts:  # calls have no text a marker could stand on
+            marked[anchor.after] = _encode(fields | {"content": parts})
+    return tuple(marked)
+
+
+def _parts(content: object, tail: str, *, mark_tail: bool) -> list[Any]:
+    """Give a content as parts with its stable part marked, and its tail (a summary, or volatile text) apart."""
+    parts: list[Any]
+    if isinstance(content, list):
+        parts = list(content)
+        rest = [parts.pop()] if tail and parts and parts[-1] == {"type": "text", "text": tail} else []
+    else:
+        text = content if isinstance(content, str) else ""
+        rest = []
+        if tail and text.endswith(tail):
+            rest = [{"type": "text", "text": tail}]
+            text = text[: -len(tail)]
+        parts = [{"type": "text", "text": text}] if text else []
+    if parts and isinstance(parts[-1], dict):
+        parts[-1] = {**parts[-1], FIELD: BREAKPOINT}
+    if rest and mark_tail:
+        rest[-1] = {**rest[-1], FIELD: BREAKPOINT}
+    return parts + rest
+
+
+# ---- the Anthropic wire ---------------------------------------------------------------------------------------------
+
+
+#: What a block carries whose prefix is to be cached (Anthropic's prompt caching guide, read 2026-11-22).
+ANTHROPIC_FIELD: Final = "cache_control"
+#: Blocks that carry none.
+_BARE: Final = frozenset({"thinking", "redacted_thinking"})
+
+_fields = msgspec.json.Decoder(dict[str, Raw])
+_raws = msgspec.json.Decoder(list[Raw])
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def with_cache_marks(body: bytes, *, hour: bool = False) -> bytes:
+    """Mark a request behind its tools and system text, and, where it goes on, behind the last two of its user's turns.
+
+    Everything else keeps its bytes. What cannot be read, or holds markers already, is given back as it is. `hour`: the
+    cache is to last one, not five minutes.
+    """
+    if ANTHROPIC_FIELD.encode() in body:
+        return body
+    mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
+    try:
+        fields = _fields.decode(body)
+        front = _front(fields, mark)
+        messages = _messages(fields, mark) if "messages" in fields else {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body
+    return _encode(fields | front | messages) if front or messages else body
+
+
+def _front(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
+    """Mark the system text, or the tools where there is none: they stand before it."""
+    if "system" in fields and (parts := _marked_blocks(msgspec.json.decode(fields["system"]), mark)):
+        return {"system": Raw(_encode(parts))}
+    tools = _raws.decode(fields["tools"]) if "tools" in fields else []
+    if not tools:
+        return {}
+    return {"tools": Raw(_encode([*tools[:-1], _object.decode(tools[-1]) | {ANTHROPIC_FIELD: mark}]))}
+
+
+def _messages(fields: dict[str, Raw], mark: dict[str, str]) -> dict[str, Raw]:
+    """Mark the user's newest message and the one before: what the last request wrote is then found, however many
+    blocks came since. A single question is asked but once; it is not written to the cache.
+    """
+    raws = _raws.decode(fields["messages"])
+    roles = [_object.decode(raw).get("role") for raw in raws]
+    asked = [number for number, role in enumerate(roles) if role == "user"]
+    if "assistant" not in roles and "tools" not in fields:
+        return {}
+    marked = list(raws)
+    for number in asked[-2:]:
+        message = _object.decode(raws[number])
+        if parts := _marked_blocks(message.get("content"), mark):
+            marked[number] = Raw(_encode(message | {"content": parts}))
+    return {"messages": Raw(_encode(marked))} if marked != raws else {}
+
+
+def _marked_blocks(content: object, mark: dict[str, str]) -> list[Any]:
+    """Give a content as blocks whose last one is marked; nothing where that carries no marker."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(parts, list) or not parts or not isinstance(parts[-1], dict):
+        return []
+    last = parts[-1]
+    if last.get("type") in _BARE or (last.get("type") == "text" and not str(last.get("text", "")).strip()):
+        return []
+    return [*parts[:-1], {**last, ANTHROPIC_FIELD: mark}]

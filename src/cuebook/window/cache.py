@@ -1,0 +1,278 @@
+"""What a provider's prompt cache would read, write and charge for a row of requests, by the rules of `cache_rules`.
+
+A request is its chunks in prefix order: tool definitions, system parts, then messages or their content blocks. Under a
+prefix rule everything sent is remembered and the longest common prefix is read. Under a breakpoint rule an entry exists
+only where a marker stood, and is found only from a place the rule looks at: stable text without a marker behind it is
+never read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.window.cache_rules import RULES, CacheRule, rule_for, rule_named
+
+__all__ = [
+    "RULES",
+    "CacheRule",
+    "CacheSimulator",
+    "CacheUse",
+    "Chunk",
+    "Totals",
+    "rule_for",
+    "rule_named",
+    "simulate",
+]
+
+_FRONT = ("tools", "system", "developer")
+
+
+class Chunk(Struct, frozen=True):
+    """A piece of a request that is cached whole: a tool list, a message or one of its content blocks.
+
+    `role` is tools (definitions), system, developer, user, assistant, tool_use (a call block) or tool (a result).
+    `digest` stands for the bytes, and may be the bytes themselves; two chunks of one digest and role are the same.
+    `text`, where given, lets a prefix rule credit the common part of the first differing chunk, by bytes. `ends` is
+    False for a block that other blocks of its message follow.
+    """
+
+    tokens: int
+    digest: bytes
+    role: str
+    marked: bool = False
+    text: bytes | None = None
+    ends: bool = True
+
+    def __post_init__(self) -> None:
+        if self.tokens < 0:
+            raise InvalidInput(f"A chunk cannot have {self.tokens!r} tokens; count from 0.", where="tokens")
+
+
+class CacheUse(Struct, frozen=True):
+    """What one request read, wrote and paid in full, in tokens. `cost` is in units of one uncached input token."""
+
+    input_tokens: int
+    read_tokens: int
+    write_tokens: int
+    uncached_tokens: int
+    cost: float
+
+
+class Totals(Struct, frozen=True):
+    """The sums over a row of requests, and the two figures a window is judged by."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    read_tokens: int = 0
+    write_tokens: int = 0
+    uncached_tokens: int = 0
+    cost: float = 0.0
+
+    @property
+    def read_share(self) -> float:
+        """Share of input tokens read from cache, in [0, 1]; 0.0 without input."""
+        return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
+
+    @property
+    def relative_cost(self) -> float:
+        """Cost ÷ the cost without any cache; 1.0 without input."""
+        return self.cost / self.input_tokens if self.input_tokens else 1.0
+
+    def plus(self, use: CacheUse) -> "Totals":
+        """Add one request."""
+        return Totals(
+            self.requests + 1,
+            self.input_tokens + use.input_tokens,
+            self.read_tokens + use.read_tokens,
+            self.write_tokens + use.write_tokens,
+            self.uncached_tokens + use.uncached_tokens,
+            self.cost + use.cost,
+        )
+
+
+class CacheSimulator:
+    """One provider's cache over time: ask it request by request, in the order they were sent.
+
+    Entries are dropped once their lifetime is over. A request costs O(its chunks).
+    """
+
+    def __init__(self, rule: CacheRule) -> None:
+        self.rule = rule
+        self._used: dict[int, float] = {}  # entry → seconds of its last write or read, oldest first
+        self._next: dict[int, dict[int, Chunk]] = {}  # prefix rules: entry → the chunks that followed it
+
+    def copy(self) -> "CacheSimulator":
+        """Return a simulator of the same state: what one would do must not change the other."""
+        twin = CacheSimulator(self.rule)
+        twin.__dict__.update(
+            {name: dict(value) if isinstance(value, dict) else value for name, value in self.__dict__.items()}
+        )
+        return twin
+
+    def request(self, chunks: Sequence[Chunk], now: float, *, explicit: bool = True) -> CacheUse:
+        """Send a request at `now` (seconds, any origin) and tell what it used.
+
+        `explicit` means that only the chunks' own markers count; False adds the marker the provider places itself
+        (OpenAI's implicit mode, its default; Anthropic's automatic form). A prefix rule knows no markers and ignores
+        both. Raises InvalidInput where the provider would refuse the request.
+        """
+        keys, ends = _prefixes(chunks)
+        self._expire(now)
+        if self.rule.match == "prefix":
+            read, written = self._longest(chunks, keys, ends, now), 0
+        else:
+            read, written = self._at_markers(chunks, keys, ends, now, explicit=explicit)
+        total = ends[-1] if ends else 0
+        uncached = total - read - written
+        cost = uncached + read * self.rule.read + written * self.rule.write
+        return CacheUse(total, read, written, uncached, cost)
+
+    def _longest(self, chunks: Sequence[Chunk], keys: list[int], ends: list[int], now: float) -> int:
+        """Read the longest known prefix, and remember this whole request. Its write is no other price than input."""
+        known = next((at for at, key in enumerate(keys) if not self._lives(key, now)), len(keys))
+        common = ends[known - 1] if known else 0
+        if known < len(keys):
+            common += self._partly(chunks[known], keys[known - 1] if known else 0, now)
+        for before, key, chunk in zip([0, *keys], keys, chunks, strict=False):
+            self._touch(key, now)
+            self._next.setdefault(before, {})[key] = chunk
+        read = common - common % self.rule.step
+        return read if read >= self.rule.minimum else 0
+
+    def _partly(self, chunk: Chunk, before: int, now: float) -> int:
+        """Count the chunk's tokens that stood there before too, by its share of common bytes, rounded down."""
+        followers = self._next.get(before, {})
+        for dead in [key for key in followers if not self._lives(key, now)]:
+            del followers[dead]
+        if not chunk.text:
+            return 0
+        texts = [other.text for other in followers.values() if other.text and other.role == chunk.role]
+        same = max((_common(chunk.text, text) for text in texts), default=0)
+        return chunk.tokens * same // len(chunk.text)
+
+    def _at_markers(
+        self, chunks: Sequence[Chunk], keys: list[int], ends: list[int], now: float, *, explicit: bool
+    ) -> tuple[int, int]:
+        """Read the longest entry at a place the rule looks at, write up to the last marker; tokens read and written."""
+        marks = [at for at, chunk in enumerate(chunks) if chunk.marked and chunk.role not in self.rule.unmarkable]
+        implicit = None if explicit else _implicit_mark(self.rule, chunks)
+        looked = _looked_at(self.rule, chunks, marks, implicit, explicit=explicit)
+        hit = next((at for at in sorted(looked, reverse=True) if self._lives(keys[at], now)), None)
+        read = 0
+        if hit is not None:
+            read = ends[hit]
+            self._touch(keys[hit], now)
+        reach = read
+        for at in _written(self.rule, marks, implicit):
+            if ends[at] >= self.rule.minimum:
+                self._touch(keys[at], now)
+                reach = max(reach, ends[at])
+        return read, reach - read
+
+    def _lives(self, key: int, now: float) -> bool:
+        return key in self._used and now - self._used[key] <= self.rule.ttl
+
+    def _touch(self, key: int, now: float) -> None:
+        self._used[key] = max(now, self._used.pop(key, now))
+
+    def _expire(self, now: float) -> None:
+        while self._used and not self._lives(oldest := next(iter(self._used)), now):
+            del self._used[oldest]
+            self._next.pop(oldest, None)
+
+
+def simulate(rule: CacheRule, requests: Iterable[tuple[float, Sequence[Chunk]]], *, explicit: bool = True) -> Totals:
+    """Sum up what a fresh cache makes of the requests, each with the second it was sent."""
+    simulator = CacheSimulator(rule)
+    totals = Totals()
+    for now, chunks in requests:
+        totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
+    return totals
+
+
+def _prefixes(chunks: Sequence[Chunk]) -> tuple[list[int], list[int]]:
+    """Name each prefix by a hash over its chunks' roles and digests, and count its tokens. Markers are not in it."""
+    keys: list[int] = []
+    ends: list[int] = []
+    key = tokens = 0
+    for chunk in chunks:
+        key = hash((key, chunk.role, chunk.digest))
+        tokens += chunk.tokens
+        keys.append(key)
+        ends.append(tokens)
+    return keys, ends
+
+
+def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[int]:
+    """Choose the markers whose prefix is written: the implicit one, and the latest others as far as the slots go."""
+    others = [at for at in marks if at != implicit]
+    own = [] if implicit is None else [implicit]
+    slots = rule.markers - len(own)
+    if len(others) <= slots:
+        return others + own
+    if rule.excess == "refused":
+        raise InvalidInput(
+            f"{len(others) + len(own)} cache markers under rule {rule.name!r}: the provider refuses more than "
+            f"{rule.markers}. Mark fewer chunks.",
+            where="marked",
+        )
+    return others[len(others) - slots :] + own
+
+
+def _looked_at(
+    rule: CacheRule, chunks: Sequence[Chunk], marks: list[int], implicit: int | None, *, explicit: bool
+) -> set[int]:
+    """Collect the places (chunk indices) where an entry of an earlier request would be found."""
+    places = marks[: rule.first] + marks[-rule.latest :] if rule.latest else list(marks)
+    if implicit is not None:
+        places.append(implicit)
+    looked = {at for place in places for at in _back(chunks, place, rule)}
+    if rule.endings and not explicit:
+        endings = _endings(chunks)
+        looked.update(endings[-1 - rule.endings :])
+        looked.update(endings[:1] if endings and chunks[endings[0]].role in _FRONT else ())
+    return looked
+
+
+def _implicit_mark(rule: CacheRule, chunks: Sequence[Chunk]) -> int | None:
+    if rule.implicit == "message":
+        return next(reversed(_endings(chunks)), None)
+    return len(chunks) - 1 if rule.implicit == "block" and chunks else None
+
+
+def _endings(chunks: Sequence[Chunk]) -> list[int]:
+    """Find the ends of eligible messages, in order (OpenAI's guide, "Implicit mode").
+
+    They are: the first run of system or developer messages, each user message, the last of each run of tool results.
+    """
+    front = next((at for at, chunk in enumerate(chunks) if chunk.role not in _FRONT), len(chunks)) - 1
+    endings = [front] if front >= 0 and chunks[front].role != "tools" else []
+    for at in range(front + 1, len(chunks)):
+        last_of_run = at + 1 == len(chunks) or chunks[at + 1].role != "tool"
+        if chunks[at].ends and (chunks[at].role == "user" or (chunks[at].role == "tool" and last_of_run)):
+            endings.append(at)
+    return endings
+
+
+def _back(chunks: Sequence[Chunk], at: int, rule: CacheRule) -> Iterator[int]:
+    """Walk from a marker backwards over the rule's positions; a run of chunks of one folded role is one position."""
+    left = rule.lookback
+    while at >= 0 and left:
+        yield at
+        role = chunks[at].role
+        at -= 1
+        if at >= 0 and not (role in rule.folded and chunks[at].role == role):
+            left -= 1
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """Count the bytes two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

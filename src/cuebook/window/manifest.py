@@ -1,0 +1,178 @@
+"""How a window is remembered in O(what changed): seq ranges and digests, enough to render it again (N2)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count, groupby
+from operator import attrgetter, sub
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import NotFound
+from cuebook.records.conversation import PathPost
+from cuebook.records.digest import messages_digest, text_digest
+from cuebook.records.erasure import GONE
+from cuebook.records.turn import CLIENT, Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
+from cuebook.window.partition import Partition
+from cuebook.window.post_forms import Placed, cut_again
+from cuebook.window.window import RENDERER, ClientSystem, Sheet, Text, client_system
+
+_FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
+
+
+class Remembered(Struct, frozen=True):
+    """A manifest and the derived texts it names, by digest (hex)."""
+
+    manifest: Manifest
+    texts: dict[str, str]
+
+
+def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: str = "") -> Remembered:
+    """Make the manifest of a rendered window."""
+    texts: dict[str, str] = {}
+
+    def keep(text: str) -> str:
+        digest = text_digest(text)
+        texts[digest] = text
+        return digest
+
+    def told(text: Text) -> ManifestText:
+        return ManifestText(text.kind, text.source, text.role, text.tokens, keep(text.text))
+
+    client = [
+        ManifestText("section", CLIENT, system.role, system.tokens, keep(system.wire.decode()))
+        for system in sheet.client
+    ]
+    manifest = Manifest(
+        renderer=RENDERER,
+        budget=window.budget,
+        tokens=window.tokens,
+        front=(*map(told, sheet.front), *client, *([told(sheet.summary)] if sheet.summary else [])),
+        path=tuple(_ranges(sheet.partition.kept)),
+        volatile=tuple(map(told, sheet.volatile)),
+        query=sheet.query,
+        fence=sheet.fence,
+        dropped=window.dropped,
+        anchors=window.anchors,
+        digest=messages_digest(window.messages),
+        stable_prefix_ratio=window.stable_prefix_ratio,
+        cut={placed.post.seq: placed.cut for placed in sheet.partition.kept if placed.cut},
+        tools_digest=keep(tools) if tools else "",
+        tools_tokens=window.tools_tokens,
+        summary_version=summary_version,
+    )
+    return Remembered(manifest, texts)
+
+
+def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:
+    """Consecutive seqs of one form as one range."""
+    seqs = [placed.post.seq for placed in kept]
+    runs = zip(map(sub, seqs, count()), map(_FORM, kept), strict=False)  # seq less place: the same along a run
+    ranges: list[ManifestRange] = []
+    start = 0
+    for (_, form), run in groupby(runs):
+        end = start + len(list(run))
+        ranges.append(ManifestRange(seqs[start], seqs[end - 1], form, sum(map(_TOKENS, kept[start:end]))))
+        start = end
+    return ranges
+
+
+def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
+    """Give posts left out as ranges of consecutive seqs, oldest first."""
+    found: list[Dropped] = []
+    start = 0
+    for end, post in enumerate(posts, 1):
+        if end == len(posts) or posts[end].seq != post.seq + 1:
+            gone = posts[start:end]
+            tokens = sum(each.tokens for each in gone)
+            found.append(
+                Dropped(
+                    kind="post", reason=reason, tokens=tokens, count=len(gone), first=gone[0].seq, last=gone[-1].seq
+                )
+            )
+            start = end
+    return found
+
+
+def anchored(manifest: Manifest) -> frozenset[int]:
+    """Give the posts (seqs) behind which a window had its last anchors: what a provider's cache may still hold."""
+    systems = next((each.after + 1 for each in manifest.anchors if each.name in ("system", "summary")), 0)
+    places = {each.after - systems for each in manifest.anchors if each.name in ("last", "step")}
+    found: set[int] = set()
+    passed = 0
+    for each in manifest.path:
+        many = each.last - each.first + 1
+        found.update(each.first + place - passed for place in places if passed <= place < passed + many)
+        passed += many
+    return frozenset(found)
+
+
+def digests_of(manifest: Manifest) -> list[str]:
+    """Give the texts a manifest needs."""
+    texts = [text.digest for text in (*manifest.front, *manifest.volatile)]
+    return texts + ([manifest.tools_digest] if manifest.tools_digest else [])
+
+
+def ranges_of(manifest: Manifest) -> list[tuple[int, int]]:
+    """Give the posts a manifest needs."""
+    return [(each.first, each.last) for each in manifest.path]
+
+
+def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, str], *, user: str | None) -> Sheet:
+    """Give the sheet a window was rendered from; `user` is the conversation's owner.
+
+    Raises NotFound where a post or a text of it was erased.
+    """
+    by_seq = {post.seq: post for post in posts}
+    kept: list[Placed] = []
+    for each in manifest.path:
+        for seq in range(each.first, each.last + 1):
+            if seq not in by_seq or by_seq[seq].state == GONE:
+                msg = f"post {seq} of this window was erased"
+                raise NotFound(msg)
+            kept.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))
+    front, client, summary = _restore_front(manifest, texts)
+    return Sheet(
+        front=front,
+        client=client,
+        summary=summary,
+        partition=Partition(kept=tuple(kept), dropped=(), tokens=sum(placed.tokens for placed in kept)),
+        volatile=tuple(_text(text, texts) for text in manifest.volatile),
+        fence=manifest.fence,
+        query=manifest.query,
+        owner=user,
+    )
+
+
+def _placed(post: PathPost, form: Form, cut: Cut | None) -> Placed:
+    if cut is not None:
+        return cut_again(post, cut)
+    return Placed(post, form, post.small_tokens if form == "compressed" else post.tokens)
+
+
+def _restore_front(
+    manifest: Manifest, texts: Mapping[str, str]
+) -> tuple[tuple[Text, ...], tuple[ClientSystem, ...], Text | None]:
+    front: list[Text] = []
+    client: list[ClientSystem] = []
+    summary: Text | None = None
+    for each in manifest.front:
+        if each.source == CLIENT:
+            system = client_system(_known(texts, each.digest).encode())
+            client.append(msgspec.structs.replace(system, tokens=each.tokens))
+        elif each.kind == "summary":
+            summary = _text(each, texts)
+        else:
+            front.append(_text(each, texts))
+    return tuple(front), tuple(client), summary
+
+
+def _text(each: ManifestText, texts: Mapping[str, str]) -> Text:
+    text = _known(texts, each.digest)
+    return Text(kind=each.kind, source=each.source, role=each.role, tokens=each.tokens, text=text)
+
+
+def _known(texts: Mapping[str, str], digest: str) -> str:
+    if digest not in texts:
+        msg = f"a text of this window was erased (digest {digest})"
+        raise NotFound(msg)
+    return texts[digest]

@@ -1,0 +1,284 @@
+"""The forms a post takes in a window - whole, compressed, cut - as messages of the wire, and what a message weighs.
+
+A whole post goes as it came. Its short forms are ours: role, speaker, the call it answers, and a text. They are the
+same whether the whole post was read or not, and they never hold half of anything but text.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.memory.rolling import Calls
+from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, PathPost, Post
+from cuebook.records.turn import Cut, Form
+from cuebook.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, Counter, cut
+from cuebook.wire.anthropic_messages import THINKING
+from cuebook.wire.chat_messages import write_message
+
+#: The least text an oversized post is cut to, in tokens: a head, a marker and a tail.
+LEAST_TEXT = 20
+#: The frame of a call or of a result: its id, type and name keys.
+CALL_TOKENS = 8
+#: Between two texts of one message: a line break or two, or the frame of a content part.
+JOIN_TOKENS = 2
+JOIN = "\n\n"
+
+#: Part types that are no text: a post that has one is never cut.
+_NO_TEXT = frozenset({"image_url", "file", "audio", "input_audio", "opaque"})
+#: Parts of a wire message that count as an image, whatever their length in bytes. A tuple: a type may come as a list.
+_MEDIA = ("image_url", "input_audio", "file")
+_ARGUMENTS = {"function": "arguments", "custom": "input"}
+#: Tokens of the note behind a reply that was cut off.
+_NOTE = 8
+#: Levels of foreign JSON that are looked into.
+_DEEPEST = 16
+
+encode = msgspec.json.Encoder().encode
+decode: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
+_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
+_ROLE, _STATE, _WIRE, _PARTS = map(attrgetter, ("role", "state", "wire", "parts"))
+
+
+class Placed(Struct, frozen=True, gc=False):
+    """A kept post, its form, and the tokens it takes in it. `cut` and `text` say how a cut one was cut."""
+
+    post: PathPost
+    form: Form
+    tokens: int
+    cut: Cut | None = None
+    text: str = ""
+
+
+class _Plain(Struct, frozen=True, gc=False):
+    """A message of the wire that is nothing but text."""
+
+    role: str
+    content: str | None
+
+
+# ---- what a message weighs ------------------------------------------------------------------------------------------
+
+
+def weigh(message: Mapping[str, Any], count: Counter) -> int:
+    """Tokens of a message of the wire: every text in it, its calls, its images, and its frame."""
+    total = MESSAGE_OVERHEAD
+    for key, value in message.items():
+        if key == "role" or value is None:
+            continue
+        if key == "content":
+            total += _weigh_content(value, count)
+        elif key in ("tool_calls", "function_call"):
+            total += sum(_weigh_call(call, count) for call in (value if isinstance(value, list) else [value]))
+        elif key == "tool_call_id":
+            total += CALL_TOKENS
+        elif key == "audio":
+            total += IMAGE_TOKENS
+        elif key == THINKING and isinstance(value, list):  # signatures are not charged
+            total += sum(count(str(each.get("thinking", ""))) for each in value if isinstance(each, dict))
+        elif key == "name" and isinstance(value, str):
+            total += count(value) + 1
+        else:
+            total += weigh_json(value, count)
+    return total
+
+
+def _weigh_content(content: object, count: Counter) -> int:
+    if isinstance(content, str):
+        return count(content)
+    total = 0
+    for part in content if isinstance(content, list) else ():
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            total += count(part["text"]) + JOIN_TOKENS
+        elif kind in _MEDIA:
+            total += IMAGE_TOKENS
+        else:
+            total += weigh_json(part, count) + JOIN_TOKENS
+    return total
+
+
+def _weigh_call(call: object, count: Counter) -> int:
+    if not isinstance(call, dict):
+        return weigh_json(call, count)
+    kind = call.get("type", "function")
+    body = call.get(kind, call) if isinstance(kind, str) else call
+    if not isinstance(body, dict):
+        return weigh_json(call, count)
+    texts = (body.get("name"), body.get("arguments", body.get("input")))
+    if not all(isinstance(text, str) for text in texts):
+        return weigh_json(call, count) + CALL_TOKENS
+    return sum(count(text) for text in texts if isinstance(text, str)) + CALL_TOKENS
+
+
+def weigh_json(value: object, count: Counter, depth: int = 0) -> int:
+    """Tokens of what nobody here knows the meaning of: its JSON, data in its strings as an image."""
+    if isinstance(value, str):
+        return IMAGE_TOKENS if value.startswith("data:") else count(value)
+    if isinstance(value, dict | list) and depth < _DEEPEST:
+        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        return sum(weigh_json(each, count, depth + 1) + 1 for each in inner) + 1
+    return count(encode(value).decode())
+
+
+# ---- the forms ------------------------------------------------------------------------------------------------------
+
+
+def whole(post: PathPost, owner: str | None) -> bytes:
+    """Give a post as it came. What came with no message of its own is written; who is not the owner is named."""
+    if post.wire is not None:
+        return post.wire
+    if post.parts is None and post.state == "complete" and _unnamed(post, owner):
+        return encode({"role": SYSTEM if post.role == "summary" else post.role, "content": post.message or ""})
+    return write_message(_as_post(post, post.message or "", parts_of(post)), user=owner)
+
+
+def short(post: PathPost, text: str, owner: str | None) -> bytes:
+    """Give a post with another text: its role, its speaker and the call it answers stay, nothing else does."""
+    answered = tuple(
+        Part(part.type, "", part.extra)
+        for part in parts_of(post)
+        if part.type in (RESULT, ERROR) and post.role != ASSISTANT
+    )
+    return write_message(_as_post(post, text, answered[:1]), user=owner)
+
+
+def text_of(post: PathPost) -> str:
+    """Give what a post says as one text: its message, then its parts as they are written."""
+    parts = parts_of(post)
+    if not parts:
+        return post.message or ""
+    if post.role == ASSISTANT:
+        parts = tuple(part for part in parts if part.type != CALL)
+    content = decode(write_message(_as_post(post, post.message or "", parts, state="complete"), user=post.sender))[
+        "content"
+    ]
+    if isinstance(content, list):
+        return "\n".join(part["text"] for part in content if part.get("type") == "text")
+    return content if isinstance(content, str) else ""
+
+
+def can_cut(post: PathPost) -> bool:
+    """Say whether a post may be cut: text may, a call's arguments and what is no text never."""
+    return post.parts is None or not any(part.type == CALL or part.type in _NO_TEXT for part in parts_of(post))
+
+
+def least_of(post: PathPost) -> int:
+    """Tokens a post can be brought down to in a window: a cut text in its frame, or all of it."""
+    named = len(post.sender.encode()) if post.role == "user" else 0
+    least = LEAST_TEXT + MESSAGE_OVERHEAD + CALL_TOKENS + named + (_NOTE if post.state == "interrupted" else 0)
+    return least if post.tokens > least and can_cut(post) else post.tokens
+
+
+def cut_down(placed: Placed, owner: str | None, count: Counter) -> Placed:
+    """Give a post cut to the tokens it may take, with how it was cut; it takes what it weighs then."""
+    post, most = placed.post, placed.tokens
+    text = text_of(post)
+    room = most - weigh(decode(short(post, "", owner)), count)
+    shown = cut(text, room, count=count) if room > 0 else ""
+    tokens = weigh(decode(short(post, shown, owner)), count)
+    while tokens > most and room > 0:  # a count of parts may be a little less than that of the whole
+        room -= max(1, tokens - most)
+        shown = cut(text, room, count=count) if room > 0 else ""
+        tokens = weigh(decode(short(post, shown, owner)), count)
+    head = _shared(text, shown)
+    tail = min(_shared(text[::-1], shown[::-1]), len(shown) - head, len(text) - head)
+    how = Cut(tokens, head, shown[head : len(shown) - tail], tail)
+    return Placed(post, "cut", tokens, how, shown)
+
+
+def cut_again(post: PathPost, how: Cut) -> Placed:
+    """Give a post cut as it was before."""
+    text = text_of(post)
+    shown = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
+    return Placed(post, "cut", how.tokens, how, shown)
+
+
+def messages_of(kept: Sequence[Placed], owner: str | None) -> list[bytes]:
+    """Give kept posts' messages, each in its form."""
+    posts = [placed.post for placed in kept]
+    if not _all_plain(posts, (owner, "user")):
+        return [message_of(placed, owner) for placed in kept]
+    texts = [placed.post.message if placed.form == "full" else shown_of(placed) for placed in kept]
+    return list(map(encode, map(_Plain, map(_ROLE, posts), texts)))
+
+
+def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bool:
+    """Say whether posts are nothing but text of the user and the assistant: those are quickly written."""
+    return (
+        not any(map(_WIRE, posts))
+        and not any(map(_PARTS, posts))
+        and {*map(_STATE, posts)} <= {"complete"}
+        and {*map(_ROLE, posts)} <= {"user", ASSISTANT}
+        and all(post.sender in unnamed for post in posts if post.role == "user")
+    )
+
+
+def message_of(placed: Placed, owner: str | None) -> bytes:
+    """Give a kept post's message in its form."""
+    if placed.form == "full":
+        return whole(placed.post, owner)
+    return short(placed.post, shown_of(placed), owner)
+
+
+def shown_of(placed: Placed) -> str:
+    """Give the text a kept post shows in its form."""
+    if placed.form == "full":
+        return placed.post.message or ""
+    return placed.text if placed.form == "cut" else placed.post.small or ""
+
+
+def parts_of(post: PathPost) -> tuple[Part, ...]:
+    """Read a post's parts."""
+    return _parts(post.parts) if post.parts else ()
+
+
+def calls_of(post: PathPost) -> Calls | None:
+    """Say which calls a post makes and answers, None for none."""
+    if post.parts is None or b'"callId"' not in post.parts:
+        return Calls(answered=("",)) if post.role == TOOL else None
+    made = [_call_id(part) for part in parts_of(post) if part.type == CALL]
+    answered = [_call_id(part) for part in parts_of(post) if part.type in (RESULT, ERROR)]
+    if post.role == ASSISTANT:
+        answered = []
+    return Calls([each for each in made if each], [each for each in answered if each] or ([""] * (post.role == TOOL)))
+
+
+def _call_id(part: Part) -> str:
+    call = part.extra.get("callId") if isinstance(part.extra, dict) else None
+    return call if isinstance(call, str) else ""
+
+
+def _unnamed(post: PathPost, owner: str | None) -> bool:
+    return post.role in (ASSISTANT, SYSTEM) or (post.role != TOOL and post.sender in (owner, "user"))
+
+
+def _as_post(post: PathPost, text: str, parts: tuple[Part, ...], *, state: str | None = None) -> Post:
+    return Post(
+        id=post.id,
+        seq=post.seq,
+        parent=0,
+        round=post.round,
+        sender=post.sender,
+        recipient="",
+        role=post.role,
+        message=text,
+        created_at=post.created_at,
+        tokens=post.tokens,
+        parts=parts,
+        state="interrupted" if (state or post.state) == "interrupted" else "complete",
+    )
+
+
+def _shared(one: str, other: str) -> int:
+    """Count the characters two texts begin with alike."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

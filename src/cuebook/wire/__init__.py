@@ -1,0 +1,1 @@
+"""Formats of providers: chat completions, Responses, Anthropic messages, and their streams. Pure."""

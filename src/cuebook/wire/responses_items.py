@@ -1,0 +1,152 @@
+"""The items of a conversation on OpenAI's wire: what its posts say, each under an id that names where it is kept.
+
+An answer's items have the ids the response gave them; those of any other post are named by its seq.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.errors import InvalidInput
+from cuebook.records.conversation import Post
+from cuebook.records.erasure import GONE
+from cuebook.wire.chat_messages import write_message
+from cuebook.wire.responses_answers import Telling
+from cuebook.wire.responses_requests import PREFIX, Answer, write_id
+
+#: Under it a conversation's metadata keeps what its client attached.
+ATTACHED: Final = "clientMetadata"
+#: OpenAI's limits: pairs, characters of a name, characters of a value.
+PAIRS, LONGEST_NAME, LONGEST_VALUE = 16, 64, 512
+#: Ids of conversations this wire began, and those OpenAI gives.
+_OURS: Final = re.compile(r"conv_cb[0-9a-f]{20}")
+_THEIRS: Final = re.compile(r"conv_[0-9a-f]{32,}")
+#: Parts of a chat message -> their type as an input.
+_INPUTS: Final = {"text": "input_text", "image_url": "input_image", "file": "input_file"}
+
+
+class Kept(Struct, frozen=True, array_like=True):
+    """Where an item's post is: the answer of a step of a turn (`step` is not 0), or the post of a seq."""
+
+    conversation: str
+    number: int
+    step: int = 0
+
+
+def conversation_id(digest: bytes) -> str:
+    """Give a conversation that this wire begins its id."""
+    return f"conv_cb{digest.hex()[:20]}"
+
+
+def may_be_ours(id_: str) -> bool:
+    """Whether an id has the form of those this wire gives."""
+    return _OURS.fullmatch(id_) is not None
+
+
+def looks_foreign(id_: str) -> bool:
+    """Whether an id has the form of those OpenAI gives."""
+    return _THEIRS.fullmatch(id_) is not None
+
+
+def read_attached(given: Any) -> dict[str, str]:
+    """Read what a client attaches to a conversation. Raises InvalidInput naming the field."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or len(given) > PAIRS:
+        raise _wrong("metadata", f"an object of {PAIRS} pairs at most")
+    for name, value in given.items():
+        if len(name) > LONGEST_NAME:
+            raise _wrong("metadata", f"names of {LONGEST_NAME} characters at most")
+        if not isinstance(value, str) or len(value) > LONGEST_VALUE:
+            raise _wrong(f"metadata.{name}", f"a string of {LONGEST_VALUE} characters at most")
+    return given
+
+
+def _wrong(where: str, expected: str) -> InvalidInput:
+    return InvalidInput(f"{where}: expected {expected}", where=where)
+
+
+# ---- ids ------------------------------------------------------------------------------------------------------------
+
+
+def read_item_id(id_: str) -> Kept | None:
+    """Give where the item is that an id names, None for one that is not ours."""
+    stem = id_.partition("_")[2].rpartition("_")[0]
+    try:
+        return msgspec.json.decode(base64.b64decode(stem + "=" * (-len(stem) % 4), b"-_", validate=True), type=Kept)
+    except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
+        return None
+
+
+def _stem(conversation: str, seq: int, answer: tuple[int, int] | None) -> str:
+    if answer is not None:
+        return write_id(Answer(conversation, *answer)).removeprefix(PREFIX)
+    return base64.urlsafe_b64encode(msgspec.json.encode([conversation, seq])).decode().rstrip("=")
+
+
+# ---- what a post says -----------------------------------------------------------------------------------------------
+
+
+def items_of(
+    post: Post, *, conversation: str, user: str | None, answer: tuple[int, int] | None
+) -> list[dict[str, Any]]:
+    """Give a post's items in their order, none for one that was erased. `answer`: the turn and step that said it."""
+    if post.state == GONE:
+        return []
+    message = msgspec.json.decode(post.wire or write_message(post, user=user))
+    stem = _stem(conversation, post.seq, answer)
+    if message["role"] == "assistant":
+        return _said(message, stem, whole=post.state == "complete")
+    if message["role"] in ("tool", "function"):
+        call = message.get("tool_call_id") or message.get("name") or ""
+        output = _inputs(message.get("content"))
+        if len(output) == 1 and output[0]["type"] == "input_text":
+            return [_output(stem, call, output[0]["text"])]
+        return [_output(stem, call, output or "")]
+    return [
+        {
+            "id": f"msg_{stem}_0",
+            "type": "message",
+            "role": message["role"],
+            "status": "completed",
+            "content": _inputs(message.get("content")),
+        }
+    ]
+
+
+def _said(message: Mapping[str, Any], stem: str, *, whole: bool) -> list[dict[str, Any]]:
+    telling = Telling(PREFIX + stem, conversation="", created=0, model="", echo={})
+    if isinstance(parts := message.get("content"), list):
+        message = {**message, "content": "".join(part.get("text") or "" for part in parts)}
+    telling.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
+    telling.end("" if whole else "it was cut off")
+    output: list[dict[str, Any]] = telling.response["output"]
+    return output
+
+
+def _output(stem: str, call: str, output: Any) -> dict[str, Any]:
+    return {
+        "id": f"fco_{stem}_0", "type": "function_call_output", "call_id": call, "output": output, "status": "completed",
+    }  # fmt: skip
+
+
+def _inputs(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "input_text", "text": content}]
+    return [_input(part) for part in content or () if isinstance(part, dict)]
+
+
+def _input(part: Mapping[str, Any]) -> dict[str, Any]:
+    kind = str(part.get("type"))
+    body = part.get(kind)
+    if kind == "image_url":
+        image = body if isinstance(body, dict) else {"url": body}
+        return {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail") or "auto"}
+    if kind == "file" and isinstance(body, dict):
+        return {"type": "input_file"} | body
+    return dict(part) | {"type": _INPUTS.get(kind, kind)}

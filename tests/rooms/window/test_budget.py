@@ -1,0 +1,66 @@
+"""A window is divided so that what must stand in it fits, and a refusal names the least budget."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.errors import InvalidInput
+from cuebook.window.budget import Limits, allot, prompt_budget
+
+sizes = st.integers(0, 3000)
+
+
+def least_named(refused: InvalidInput) -> int:
+    return int(re.search(r"allow at least (\d+)", str(refused))[1])
+
+
+@given(sizes, sizes, sizes, sizes, st.none() | st.integers(1, 9000), st.integers(5000, 20_000))
+def test_parts_fit_the_budget_or_the_least_is_named(front, tools, least, frozen, token_budget, context):  # noqa: PLR0917
+    limits = Limits(context_tokens=context, system_tokens=100, reply_tokens=200)
+
+    def try_with(budget):
+        return allot(limits, front=front, tools=tools, least=least, frozen=frozen, token_budget=budget)
+
+    try:
+        allotment = try_with(token_budget)
+    except InvalidInput as refused:
+        assert refused.where == "tokenBudget"  # noqa: PT017
+        needed = least_named(refused)
+        assert needed == front + tools + least > prompt_budget(limits, token_budget)
+        if needed <= prompt_budget(limits, None):
+            assert try_with(needed).posts >= least
+        return
+    assert allotment.budget <= context - 200
+    assert front + tools + allotment.memory + allotment.posts <= allotment.budget
+    assert allotment.posts >= least
+    assert allotment.memory >= 0
+    assert allotment.memory <= max(frozen, limits.memory_tokens)
+
+
+def test_defaults_are_the_seeds():
+    assert allot(Limits(), front=0).posts == 190_000, "C's maxShortTermTokens"
+    assert prompt_budget(Limits(), None) == 200_000 - 4_096
+    wide = Limits(max_short_term_tokens=10**9, memory_tokens=0)
+    assert allot(wide, front=0).posts == 190_904, "C's available budget"
+
+
+@pytest.mark.parametrize("context", [1000, 4096, 8192, 9096, 16_384])
+def test_a_small_model_shows_posts_too(context):
+    """What is kept free for the system text is never most of a window."""
+    limits = Limits(context_tokens=context, reply_tokens=context // 4)
+    assert allot(limits, front=100).posts >= 0.6 * (context - context // 4)
+
+
+def test_what_an_earlier_step_recalled_keeps_its_place():
+    small = allot(Limits(), front=0, token_budget=1000)
+    assert small.memory == 100
+    assert allot(Limits(), front=0, token_budget=1000, frozen=300).memory == 300
+    assert allot(Limits(), front=0, token_budget=1000, frozen=50).memory == 100
+    assert allot(Limits(), front=0, token_budget=1000, frozen=300, least=800).memory == 100, "there is no place for it"
+
+
+def test_the_models_own_window_is_the_limit():
+    with pytest.raises(InvalidInput, match="allow at least 6000"):
+        allot(Limits(context_tokens=5000, reply_tokens=1000), front=6000)

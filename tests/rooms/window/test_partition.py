@@ -1,0 +1,216 @@
+"""Which posts stand in a window: the rules of C's partition, and that cut points stand still."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.records.conversation import Part, PathPost
+from cuebook.window.budget import Limits
+from cuebook.window.partition import least, partition, reach
+from cuebook.window.post_forms import calls_of, least_of
+
+LIMITS = Limits(window_posts=6)
+
+
+def path_of(*said, unread=0):
+    """Posts in order: (role, tokens, small or None, calls made, calls answered)."""
+    posts, total, round_ = [], unread, 0
+    for number, (role, tokens, small, made, answered) in enumerate(said, 1):
+        parts = tuple(Part("function", "{}", {"callId": each}) for each in made)
+        parts += tuple(Part("execution_result", "", {"callId": each}) for each in answered)
+        total += tokens
+        round_ = number if role == "user" else round_
+        posts.append(
+            PathPost(
+                number, f"p{number}", round_, role, role, "x" * tokens, tokens, "s" if small else None,
+                small or tokens, total, 0.0, msgspec.json.encode(parts) if parts else None,
+            )
+        )  # fmt: skip
+    return posts
+
+
+@st.composite
+def paths(draw, most=40):
+    said = []
+    for number in range(draw(st.integers(1, most))):
+        tokens = draw(st.one_of(st.integers(5, 60), st.integers(5, 60), st.integers(60, 900)))
+        small = draw(st.none() | st.integers(5, 30))
+        small = small if small is not None and small < tokens else None
+        kind = draw(st.sampled_from(["user", "assistant", "user", "assistant", "system", "tools"]))
+        if kind != "tools":
+            said.append((kind, tokens, small, (), ()))
+            continue
+        ids = [f"c{number}.{n}" for n in range(draw(st.integers(1, 3)))]
+        said.append(("assistant", tokens, None, ids, ()))
+        said += [("tool", draw(st.integers(5, 400)), None, (), (each,)) for each in ids]
+    return path_of(*said)
+
+
+def check(path, room, query):
+    parted = partition(path, room, LIMITS, query=query)
+    kept = {placed.post.seq for placed in parted.kept}
+    dropped = {post.seq for post in parted.dropped}
+    assert sorted([*(p.post.seq for p in parted.kept), *(p.seq for p in parted.dropped)]) == [p.seq for p in path]
+    assert not kept & dropped
+    assert [p.post.seq for p in parted.kept] == sorted(kept)
+    assert parted.tokens == sum(placed.tokens for placed in parted.kept) <= room
+    suffix = [post.seq for post in path if post.seq > max(dropped, default=0)]
+    assert kept - set(suffix) <= {query}, "the kept posts are a suffix but for the query"
+    assert query in kept or not query
+    assert path[-1].seq in kept
+    for placed in parted.kept:
+        if placed.form == "compressed":
+            assert placed.tokens == placed.post.small_tokens
+        elif placed.form == "full":
+            assert placed.tokens == placed.post.tokens
+        else:
+            assert least_of(placed.post) <= placed.tokens < placed.post.tokens
+            assert not any(part in (placed.post.parts or b"") for part in (b'"function"', b'"image_url"'))
+    return parted
+
+
+def parted_calls(path, kept):
+    """Calls in the window without a result that the path has, and results without their call."""
+    made, answered = {}, {}
+    for post in path:
+        if calls := calls_of(post):
+            made.update(dict.fromkeys(calls.made, post.seq))
+            answered.update(dict.fromkeys(calls.answered, post.seq))
+    return [call for call in made.keys() & answered.keys() if (made[call] in kept) != (answered[call] in kept)]
+
+
+@given(paths(), st.integers(0, 4000), st.data())
+def test_every_rule_holds(path, extra, data):
+    users = [post.seq for post in path if post.role == "user"]
+    query = data.draw(st.sampled_from([0, *users]))
+    room = least(path, query) + extra
+    parted = check(path, room, query)
+    assert parted_calls(path, {placed.post.seq for placed in parted.kept}) == []
+
+
+@given(paths())
+def test_a_path_that_fits_is_kept_whole(path):
+    room = 10 * sum(post.tokens for post in path)
+    parted = check(path, room, 0)
+    assert not parted.dropped
+    assert all(placed.form in ("full", "cut") for placed in parted.kept)
+
+
+@given(st.lists(st.integers(10, 40), min_size=120, max_size=200), st.integers(600, 1200))
+def test_cut_points_stand_still_while_less_than_a_step_was_added(sizes, room):
+    """Each cut point moves at most once while a step is added, and never back."""
+    said = [("user" if n % 2 else "assistant", size, max(5, size // 5), (), ()) for n, size in enumerate(sizes)]
+    step = int(room * LIMITS.step_share)
+    moves, added, before = [], 0, None
+    for count in range(2, len(said), 2):
+        parted = check(path_of(*said[:count]), room, count)
+        first = parted.kept[0].post.seq
+        full = next(placed.post.seq for placed in parted.kept if placed.form == "full")
+        added += sizes[count - 2] + sizes[count - 1]
+        if before is not None and (first, full) != before:
+            assert first >= before[0]
+            assert full >= before[1]
+            moves.append(added)
+        before = (first, full)
+    if len(moves) > 1:
+        assert (moves[-1] - moves[0]) / (len(moves) - 1) >= 0.6 * step, "a move a step, not a move a turn"
+    assert moves, "such a path does not fit"
+
+
+@given(st.lists(st.integers(10, 40), min_size=60, max_size=160), st.integers(600, 1200), st.integers(2, 40))
+def test_where_the_cut_point_stands_still_so_does_everything_behind_it(sizes, room, more):
+    said = [("user" if n % 2 else "assistant", size, max(5, size // 5), (), ()) for n, size in enumerate(sizes)]
+    longer = path_of(*said)
+    shorter = longer[: max(1, len(longer) - more)]
+    one, two = partition(shorter, room, LIMITS), partition(longer, room, LIMITS)
+
+    def forms(parted):
+        return [(placed.post.seq, placed.form, placed.tokens) for placed in parted.kept]
+
+    full_one = next(placed.post.seq for placed in one.kept if placed.form == "full")
+    full_two = next(placed.post.seq for placed in two.kept if placed.form == "full")
+    if full_one == full_two:
+        assert forms(two)[: len(forms(one))] == forms(one)
+
+
+def test_the_newest_posts_stay_full_beyond_the_share_of_older_ones():
+    """C: the recent window in full, older ones up to 85 %, compressed ones up to 95 %."""
+    said = [("user", 100, 20, (), ())] * 30
+    parted = partition(path_of(*said), 1000, Limits(window_posts=2))
+    full = sum(placed.form == "full" for placed in parted.kept)
+    small = sum(placed.form == "compressed" for placed in parted.kept)
+    assert (full, small) == (8, 5)
+    parted = partition(path_of(*said), 1000, Limits(window_posts=9))
+    assert [placed.form for placed in parted.kept] == ["full"] * 9
+
+
+def test_a_large_post_is_cut_to_a_share_of_the_room_and_hides_no_other():
+    said = [("user", 20, None, (), ())] * 10
+    said[4] = ("assistant", 50_000, None, (), ())
+    parted = partition(path_of(*said), 1000, Limits())
+    assert [(p.form, p.tokens) for p in parted.kept if p.post.seq == 5] == [("cut", 250)]
+    assert len(parted.kept) == 10
+
+
+def test_a_post_read_in_its_compressed_form_only_is_never_shown_in_another():
+    path = path_of(*[("user", 400, 20, (), ())] * 6)
+    path[1] = msgspec.structs.replace(path[1], message=None)
+    parted = partition(path, 100_000, Limits())
+    forms = [placed.form for placed in parted.kept]
+    assert forms[:2] == ["compressed", "compressed"]
+    assert forms[-1] == "full"
+
+
+def test_leading_results_whose_call_was_not_read_are_left_out():
+    said = [("tool", 20, None, (), ("gone",)), ("tool", 20, None, (), ("gone2",)), ("user", 20, None, (), ())]
+    path = path_of(*said, unread=500)
+    assert [p.post.seq for p in partition(path, 1000, Limits(), begins=False).kept] == [3]
+    assert [p.post.seq for p in partition(path, 1000, Limits()).kept] == [1, 2, 3], "a client's own beginning stays"
+
+
+def test_an_open_query_far_behind_stays():
+    said = [("user", 300, None, (), ())]
+    for n in range(40):
+        said += [("assistant", 40, None, (f"c{n}",), ()), ("tool", 60, None, (), (f"c{n}",))]
+    parted = partition(path_of(*said), 1000, LIMITS, query=1)
+    assert parted.kept[0].post.seq == 1
+    assert parted.kept[1].post.seq > 2
+
+
+def test_nothing_of_a_path_is_nothing():
+    parted = partition([], 100, LIMITS)
+    assert (parted.kept, parted.dropped, least([], 0)) == ((), (), 0)
+
+
+def read_of(path, far):
+    """What a store reads of a path, newest first up to the caps (ports.store.Look), oldest first."""
+    found, used, small = [], 0, 0
+    for post in reversed(path):
+        used += min(post.tokens, far.post)
+        if used <= far.full or not found:
+            small += post.small_tokens if used > far.small_after else 0
+            found.append(post)
+            continue
+        used = far.full  # from here on only compressed forms are read
+        small += post.small_tokens
+        if small > far.small:
+            break
+        found.append(msgspec.structs.replace(post, message=None, wire=None) if post.small else post)
+    return found[::-1]
+
+
+@given(paths(most=60), st.integers(60, 4000), st.integers(0, 1000), st.integers(0, 60))
+def test_a_window_is_the_same_when_all_of_the_path_is_read(path, budget, front, reply):
+    """What is read depends on the budget alone; what else stands in the window only takes from it."""
+    limits = Limits(context_tokens=9000, system_tokens=50, reply_tokens=reply, window_posts=6)
+    query = next((post.seq for post in reversed(path) if post.role == "user"), 0)
+    room = max(least(path, query), min(budget, 8900, limits.max_short_term_tokens) - front)
+    if room > budget:
+        return
+    read = read_of(path, reach(limits, budget))
+    newer = sum(post.tokens for post in path if post.seq >= query)
+    if query and newer > reach(limits, budget).full:
+        return  # an open round so long is read with its query apart (engine.opening)
+    whole = partition(path, room, limits, query=query)
+    parted = partition(read, room, limits, query=query, begins=len(read) == len(path))
+    assert [(p.post.seq, p.form, p.tokens) for p in parted.kept] == [(p.post.seq, p.form, p.tokens) for p in whole.kept]

@@ -1,0 +1,78 @@
+"""The optimizer's rules: C's steps, ranges and emergency, one by one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuebook.records.tuning import Tuning
+from cuebook.window.budget import Limits, tuned, untuned
+
+
+def parameters(tuning: Tuning) -> tuple[float, int, float]:
+    return tuning.compression_trigger, tuning.full_message_window, tuning.min_relevance
+
+
+@pytest.mark.parametrize(
+    ("usage", "savings", "expected"),
+    [
+        (0.65, 0.5, (0.7, 30, 0.3)),
+        (0.75, 0.5, (0.7, 30, 0.3)),
+        (0.76, 0.05, (0.65, 28, 0.35)),
+        (0.50, 0.0, (0.7, 30, 0.3)),
+        (0.49, 0.0, (0.725, 31, 0.275)),
+        (0.66, 0.049, (0.6, 30, 0.4)),
+        (0.76, 0.0, (0.55, 28, 0.45)),
+        (0.65, 0.0, (0.7, 30, 0.3)),
+    ],
+)
+def test_one_step(usage: float, savings: float, expected: tuple[float, int, float]) -> None:
+    assert parameters(tuned(untuned(Limits()), usage=usage, savings=savings)) == expected
+
+
+@pytest.mark.parametrize(
+    ("usage", "savings", "expected"),
+    [(0.76, 0.05, (0.7, 30, 0.3)), (0.76, 0.0, (0.7, 30, 0.3)), (0.66, 0.049, (0.7, 30, 0.3)),
+     (0.49, 0.0, (0.725, 31, 0.275))],
+)  # fmt: skip
+def test_while_a_user_is_not_served_well_nothing_more_is_taken(
+    usage: float, savings: float, expected: tuple[float, int, float]
+) -> None:
+    start = untuned(Limits())
+    assert parameters(tuned(start, usage=usage, savings=savings, served=0.49)) == expected
+    well = tuned(start, usage=usage, savings=savings, served=0.5)
+    assert well == tuned(start, usage=usage, savings=savings)
+
+
+def steps(tuning: Tuning, many: int, *, usage: float, savings: float) -> Tuning:
+    for _ in range(many):
+        tuning = tuned(tuning, usage=usage, savings=savings)
+    return tuning
+
+
+def test_the_rails() -> None:
+    start = untuned(Limits())
+    assert parameters(steps(start, 50, usage=0.9, savings=0.5)) == (0.4, 10, 0.6)
+    assert parameters(steps(start, 50, usage=0.9, savings=0.0)) == (0.35, 10, 0.7)
+    assert parameters(steps(start, 50, usage=0.1, savings=0.0)) == (0.85, 50, 0.15)
+
+
+def test_over_its_target_nothing_is_relaxed_again_behind_an_emergency() -> None:
+    low = steps(untuned(Limits()), 50, usage=0.9, savings=0.0)
+    assert parameters(tuned(low, usage=0.9, savings=0.5)) == (0.35, 10, 0.7)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1.5), st.floats(0, 1)), max_size=80))
+def test_it_stays_in_its_ranges(runs: list[tuple[float, float]]) -> None:
+    tuning = untuned(Limits())
+    for usage, savings in runs:
+        tuning = tuned(tuning, usage=usage, savings=savings)
+        assert 0.35 <= tuning.compression_trigger <= 0.85
+        assert 10 <= tuning.full_message_window <= 50
+        assert 0.15 <= tuning.min_relevance <= 0.70
+        assert tuning.target_usage_ratio == 0.65
+
+
+def test_settings_outside_the_ranges_stay_until_a_step_leads_inwards() -> None:
+    wide = untuned(Limits(trigger_ratio=0.95, window_posts=5))
+    assert parameters(tuned(wide, usage=0.1, savings=0.0)) == (0.95, 6, 0.275)
+    assert parameters(tuned(wide, usage=0.9, savings=0.5)) == (0.9, 5, 0.35)
