@@ -14,10 +14,10 @@ from cuebook import Cuebook
 from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.engine.core.desk import chunks_of
 from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.interfaces.model import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
-from cuebook.window.cache import RULES, Chunk, Totals, simulate
+from cuebook.window.cache import RULES, CacheChunk, CacheTotals, simulate
 from cuebook.window.tokens import counter
 
 TURNS = 60
@@ -66,7 +66,7 @@ def cache(run: Run) -> Iterator[Figure]:
                 )
 
 
-def _judged(name: str, totals: Totals) -> Iterator[Figure]:
+def _judged(name: str, totals: CacheTotals) -> Iterator[Figure]:
     share = f"{totals.read_share:.1%}"
     yield Figure(
         f"   {name}: read from cache", share, "of the input", ratio=totals.read_share, bar=_READ, least=True, unit=""
@@ -74,7 +74,7 @@ def _judged(name: str, totals: Totals) -> Iterator[Figure]:
     yield from _told(f"{name}: cost", totals, bar=_COST)
 
 
-def _told(name: str, totals: Totals, *, bar: float | None = None) -> Iterator[Figure]:
+def _told(name: str, totals: CacheTotals, *, bar: float | None = None) -> Iterator[Figure]:
     yield Figure(
         f"   {name}",
         f"{totals.cost:,.0f}",
@@ -172,7 +172,7 @@ class _Upstream:
         pass
 
 
-async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[float, list[Chunk]]], int]:
+async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[float, list[CacheChunk]]], int]:
     """Relay the conversation as a client that resends everything; give each window as chunks, with its time."""
     clock, upstream = FrozenClock(BEGINNING), _Upstream()
     settings = Settings(
@@ -182,7 +182,7 @@ async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[f
         budget=BudgetConfig(context=context),
     )
     history: list[dict[str, Any]] = [{"role": "system", "content": talk.system}]
-    found: list[tuple[float, list[Chunk]]] = []
+    found: list[tuple[float, list[CacheChunk]]] = []
     opened = Cuebook.open(Config(settings=settings), clock=clock, dice=LoadedDice(), upstream=upstream, worker=False)
     async with opened as book:
         for steps in talk.turns:
@@ -206,7 +206,7 @@ async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[f
 
 async def _ask(book: Cuebook, history: list[dict[str, Any]], tools: bytes) -> int:
     body = {"model": "m", "messages": history, "tools": msgspec.Raw(tools)}
-    call = Call(body=msgspec.json.encode(body), headers={}, conversation="agent", user="ann")
+    call = RelayCall(body=msgspec.json.encode(body), headers={}, conversation="agent", user="ann")
     turn = 0
     async for piece in book.relay(call):
         if isinstance(piece, Head):

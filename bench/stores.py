@@ -10,7 +10,7 @@ import msgspec
 
 from bench.measure import Run
 from bench.talk import Talk
-from cuebook.engine.core.drafts import Posted, Writer
+from cuebook.engine.core.drafts import Posted, PostFactory
 from cuebook.interfaces.store import Batch
 from cuebook.records.conversation import Draft
 from cuebook.records.digest import digest_of
@@ -29,9 +29,9 @@ _DIFFERENT = 2_000
 _AT_ONCE = 500
 
 
-def drafting() -> Writer:
+def drafting() -> PostFactory:
     """Give what makes drafts, as a book has it by default."""
-    return Writer(counter("estimate"), Redactor(b"k" * 32), 2 * 1024 * 1024)
+    return PostFactory(counter("estimate"), Redactor(b"k" * 32), 2 * 1024 * 1024)
 
 
 def posted(talk: Talk, number: int, words: int) -> Posted:

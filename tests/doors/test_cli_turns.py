@@ -9,7 +9,7 @@ from commands import Here
 
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
-from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
@@ -23,7 +23,7 @@ async def relay(here: Here, messages: list[dict[str, Any]], *answers: Answer, **
     async with Cuebook.open(config, upstream=upstream, worker=False) as book:
         for answer in answers:
             body = json.dumps({"model": "m", "messages": messages, **fields}).encode()
-            async for _ in book.relay(Call(body=body, headers={}, conversation="c1")):
+            async for _ in book.relay(RelayCall(body=body, headers={}, conversation="c1")):
                 pass
             said = json.loads(b"".join(answer.pieces))["choices"][0]["message"]
             messages.append(said)

@@ -18,7 +18,7 @@ from lent import app_of
 from cuebook import Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.providers.minilm.compute_thread import Line
+from cuebook.providers.minilm.compute_thread import ComputeQueue
 from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
 from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.embedding_server import Embeddings, embedding_server
@@ -257,7 +257,7 @@ def test_import_loads_nothing_of_an_embedder() -> None:
 
 
 async def test_a_query_passes_a_long_list_which_goes_on_and_what_is_given_up_is_not_computed() -> None:
-    line, done = Line("pieces", passed_s=60.0), list[str]()
+    line, done = ComputeQueue("pieces", passed_s=60.0), list[str]()
     held = threading.Event()
 
     async def run(name: str, *, urgent: bool) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cuebook import Ask, Cuebook
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.config import Config, ModelConfig, Settings, StoreConfig, build
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
@@ -95,7 +95,7 @@ async def test_a_key_of_our_own_goes_up_in_the_place_of_the_clients_unless_the_s
         arguments = {"store.url": ":memory:", "upstream.url": server.url, "upstream.api_key_env": "OWN_KEY", **given}
         async with Cuebook.open(build(arguments=arguments), worker=False) as book:
             body = b'{"messages": [{"role": "user", "content": "hi"}]}'
-            call = Call(body=body, headers={"Authorization": "Bearer placeholder"}, conversation="c")
+            call = RelayCall(body=body, headers={"Authorization": "Bearer placeholder"}, conversation="c")
             assert [piece async for piece in book.relay(call)]
             request = RelayRequest(method="GET", path="/models", headers=dict(call.headers), body=b"")
             assert [piece async for piece in book.pass_through(request)]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuebook import Cuebook
-from cuebook.app.book import Call, RelayRequest
+from cuebook.app.book import RelayCall, RelayRequest
 from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
 from cuebook.records.memory import DEFAULT_TENANT
 from cuebook.testing.upstream import ScriptedUpstream, completion
@@ -18,7 +18,7 @@ HEADERS = {"content-type": "application/json"}
 async def say(book: Cuebook, text: str, *, user: str | None, conversation: str | None = None) -> None:
     """Let a call pass to the end of its answer."""
     body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
-    call = Call(body=body, headers=HEADERS, user=user, conversation=conversation)
+    call = RelayCall(body=body, headers=HEADERS, user=user, conversation=conversation)
     passed = RelayRequest(method="POST", path="/chat/completions", headers=HEADERS, body=body, verbatim=True)
     async for _ in book.pass_through(passed, call):
         pass

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Cuebook
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.app.replay import RecordedUpstream
 from cuebook.interfaces.model import RelayRequest
 
@@ -26,7 +26,7 @@ async def talk(book: Cuebook, upstream: RecordedUpstream) -> None:
         body = msgspec.json.encode({"model": "gpt-5-mini", "messages": sent})
         headers = {"content-type": "application/json"}
         request = RelayRequest(method="POST", path="/chat/completions", headers=headers, body=body, query="")
-        call = Call(body=body, headers=headers, conversation="garden")
+        call = RelayCall(body=body, headers=headers, conversation="garden")
         async for _ in book.pass_through(request, call):
             pass
         messages.append({"role": "assistant", "content": f"Noted, {number}."})

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cuebook.engine.proxy.history_alignment import TAIL, anchors, continue_at, same_conversation
-from cuebook.interfaces.store import Alignment, Spot
+from cuebook.interfaces.store import Alignment, PostSpot
 from cuebook.records.conversation import Conversation
 
 
@@ -45,7 +45,7 @@ class Tree:
         """What a store says of a history (its contract is tested elsewhere)."""
         places = tuple(tuple(n for n, (_, said) in enumerate(self.posts, 1) if said == text) for text in history)
         named = {seq for seqs in places for seq in seqs} | ({self.head} - {0})
-        spots = {seq: Spot(self.posts[seq - 1][0], len(self.path(seq)), self.run(seq)) for seq in named}
+        spots = {seq: PostSpot(self.posts[seq - 1][0], len(self.path(seq)), self.run(seq)) for seq in named}
         runs = {}
         for seq in range(1, len(self.posts) + 1):
             follows = self.posts[self.run(seq) - 1][0]

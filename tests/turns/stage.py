@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cuebook import Ask, Cuebook, Reply, Window
-from cuebook.app.book import Call, Head
+from cuebook.app.book import Head, RelayCall
 from cuebook.config import Config, build
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
@@ -88,7 +88,7 @@ class Client:
     ) -> bytes:
         """Send messages as they are; answers with the body's bytes."""
         body = {"model": "m", "messages": self.history if messages is None else messages, **fields}
-        call = Call(
+        call = RelayCall(
             body=json.dumps(body).encode(), headers={}, user=self.who, server_history=server_history,
             conversation=self.conversation if conversation is ... else conversation,
         )  # fmt: skip

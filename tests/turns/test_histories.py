@@ -6,7 +6,7 @@ import time
 import pytest
 from stage import NAME, Client, book_on, bot, everything, path, system, user
 
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -214,7 +214,7 @@ async def test_fields_nobody_knows_go_upstream_byte_for_byte(book, client):
         + b',{"role":"user","content":"u2"}],"x":{"y":[1.50]}}'
     )  # noqa: E501, RUF100
     client.upstream.say(completion("a2"))
-    [_ async for _ in book.relay(Call(body=raw, headers={}, conversation=NAME))]
+    [_ async for _ in book.relay(RelayCall(body=raw, headers={}, conversation=NAME))]
     sent = client.upstream.requests[-1].body
     assert odd in sent
     assert b'"x":{"y":[1.50]}' in sent
@@ -223,7 +223,7 @@ async def test_fields_nobody_knows_go_upstream_byte_for_byte(book, client):
         b'{"role":"user","content":"u2"},' + json.dumps(bot("a2")).encode() + b',{"role":"user","content":"u3"}',
     )  # noqa: E501, RUF100
     client.upstream.say(completion("a3"))
-    [_ async for _ in book.relay(Call(body=raw, headers={}, conversation=NAME))]
+    [_ async for _ in book.relay(RelayCall(body=raw, headers={}, conversation=NAME))]
     assert odd in client.upstream.requests[-1].body, "from the store too"
     assert await path(book) == ["u1", "a1", "u2", "a2", "u3", "a3"]
 
@@ -251,7 +251,7 @@ async def test_what_nobody_can_place_is_refused_and_nothing_stored(book, client,
 )  # noqa: E501, RUF100
 async def test_a_body_that_is_none_is_refused(book, body):
     with pytest.raises(InvalidInput):
-        [_ async for _ in book.relay(Call(body=body, headers={}, conversation=NAME))]
+        [_ async for _ in book.relay(RelayCall(body=body, headers={}, conversation=NAME))]
 
 
 async def test_a_client_goes_on_with_another_choice(book, client):

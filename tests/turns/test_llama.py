@@ -9,7 +9,7 @@ import pytest
 from stage import NAME, config
 
 from cuebook import Ask, Cuebook, InvalidInput
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.app.doctor import examine
 from cuebook.errors import UpstreamError
 from cuebook.interfaces.model import ModelRequest
@@ -190,7 +190,8 @@ async def test_it_answers_programs_of_anthropics_wire(tmp_path):
     tools = [{"name": "weather", "input_schema": {"type": "object"}}]
     async with book(tmp_path) as opened:
         head, body = [
-            each async for each in opened.message(Call(body=json.dumps(asked | {"tools": tools}).encode(), headers={}))
+            each
+            async for each in opened.message(RelayCall(body=json.dumps(asked | {"tools": tools}).encode(), headers={}))
         ]
         message = json.loads(body)
         assert (head.status, head.headers["x-cuebook-left-out"]) == (200, "tools")  # its template knows none
@@ -198,7 +199,8 @@ async def test_it_answers_programs_of_anthropics_wire(tmp_path):
         assert message["stop_reason"] in ("end_turn", "max_tokens")
         assert message["usage"]["input_tokens"] > 0 < message["usage"]["output_tokens"] <= 8
         pieces = [
-            each async for each in opened.message(Call(body=json.dumps(asked | {"stream": True}).encode(), headers={}))
+            each
+            async for each in opened.message(RelayCall(body=json.dumps(asked | {"stream": True}).encode(), headers={}))
         ]
         assert pieces[0].headers["content-type"].startswith("text/event-stream")
         assert pieces[1].startswith(b"event: message_start")
@@ -206,5 +208,5 @@ async def test_it_answers_programs_of_anthropics_wire(tmp_path):
         long = asked | {
             "messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "url", "url": "x"}}]}]
         }
-        head, body = [each async for each in opened.message(Call(body=json.dumps(long).encode(), headers={}))]
+        head, body = [each async for each in opened.message(RelayCall(body=json.dumps(long).encode(), headers={}))]
         assert (head.status >= 400, json.loads(body)["type"]) == (True, "error")  # it sees nothing

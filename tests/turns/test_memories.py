@@ -9,7 +9,7 @@ from stage import book_on, on, told
 
 from cuebook import Ask
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.memories import Asked
+from cuebook.interfaces.memories import MemoryQuery
 from cuebook.memory.scopes import persona_place
 from cuebook.providers.file_sink import FileSink
 from cuebook.records.memory import Place
@@ -225,7 +225,7 @@ async def test_a_thousand_other_users_change_nothing_of_what_one_finds(tmp_path,
             await put("domain", f"harbour {dice.random()}", "the lamp burns at night", user=f"u{n}")
         hits = await book.memory.search("harbour lamp", user="ann", scopes=["user"])
         assert [hit.scope for hit in hits] == ["user"]
-        found = await book.desk.store.memories.find(_scope(), [Place("user", "ann")], Asked(text="lamp", limit=5))
+        found = await book.desk.store.memories.find(_scope(), [Place("user", "ann")], MemoryQuery(text="lamp", limit=5))
         assert len(found.memories) == len(found.found) == 1
 
 

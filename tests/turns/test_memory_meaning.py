@@ -10,7 +10,7 @@ from stage import book_on
 
 from cuebook import Ask, Posted
 from cuebook.errors import BackendError
-from cuebook.interfaces.memories import Asked, PlaceChange
+from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.interfaces.vectors import EmbeddedPlace
 from cuebook.memory.scopes import persona_place
 from cuebook.records.memory import Dense, Memory, Place, Scope
@@ -267,9 +267,9 @@ async def test_what_ended_takes_no_place_from_what_holds_in_a_large_place():
         held = _memory(9000, "the lamp by the old harbour wall, as was said on the first day")
         change = PlaceChange(place=ANN, generation=0, memories=(*ended, *holding, held))
         await store.memories.save(Scope(), change, now=1.0)
-        found = await store.memories.find(Scope(), [ANN], Asked(text="lamp harbour", limit=24))
+        found = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24))
         assert [each.id for each in found.memories if each.no in found.found] == [held.id]
-        then = await store.memories.find(Scope(), [ANN], Asked(text="lamp harbour", limit=24, at=1.5))
+        then = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24, at=1.5))
         assert len(then.found) == 24
         numbers = {each.number: each.text for each in await store.vectors.said(Scope(), ANN, after=0, limit=9999)}
         unit = {True: _numbers(1.0), False: _numbers(0.0)}
@@ -277,7 +277,7 @@ async def test_what_ended_takes_no_place_from_what_holds_in_a_large_place():
         embedded = EmbeddedPlace(place=ANN, model="m", after=0, upto=max(numbers), rows=rows, now=1.0)
         assert await store.vectors.keep_of_place(Scope(), embedded)
         dense = Dense("m", _numbers(1.0), 0.5)
-        near = await store.memories.find(Scope(), [ANN], Asked(text="", dense=dense, limit=3))
+        near = await store.memories.find(Scope(), [ANN], MemoryQuery(text="", dense=dense, limit=3))
         by_no = {each.no: each for each in near.memories}
         assert [by_no[no].id for no in near.found][:1] == [held.id]
         assert near.cosines[near.found[0]] == pytest.approx(1.0)

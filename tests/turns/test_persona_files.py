@@ -9,7 +9,7 @@ import pytest
 from stage import Client, book_on, config, user
 
 from cuebook import Ask, Cuebook
-from cuebook.app.file_watch import Watch
+from cuebook.app.file_watch import FileWatch
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.mind import Sentiment
 from cuebook.signals.profiles import tracking_of
@@ -57,7 +57,7 @@ async def test_the_next_turn_has_what_a_file_says_by_then(place):
         assert [window.blocks[0].text for window in (before, after)] == ["You are Ada.", "You are Eva."]
 
 
-class Counted(Watch):
+class Counted(FileWatch):
     looks = 0
 
     async def _scan(self, before):

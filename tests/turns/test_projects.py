@@ -7,7 +7,7 @@ from stage import NAME, Client, config
 from stage import book_on as opened
 
 from cuebook import Ask, BlockingCuebook, Cuebook
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import SystemDice
@@ -130,11 +130,11 @@ async def test_a_header_names_the_project_of_a_chat_completion(place):
         assert "Be kind.\n\nSay less." in upstream.messages()[0]["content"]
         upstream.say(completion("Noted."))
         body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
-        call = Call(body=body, headers={}, conversation="of-acme", project="acme")
+        call = RelayCall(body=body, headers={}, conversation="of-acme", project="acme")
         assert [piece async for piece in book.relay(call)]
         assert "Never name prices." in upstream.messages()[0]["content"]
         with pytest.raises(InvalidInput, match="X-Cuebook-Project"):
-            [piece async for piece in book.relay(Call(body=body, headers={}, project="../x"))]
+            [piece async for piece in book.relay(RelayCall(body=body, headers={}, project="../x"))]
 
 
 async def test_the_compactor_is_told_what_the_conversations_project_has(tmp_path):

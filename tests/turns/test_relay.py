@@ -10,7 +10,7 @@ from msgspec import structs
 from stage import NAME, Client, book_on, everything, path, user
 
 from cuebook import Ask
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.engine.proxy.chat_stream import Heard, message_of, take
 from cuebook.errors import UpstreamError
 from cuebook.testing.upstream import (
@@ -215,7 +215,7 @@ async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(book, client)
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
 
     async def read():
-        async for piece in book.relay(Call(body=body, headers={}, conversation=NAME)):
+        async for piece in book.relay(RelayCall(body=body, headers={}, conversation=NAME)):
             seen.append(piece)  # noqa: PERF401
 
     reading = asyncio.create_task(read())
@@ -362,7 +362,7 @@ async def test_a_stream_of_nothing_fails_the_turn(book, client):
 async def test_a_client_that_goes_away_leaves_what_had_come(book, client):
     client.upstream.say(streamed("a long answer nobody reads", size=4))
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
-    pieces = book.relay(Call(body=body, headers={}, conversation=NAME))
+    pieces = book.relay(RelayCall(body=body, headers={}, conversation=NAME))
     seen = [await anext(pieces) for _ in range(5)]
     await pieces.aclose()
     turn, texts = await last(book)
@@ -378,7 +378,7 @@ async def test_a_client_that_goes_away_behind_the_last_word_has_its_answer(book,
         Answer(pieces=[body_of(streamed("all said")).removesuffix(DONE), DONE], headers={"content-type": EVENTS})
     )  # noqa: E501, RUF100
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
-    pieces = book.relay(Call(body=body, headers={}, conversation=NAME))
+    pieces = book.relay(RelayCall(body=body, headers={}, conversation=NAME))
     while b'"finish_reason": "stop"' not in (piece if isinstance(piece := await anext(pieces), bytes) else b""):
         pass
     await pieces.aclose()

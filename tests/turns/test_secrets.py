@@ -8,8 +8,8 @@ import pytest
 from stage import NAME, Client, book_on, user
 
 from cuebook import Ask, Posted
-from cuebook.app.book import Call
-from cuebook.engine.core.drafts import Writer
+from cuebook.app.book import RelayCall
+from cuebook.engine.core.drafts import PostFactory
 from cuebook.errors import BackendError, KeyReused
 from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
@@ -98,7 +98,7 @@ async def test_idempotency_keys_and_their_requests_are_kept_under_the_books_key(
             body = json.dumps({"model": "m", "messages": [user("my pin is 1234")]}).encode()
             for _ in range(2):
                 await book.ask(Ask("my pin is 1234", "a", idempotency_key="my key a"))
-                call = Call(body=body, headers={}, conversation="b", idempotency_key="my key b")
+                call = RelayCall(body=body, headers={}, conversation="b", idempotency_key="my key b")
                 assert [piece async for piece in book.relay(call)]
                 posts = [Posted(sender="ann", message=f"pin {n}", id=f"p{n}") for n in range(3)]
                 assert (await book.append("c", posts, idempotency_key="my key c")).stored == 3
@@ -147,4 +147,4 @@ async def test_an_answer_that_breaks_off_within_a_key_leaves_no_half_of_it(tmp_p
     ],
 )  # fmt: skip
 def test_a_text_that_broke_off_ends_before_the_key_it_broke_off_in(text, kept):
-    assert Writer(len, Redactor(b"k"), 9).settled(text) == kept
+    assert PostFactory(len, Redactor(b"k"), 9).settled(text) == kept

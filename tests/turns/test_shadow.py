@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from cuebook import Cuebook
-from cuebook.app.book import Call, Head, RelayRequest
+from cuebook.app.book import Head, RelayCall, RelayRequest
 from cuebook.config import build
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.errors import NotFound
 from cuebook.testing.upstream import ScriptedUpstream, completion, streamed
 
 
-def requested(*messages: Any, conversation: str | None = "talk", **fields: Any) -> tuple[RelayRequest, Call]:
+def requested(*messages: Any, conversation: str | None = "talk", **fields: Any) -> tuple[RelayRequest, RelayCall]:
     said = [{"role": "user", "content": each} if isinstance(each, str) else each for each in messages]
     body = json.dumps({"model": "gpt-5.2", "messages": said, **fields}).encode()
     request = RelayRequest(method="POST", path="/chat/completions", headers={}, body=body, verbatim=True)
-    return request, Call(body=body, headers={}, conversation=conversation)
+    return request, RelayCall(body=body, headers={}, conversation=conversation)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_an_answer_larger_than_all_room_passes_and_is_let_go(book: Cuebook
 
 async def test_what_is_no_chat_completion_passes_and_is_counted(book: Cuebook) -> None:
     request, call = requested("hi")
-    broken = Call(body=b"{", headers={}, conversation="talk")
+    broken = RelayCall(body=b"{", headers={}, conversation="talk")
     assert [piece async for piece in book.pass_through(request, broken)]
     assert [piece async for piece in book.pass_through(request, call)]
     await book.settle()

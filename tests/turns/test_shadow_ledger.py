@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuebook import Cuebook
-from cuebook.app.book import Call, RelayRequest
+from cuebook.app.book import RelayCall, RelayRequest
 from cuebook.app.reports.prices import load_prices
 from cuebook.app.reports.shadow import ShadowReport
 from cuebook.config import build
@@ -30,7 +30,7 @@ def shadowing(*answers: Answer, **more: Any) -> Cuebook:
 async def says(book: Cuebook, messages: list[Any], model: str = "gpt-4.1", conversation: str = "talk") -> None:
     body = json.dumps({"model": model, "messages": messages}).encode()
     request = RelayRequest(method="POST", path="/chat/completions", headers={}, body=body, verbatim=True)
-    kept = Call(body=body, headers={}, conversation=conversation)
+    kept = RelayCall(body=body, headers={}, conversation=conversation)
     assert [piece async for piece in book.pass_through(request, kept)]
     await book.settle()
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuebook import Cuebook
-from cuebook.app.book import Call, Head, RelayRequest
+from cuebook.app.book import Head, RelayCall, RelayRequest
 from cuebook.config import build
 from cuebook.testing.upstream import Answer, ScriptedUpstream
 
@@ -60,7 +60,7 @@ async def book(upstream: ScriptedUpstream) -> AsyncIterator[Cuebook]:
 async def asks(book: Cuebook, given: Any, **fields: Any) -> None:
     body = json.dumps({"model": "gpt-5.2", "input": given, **fields}).encode()
     request = RelayRequest(method="POST", path="/responses", headers={}, body=body, verbatim=True)
-    pieces = [piece async for piece in book.pass_through(request, Call(body=body, headers={}))]
+    pieces = [piece async for piece in book.pass_through(request, RelayCall(body=body, headers={}))]
     assert isinstance(pieces[0], Head)
     await book.settle()
 

@@ -2,7 +2,7 @@
 
 from cuebook import Ask, Cuebook
 from cuebook.app.reports.prices import Price, Prices
-from cuebook.app.reports.usage import Taken, taken
+from cuebook.app.reports.usage import CallUsage, taken
 from cuebook.records.turn import Usage
 from cuebook.records.usage import Spent
 from cuebook.testing.doubles import ScriptedModel
@@ -34,7 +34,9 @@ async def test_a_prompt_stands_beside_its_whole_history_and_sums_agree_with_turn
         assert took[3].whole >= took[3].tokens  # nothing was condensed: the history is the prompt
         sums = await book.live.sums(user="ann")
         assert (sums.turns, sums.all, sums.posts) == (3, True, 6)
-        assert sums.taken == Taken().plus((await book.live.spent.turns("garden", 1, 1))[1]).plus(took[2]).plus(took[3])
+        assert sums.taken == CallUsage().plus((await book.live.spent.turns("garden", 1, 1))[1]).plus(took[2]).plus(
+            took[3]
+        )
         assert (await book.live.sums(user="bob")).turns == 0
         [first] = [each for each in await book.conversations.posts("garden") if each.seq == 1]
         assert (await book.live.talks.places("garden", [first.id, "nowhere"]))[first.id].seq == 1

@@ -7,7 +7,7 @@ import pytest
 from stage import book_on, user
 
 from cuebook import Ask
-from cuebook.app.book import Call
+from cuebook.app.book import RelayCall
 from cuebook.errors import InvalidInput
 from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream, completion
@@ -171,7 +171,7 @@ async def test_the_openai_wire_takes_a_zone_with_the_request(tmp_path):
 
         async def send(zone):
             body = json.dumps({"model": "m", "messages": [user("The cellar was flooded.")]}).encode()
-            async for _ in book.relay(Call(body=body, headers={}, conversation="c", time_zone=zone)):
+            async for _ in book.relay(RelayCall(body=body, headers={}, conversation="c", time_zone=zone)):
                 pass
 
         with pytest.raises(InvalidInput, match="X-Time-Zone: no time zone"):

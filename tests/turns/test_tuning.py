@@ -6,7 +6,7 @@ import pytest
 from stage import NAME, accounted, book_on, bot, user
 
 from cuebook import Ask, Cuebook
-from cuebook.interfaces.reflections import Run
+from cuebook.interfaces.reflections import TuningRun
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Tuning
 from cuebook.records.turn import Manifest
@@ -80,7 +80,7 @@ async def put(book: Cuebook, tuning: Tuning) -> None:
     """Keep a tuning as a run of now would."""
     found = await book.conversations.get(NAME)
     stands = await book.desk.store.tuning.tuned(Scope(), NAME)
-    run = Run(
+    run = TuningRun(
         no=found.no,
         seen_seq=found.last_seq,
         before=stands.updated_at if stands else 0.0,

@@ -19,7 +19,7 @@ from cuebook.app.check_arguments import (
     check_settle,
     check_where,
 )
-from cuebook.app.file_watch import Watch, known_prompts
+from cuebook.app.file_watch import FileWatch, known_prompts
 from cuebook.app.jobs import chores_of, sinks_of
 from cuebook.app.parts import Parts
 from cuebook.app.prompts.base import prompt_logs_of
@@ -38,9 +38,9 @@ from cuebook.engine.jobs.worker import Worker
 from cuebook.engine.proxy import chat_completions as relaying
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages import marked
-from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.shadow import Shadow
-from cuebook.engine.proxy.shadow_ledger import Ledger
+from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.turn import turn as turning
 from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.engine.turn.turn import Chunk
@@ -51,12 +51,12 @@ from cuebook.interfaces.model import Analyzer, Model, RelayRequest, Upstream
 from cuebook.interfaces.sink import Sink
 from cuebook.interfaces.store import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
-from cuebook.records.outcome import Known
+from cuebook.records.outcome import StoredOutcome
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Ask, Window
 from cuebook.storage.sqlite.connect import MEMORY
 
-__all__ = ["Ask", "Call", "Chunk", "Cuebook", "Head", "Posted", "RelayRequest", "Reply"]
+__all__ = ["Ask", "Chunk", "Cuebook", "Head", "Posted", "RelayCall", "RelayRequest", "Reply"]
 
 #: Where the audit is mirrored, in the project.
 AUDIT = "logs/prompts_audit.jsonl"
@@ -101,7 +101,7 @@ class Cuebook(Parts):
         self._mirror: Mirror | None = None
         self._logs: PromptLogs | None = None
         self._shadow: Shadow | None = None
-        self._ledger: Ledger | None = None
+        self._ledger: CallAccounting | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Desk] = {}
         self._looks = {}
@@ -141,11 +141,11 @@ class Cuebook(Parts):
             msg = "the book is open already; open another with Cuebook.open(...)"
             raise CuebookError(msg)
         desk, self._upstream = await asyncio.to_thread(compose, self.config, **self._given)
-        self._ledger = Ledger(self._upstream) if self._upstream is not None else None
+        self._ledger = CallAccounting(self._upstream) if self._upstream is not None else None
         self._desk = desk
         self._worker = Worker(desk, interval_s=self.config.settings.work.interval_s)
         known = partial(known_prompts, self.prompts, self.config)
-        watch = Watch(self.config, lambda: (desk, *self._tenants.values()), known)
+        watch = FileWatch(self.config, lambda: (desk, *self._tenants.values()), known)
         try:
             if pushes_by_itself(self.config):
                 await push_by_itself(self.prompt_files)
@@ -286,7 +286,7 @@ class Cuebook(Parts):
         comment: str = "",
         user: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Known:
+    ) -> StoredOutcome:
         """Say how a turn was, in the place of what its user's next message says: `turns.feedback`."""
         said: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
         said |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}
@@ -310,7 +310,7 @@ class Cuebook(Parts):
         """Do once what is due behind the replies now, as the worker would; answers with how much was done."""
         return await self._worker.work(hurry=False) if self._worker else 0
 
-    async def relay(self, call: Call) -> AsyncIterator[Head | bytes]:
+    async def relay(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer a chat-completions request of the OpenAI wire: the head, then the body's bytes."""
         check_call(call)
         await self.desk.catch_up()
@@ -320,7 +320,7 @@ class Cuebook(Parts):
             async for piece in pieces:
                 yield piece
 
-    async def message(self, call: Call) -> AsyncIterator[Head | bytes]:
+    async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer a request of Anthropic's wire: the head, then the body's bytes. One nobody can read passes unkept."""
         check_call(call)
         await self.desk.catch_up()
@@ -333,14 +333,14 @@ class Cuebook(Parts):
         """Anthropic's wire: who answers there, and how many tokens a request has."""
         return Messages(self.desk, self.config, self._upstream, self._ledger)
 
-    async def respond(self, call: Call) -> AsyncIterator[Head | bytes]:
+    async def respond(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer a request of OpenAI's Responses wire: the head, then the body's bytes."""
         check_call(call)
         async with aclosing(respond(self.desk, self.relay, call)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    async def pass_through(self, request: RelayRequest, call: Call | None = None) -> AsyncIterator[Head | bytes]:
+    async def pass_through(self, request: RelayRequest, call: RelayCall | None = None) -> AsyncIterator[Head | bytes]:
         """Pass any other request of the OpenAI wire to the upstream; nothing of it is kept.
 
         Anthropic's messages get cache breakpoints where the upstream reads them (`upstream.breakpoints`).

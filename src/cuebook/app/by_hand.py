@@ -29,7 +29,7 @@ MOST = 100
 READ = 20
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class StoredAt(Struct, frozen=True, kw_only=True):
     """Where a text is kept: as a memory, or as a post of a conversation."""
 
     memory: Memory | None = None
@@ -45,7 +45,7 @@ async def remember(
     key: str | None = None,
     conversation: str | None = None,
     user: str | None = None,
-) -> Kept:
+) -> StoredAt:
     """Keep a text: as knowledge of a user or of the book, or as said in a conversation where one is named.
 
     Under a `key` another text takes the place of the one before; without one the text is its own key, and said again
@@ -57,13 +57,13 @@ async def remember(
         raise InvalidInput(msg, where="text")
     if conversation is None:
         kind = category or (OF_A_USER if user else OF_NOBODY)
-        return Kept(memory=await book.memories.put(kind, key or _own_key(text), text, user=user))
+        return StoredAt(memory=await book.memories.put(kind, key or _own_key(text), text, user=user))
     if category is not None or key is not None:
         msg = "category: what is said in a conversation has none, and no key; leave them out, or the conversation"
         raise InvalidInput(msg, where="category")
     said = Posted(sender=user or "user", message=text)
     appended = await book.conversations.append(conversation, [said], user=user)
-    return Kept(conversation=conversation, seq=appended.last_seq)
+    return StoredAt(conversation=conversation, seq=appended.last_seq)
 
 
 async def recall(

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from cuebook.config import Config
 from cuebook.engine.core.drafts import Posted, check_name, check_text
 from cuebook.engine.core.time_zones import read_zone
-from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import Analyzer
 from cuebook.memory.scopes import SCOPES
@@ -48,7 +48,7 @@ def check_ask(ask: object) -> None:
         raise InvalidInput(msg, where="message")
 
 
-def check_call(call: Call) -> None:
+def check_call(call: RelayCall) -> None:
     """Refuse a request of the OpenAI wire whose headers name what there cannot be. Raises InvalidInput."""
     check_project(call.project or "", where="X-Cuebook-Project")
     if call.time_zone is not None:
@@ -77,14 +77,14 @@ def _check_post(post: object, place: str) -> None:
             msg = f"{place}.sender: empty; say who sends it"
             raise InvalidInput(msg, where=f"{place}.sender")
     elif isinstance(post, Mapping):
-        check({key: post[key] for key in ("id", "timestamp") if key in post}, _Message, place)
+        check({key: post[key] for key in ("id", "timestamp") if key in post}, _ChatMessage, place)
     else:
         said = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
         msg = f"{place}: expected {said}, got {format_value(post)}"
         raise InvalidInput(msg, where=place)
 
 
-class _Message(Struct, frozen=True):
+class _ChatMessage(Struct, frozen=True):
     """What of a chat message is ours."""
 
     id: str | None = None

@@ -19,13 +19,13 @@ from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
-from cuebook.interfaces.store import Appended, Batch, Page
+from cuebook.interfaces.store import Appended, Batch, PageOfConversations
 from cuebook.memory.scopes import Whose, personal_places
 from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.portable import role_rounds, rounds_of, shared_entries
-from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.chat_messages import MessageContent, read_message
 
 #: Posts larger than so many characters, or more than MANY of them, are read in a thread: streams must not wait.
 LARGE, MANY = 100_000, 64
@@ -157,7 +157,7 @@ class Conversations:
 
     async def list(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Page:
+    ) -> PageOfConversations:
         """Conversations, the most recent first.
 
         With `q` those that have each of its words in their id, their user or how their first post begins, in either
@@ -166,7 +166,7 @@ class Conversations:
         if not q:
             return await self._desk.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
         found = await Talking(self._desk).find(q, user=user, limit=limit, cursor=cursor)
-        return Page(tuple(each.conversation for each in found.items), found.cursor)
+        return PageOfConversations(tuple(each.conversation for each in found.items), found.cursor)
 
     async def listed(
         self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
@@ -369,7 +369,7 @@ def _size(given: Posted | Mapping[str, Any]) -> int:
     return len(given.message) if isinstance(given, Posted) else len(str(given.get("content", "")))
 
 
-def _check_said(said: Said, where: str) -> None:
+def _check_said(said: MessageContent, where: str) -> None:
     """Refuse a message without content that says nothing else either: no model takes it in a prompt."""
     if not said.message and not said.parts:
         msg = f"{where}: missing; say something"

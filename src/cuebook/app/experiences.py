@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuebook.app.setup.experience_files import Reader, Shelf, strangers
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.turn.experiences import Choice, Query, choose_for, clean
+from cuebook.engine.turn.experiences import ExperienceQuery, SelectedExperiences, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.experience import offered
 from cuebook.records.memory import Scope
@@ -31,7 +31,7 @@ class ExperienceList(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-class Weighed(Struct, frozen=True, kw_only=True):
+class WeighedExperience(Struct, frozen=True, kw_only=True):
     """A candidate for a query: its score and the parts of it, whether it is chosen, and why."""
 
     exp_id: str
@@ -50,7 +50,7 @@ class ExperienceChoice(Struct, frozen=True, kw_only=True):
     query: str
     role: str  # a persona's id, or a role
     by: str
-    items: tuple[Weighed, ...]
+    items: tuple[WeighedExperience, ...]
     instead: str = ""
 
 
@@ -92,7 +92,7 @@ class Experiences:
         shelf = await self._shelf()
         names = self._names(self._desk.default_persona if role is None else role, shelf)
         candidates = offered([each.experience for each in shelf.kept], names)
-        asked = Query(text=self._desk.writer.clean(query), project=self._desk.project)
+        asked = ExperienceQuery(text=self._desk.writer.clean(query), project=self._desk.project)
         speaker = self._desk.personas.get(names[0]) or replace(self._desk.persona(None), role=names[-1])
         choice = await choose_for(self._desk, Scope(), speaker, asked, candidates, asks_model=True)
         return _given(query, names[0], choice)
@@ -119,10 +119,10 @@ class Experiences:
         return (role,)
 
 
-def _given(query: str, role: str, choice: Choice) -> ExperienceChoice:
+def _given(query: str, role: str, choice: SelectedExperiences) -> ExperienceChoice:
     place = {name: at for at, name in enumerate(choice.chosen)}
     items = [
-        Weighed(
+        WeighedExperience(
             exp_id=each.exp_id,
             chosen=each.exp_id in place,
             score=each.score,

@@ -71,7 +71,7 @@ class _Seen(Struct, frozen=True, kw_only=True):
     presets_fault: str = ""
 
 
-class Watch:
+class FileWatch:
     """Looks at the files of a book's project. `desks` are those of all tenants, `known` the ids of its prompts."""
 
     def __init__(

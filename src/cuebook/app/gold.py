@@ -39,7 +39,7 @@ class Fact(Struct, frozen=True, kw_only=True):
         return all(any(word.lower() in low for word in group) for group in self.match)
 
 
-class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
+class GoldSurvival(Struct, frozen=True, kw_only=True, rename="camel"):
     """What memory holds of the gold facts at the end."""
 
     current: int
@@ -51,7 +51,7 @@ class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
     wrong: tuple[str, ...]
 
 
-class Told(Struct, frozen=True, kw_only=True, rename="camel"):
+class MemoryLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """What memory gives: a line of the summary, an item, or a hit, with its rank from 1 and the posts it names."""
 
     where: Literal["summary", "item", "hit"]
@@ -60,7 +60,7 @@ class Told(Struct, frozen=True, kw_only=True, rename="camel"):
     rank: int = 0
 
 
-class Asked(Struct, frozen=True, kw_only=True, rename="camel"):
+class QuestionResult(Struct, frozen=True, kw_only=True, rename="camel"):
     """A question put to memory: the first hit it gives, and where the answer stands in what it holds.
 
     `key` is the answer key's, for comparing; nothing of it is memory's. `evidence` is how much of the posts that tell
@@ -69,9 +69,9 @@ class Asked(Struct, frozen=True, kw_only=True, rename="camel"):
 
     question: str
     key: str
-    first: Told | None
-    stands: tuple[Told, ...]
-    source: Told | None  # the first hit that is one of those posts
+    first: MemoryLine | None
+    stands: tuple[MemoryLine, ...]
+    source: MemoryLine | None  # the first hit that is one of those posts
     evidence: float
 
     def stands_in(self, where: str) -> bool:
@@ -96,7 +96,7 @@ def read_facts(document: Mapping[str, Any]) -> list[Fact]:
     ]
 
 
-def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Survival:
+def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> GoldSurvival:
     """Hold the current items against the gold list.
 
     A superseded fact counts as shown when a current item tells it and not, in the same words, what came after it.
@@ -116,7 +116,7 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Surv
         )
     ]
     current = [fact for fact in facts if fact.current]
-    return Survival(
+    return GoldSurvival(
         current=len(current),
         held=len(held),
         in_summary=sum(any(fact.in_text(line) for line in summary.splitlines()) for fact in current),
@@ -157,19 +157,19 @@ def read_answers(document: object) -> list[dict[str, str]]:
     ]
 
 
-def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit]) -> Asked:
+def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit]) -> QuestionResult:
     """Put a fact's question: say what the first hit is, and where in what memory holds the fact stands.
 
     A line of the summary, an item or a sentence of a hit must tell the fact itself; the id of a post does not count.
     """
-    lines = (Told(where="summary", text=line.strip("- ")) for line in summary.splitlines() if fact.in_text(line))
-    told = (Told(where="item", text=item.text, sources=item.sources) for item in items if fact.in_text(item.text))
+    lines = (MemoryLine(where="summary", text=line.strip("- ")) for line in summary.splitlines() if fact.in_text(line))
+    told = (MemoryLine(where="item", text=item.text, sources=item.sources) for item in items if fact.in_text(item.text))
     ranked = ((rank, hit, _telling(fact, hit)) for rank, hit in enumerate(hits, 1))
-    found = (Told(where="hit", text=text, sources=hit.sources, rank=rank) for rank, hit, text in ranked if text)
+    found = (MemoryLine(where="hit", text=text, sources=hit.sources, rank=rank) for rank, hit, text in ranked if text)
     stands = [next(each, None) for each in (lines, told, found)] if fact.match else []
-    given = [Told(where="hit", text=hit.text, sources=hit.sources, rank=rank) for rank, hit in enumerate(hits, 1)]
+    given = [MemoryLine(where="hit", text=hit.text, sources=hit.sources, rank=rank) for rank, hit in enumerate(hits, 1)]
     seen = {source for hit in hits for source in hit.sources}.intersection(fact.sources)
-    return Asked(
+    return QuestionResult(
         question=fact.question,
         key=fact.answer,
         first=given[0] if given else None,

@@ -7,7 +7,7 @@ from cuebook.app.experiences import Experiences
 from cuebook.app.forgetting import Receipts
 from cuebook.app.keys import Keys
 from cuebook.app.memories import Memories
-from cuebook.app.memories.conversation_memory import Memory
+from cuebook.app.memories.conversation_memory import ConversationMemory
 from cuebook.app.organizations import Organizations
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.files import PromptFiles
@@ -96,9 +96,9 @@ class Parts:
         return Organizations(self.desk, self._tenant)
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> ConversationMemory:
         """What is remembered: search, items, the summary."""
-        return Memory(self.desk, self.config)
+        return ConversationMemory(self.desk, self.config)
 
     @property
     def live(self) -> Live:

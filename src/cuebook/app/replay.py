@@ -23,7 +23,7 @@ UNDATED = datetime(2026, 1, 5, 9, 0, tzinfo=UTC).timestamp()
 STEP_S = 60.0
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class RecordedPost(Struct, frozen=True, kw_only=True):
     """A recorded post: its id and time, and its message on the OpenAI wire."""
 
     id: str
@@ -50,9 +50,9 @@ def is_dated(transcript: Transcript) -> bool:
     return any(_time_of(given) is not None for given in transcript.posts)
 
 
-def said_of(transcript: Transcript) -> list[Said]:
+def said_of(transcript: Transcript) -> list[RecordedPost]:
     """Give a transcript's posts as messages of the wire. One without a time was said a little after the one before."""
-    found: list[Said] = []
+    found: list[RecordedPost] = []
     times = _times([_time_of(given) for given in transcript.posts])
     people = all(
         isinstance(post, Posted) and role_of(post.sender, transcript.persona) == "user" for post in transcript.posts
@@ -63,7 +63,9 @@ def said_of(transcript: Transcript) -> list[Said]:
             continue
         fields = {key: value for key, value in given.items() if key != "timestamp"}
         id_ = str(fields.pop("id", None) or f"post-{number}")
-        found.append(Said(id=id_, when=when, sender=sender_of(read_message(fields), transcript.user), message=fields))
+        found.append(
+            RecordedPost(id=id_, when=when, sender=sender_of(read_message(fields), transcript.user), message=fields)
+        )
     return found
 
 
@@ -82,7 +84,7 @@ def _times(known: Sequence[float | None]) -> list[float]:
     return found
 
 
-def _said(given: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> Said:
+def _said(given: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> RecordedPost:
     role = given.role or role_of(given.sender, transcript.persona)
     post = Post(
         id=given.id or id_,
@@ -99,10 +101,10 @@ def _said(given: Posted, id_: str, when: float, transcript: Transcript, *, peopl
     )
     message = msgspec.json.decode(write_message(post, user=transcript.user))
     kind = "listened" if people and given.sender != transcript.user else ""
-    return Said(id=post.id, when=post.created_at, sender=given.sender, message=message, kind=kind)
+    return RecordedPost(id=post.id, when=post.created_at, sender=given.sender, message=message, kind=kind)
 
 
-def is_system(post: Said) -> bool:
+def is_system(post: RecordedPost) -> bool:
     """Say whether a post is system text."""
     return post.role in ("system", "developer")
 
@@ -137,7 +139,7 @@ class ReplayDice:
         return f"{prefix}-{self._made}"
 
 
-class _Answer:
+class _RecordedAnswer:
     """A recorded answer as an upstream would give it, in one piece."""
 
     status = 200
@@ -169,29 +171,29 @@ class RecordedUpstream:
     async def send(self, request: RelayRequest) -> RelayAnswer:
         """Answer a request."""
         del request
-        return _Answer(self.answers.popleft(), self._model)
+        return _RecordedAnswer(self.answers.popleft(), self._model)
 
     async def aclose(self) -> None:
         """Nothing is held open."""
 
 
-class Call(Struct, frozen=True):
+class RecordedCall(Struct, frozen=True):
     """One model call of a recording: the new messages that were sent, and what was answered (None: nothing was)."""
 
-    new: tuple[Said, ...]
-    answer: Said | None
+    new: tuple[RecordedPost, ...]
+    answer: RecordedPost | None
 
 
-def calls_of(posts: Sequence[Said]) -> list[Call]:
+def calls_of(posts: Sequence[RecordedPost]) -> list[RecordedCall]:
     """Cut a recording into model calls: everything up to an assistant's message is sent, that message is the answer."""
-    found: list[Call] = []
-    new: list[Said] = []
+    found: list[RecordedCall] = []
+    new: list[RecordedPost] = []
     for post in posts:
         if (post.role == "assistant" or post.kind) and new:
-            found.append(Call(tuple(new), post))
+            found.append(RecordedCall(tuple(new), post))
             new = []
         else:
             new.append(post)
     if new:
-        found.append(Call(tuple(new), None))
+        found.append(RecordedCall(tuple(new), None))
     return found

@@ -44,7 +44,7 @@ Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="Use the 
 _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Folder, None)}
 
 
-class Run(Protocol):
+class CommandFunction(Protocol):
     """A command: the state first, its own arguments by name."""
 
     __name__: str
@@ -77,7 +77,7 @@ def _no_callback() -> None:
 def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callable[[Any], Any]:
     """Register a function as a command; it gets a State first, made of the options that all commands share."""
 
-    def register(function: Run) -> Run:
+    def register(function: CommandFunction) -> CommandFunction:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         def run(ctx: typer.Context, **values: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from cuebook.memory.scopes import Policy, Terms
+from cuebook.memory.scopes import Policy, PolicyTerms
 from cuebook.records.conversation import Conversation, Post
 from cuebook.records.key import Key
 from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Scope, Summary
@@ -76,7 +76,7 @@ class MemoryLook(Struct, frozen=True, kw_only=True):
     limit: int = 24
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class MemoryQuery(Struct, frozen=True, kw_only=True):
     """What is looked for among memories: those that hold, or that held at a time (Unix seconds)."""
 
     text: str
@@ -104,7 +104,7 @@ class Matched(Struct, frozen=True, kw_only=True):
     akin: float = 1.0
 
 
-class Known(Matched, frozen=True, kw_only=True):
+class MemoryContext(Matched, frozen=True, kw_only=True):
     """What a turn may know from other conversations: the policy that holds, and the memories of its places."""
 
     policy: Policy
@@ -123,7 +123,7 @@ class Cited(Struct, frozen=True):
     role: str
     sender: str
     own_name: bool = False
-    terms: tuple[Terms, ...] = ()
+    terms: tuple[PolicyTerms, ...] = ()
 
 
 class Delivering(Struct, frozen=True, kw_only=True):
@@ -197,7 +197,7 @@ class MemoryStore(Protocol):
     async def place(
         self, scope: Scope, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
     ) -> tuple[int, list[Memory]]: ...
-    async def find(self, scope: Scope, places: Sequence[Place], asked: Asked) -> Matched: ...
+    async def find(self, scope: Scope, places: Sequence[Place], asked: MemoryQuery) -> Matched: ...
     async def page(
         self,
         scope: Scope,

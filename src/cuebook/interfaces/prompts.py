@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cuebook.prompts.learn import Posterior
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Known, Outcome
+from cuebook.records.outcome import Outcome, StoredOutcome
 from cuebook.records.prompt import MAIN, Branch, Label, Observation, Version
 
 #: Ancestors are followed so far and no farther.
@@ -66,7 +66,7 @@ class Family(Struct, frozen=True, kw_only=True):
         return next((each for each in self.active if each.branch == branch), None)
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class PromptEvent(Struct, frozen=True, kw_only=True):
     """What was done to a prompt, by whom and when."""
 
     kind: EventKind
@@ -121,12 +121,14 @@ class PromptStore(Protocol):
         ...
 
     async def activate(
-        self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: Once | None = None
     ) -> Branch:
         """Make another version of a branch active: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         ...
 
-    async def events(self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100) -> list[Event]:
+    async def events(
+        self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
+    ) -> list[PromptEvent]:
         """Give what was done to a prompt, or to one branch but for its labels, the newest first."""
         ...
 
@@ -186,7 +188,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
 class OutcomeStore(Protocol):
     """Keeps one outcome a turn. `Opening.outcome` adds that of the turn before; one that stands is left as it is."""
 
-    async def get(self, scope: Scope, conversation: str, turn: int) -> Known | None:
+    async def get(self, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
         """Give a turn's outcome, None where nothing was heard. Raises NotFound for a conversation of others."""
         ...
 
@@ -194,7 +196,9 @@ class OutcomeStore(Protocol):
         """Give the outcomes of a conversation's newest turns that have one, newest first. Raises NotFound."""
         ...
 
-    async def give(self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None) -> Known:
+    async def give(
+        self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None
+    ) -> StoredOutcome:
         """Put an outcome in the place of what stands; what was taught of it is due to be corrected.
 
         Raises NotFound where there is no such turn, Conflict while it runs.
@@ -206,8 +210,8 @@ class OutcomeStore(Protocol):
         ...
 
     async def fold(
-        self, scope: Scope, conversation: str, turn: int, known: Known, lessons: Sequence[Lesson]
-    ) -> Known | None:
+        self, scope: Scope, conversation: str, turn: int, known: StoredOutcome, lessons: Sequence[Lesson]
+    ) -> StoredOutcome | None:
         """Fold an outcome's observations in, and note that, in one transaction.
 
         A version that was taught this outcome before has its observation corrected. None, and nothing is done, where

@@ -13,11 +13,11 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
-from cuebook.records.tuning import Snapshot, Tally, Totals, Tuning
+from cuebook.records.tuning import Snapshot, Tally, Tuning, TuningTotals
 from cuebook.records.turn import TurnOn
 
 
-class Call(Struct, frozen=True, array_like=True):
+class MetapromptTask(Struct, frozen=True, array_like=True):
     """What a reflection is to do: a metaprompt by its id, and why; `event:NAME`, `interval:N`, `manual` or `llm`."""
 
     metaprompt: str
@@ -39,7 +39,7 @@ class Reflecting(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     turn: TurnOn
     n: int
-    calls: tuple[Call, ...]
+    calls: tuple[MetapromptTask, ...]
     before: Reflection | None  # the newest on the turn's path
     epoch: int  # how often something in the conversation was erased
 
@@ -67,7 +67,7 @@ class ReflectionStore(Protocol):
         """Keep a reflection; False, and nothing is kept, where it was made or its conversation changed meanwhile."""
         ...
 
-    async def ask(self, scope: Scope, conversation: str, calls: Sequence[Call]) -> int:
+    async def ask(self, scope: Scope, conversation: str, calls: Sequence[MetapromptTask]) -> int:
         """Ask for a reflection on the newest turn of the head's path. Answers with the turn's number.
 
         Raises NotFound, and InvalidInput where no turn is there.
@@ -108,7 +108,7 @@ class Changed(Struct, frozen=True):
     conversation: str
 
 
-class Run(Struct, frozen=True, kw_only=True):
+class TuningRun(Struct, frozen=True, kw_only=True):
     """What a run leaves, decided on the tuning of `before` (0 where there was none); without a snapshot it saw only."""
 
     no: int  # the conversation's number as it was read
@@ -124,12 +124,12 @@ class TuningStore(Protocol):
 
     async def entries(self, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries: ...
     async def tuned(self, scope: Scope, conversation: str) -> Tuned | None: ...
-    async def keep(self, scope: Scope, conversation: str, run: Run) -> bool: ...
+    async def keep(self, scope: Scope, conversation: str, run: TuningRun) -> bool: ...
     async def changed(
         self, *, least: int, since: float, before: float, limit: int = 100, scope: Scope | None = None
     ) -> list[Changed]: ...
     async def history(self, scope: Scope, conversation: str | None, *, limit: int) -> list[Snapshot]: ...
-    async def totals(self, scope: Scope, conversation: str | None) -> Totals: ...
+    async def totals(self, scope: Scope, conversation: str | None) -> TuningTotals: ...
     async def tally(
         self, scope: Scope, conversation: str | None, *, organizations: Sequence[str] | None = None
     ) -> Tally: ...

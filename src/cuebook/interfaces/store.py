@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from cuebook.interfaces.erasure import AuditStore, ErasureStore
 from cuebook.interfaces.keys import KeyStore, OrganizationStore
-from cuebook.interfaces.memories import Known, MemoryLook, MemoryStore
+from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryStore
 from cuebook.interfaces.prompts import Family, OutcomeStore, PromptStore
-from cuebook.interfaces.reflections import Call, ReflectionStore, TuningStore
+from cuebook.interfaces.reflections import MetapromptTask, ReflectionStore, TuningStore
 from cuebook.interfaces.vectors import VectorStore
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState, Stretch
-from cuebook.records.conversation_list import Answering, PostPlace, Run, Talks
+from cuebook.records.conversation_list import Answering, ConversationSummaries, PostPlace, PostRun
 from cuebook.records.memory import Correction, Dense, Found, Item, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
 from cuebook.records.outcome import Outcome
@@ -37,7 +37,9 @@ class TalkStore(Protocol):
         """
         ...
 
-    async def find(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
+    async def find(
+        self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
+    ) -> ConversationSummaries:
         """List conversations who asks takes part in, the most recent first.
 
         With `words` those that have each of them, in either case, in their id, their user or how their first post
@@ -45,7 +47,7 @@ class TalkStore(Protocol):
         """
         ...
 
-    async def runs(self, scope: Scope, conversation: str) -> list[Run]:
+    async def runs(self, scope: Scope, conversation: str) -> list[PostRun]:
         """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
         ...
 
@@ -81,24 +83,24 @@ class SpentStore(Protocol):
 __all__ = [
     "ROOT",
     "Alignment",
-    "Answered",
     "Appended",
     "Batch",
     "Closing",
     "Compacted",
     "CompactionInput",
-    "Due",
+    "DueConversation",
     "Found",
     "Lease",
     "Look",
     "Opening",
-    "Page",
+    "PageOfConversations",
     "PathPost",
+    "PostSpot",
     "Scene",
     "SearchLook",
     "SearchResult",
-    "Spot",
     "Store",
+    "StoredAnswer",
     "Stretch",
     "TurnOn",
 ]
@@ -152,7 +154,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     last_turn: TurnOn | None = None  # the newest on the path that is read; the newest of all may be on another branch
     reflection: Reflection | None = None  # the newest on a turn of the path that is read
     tuning: Tuning | None = None  # how the conversation is tuned, None before its first run
-    known: Known | None = None  # what other conversations tell, where it was asked for
+    known: MemoryContext | None = None  # what other conversations tell, where it was asked for
     families: Mapping[str, Family] = {}  # the prompts asked for, those that are, with their ancestors
     epoch: int = 0  # how often something of the tenant was forgotten
     corrected: int = 0  # the newest correction of the conversation, where it has a summary
@@ -207,7 +209,7 @@ class Opening(Struct, frozen=True, kw_only=True):
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # what was rendered; joins the chain
-    calls: tuple[Call, ...] = ()  # what the reflection on the turn is to do; none = none is asked for
+    calls: tuple[MetapromptTask, ...] = ()  # what the reflection on the turn is to do; none = none is asked for
     outcome: tuple[int, Outcome] | None = None  # what the caller's message says of a turn before it, by its number
     epoch: int | None = None  # of the scene: something may have been forgotten since; None does not ask
 
@@ -239,7 +241,7 @@ class Closing(Struct, frozen=True, kw_only=True):
     audit: tuple[Record, ...] = ()
 
 
-class Spot(Struct, frozen=True, array_like=True):
+class PostSpot(Struct, frozen=True, array_like=True):
     """Where a post stands in its tree: the post it follows, its number on its path from 1, the first of its run."""
 
     parent: int
@@ -256,7 +258,7 @@ class Alignment(Struct, frozen=True):
 
     conversation: Conversation
     places: tuple[tuple[int, ...], ...]
-    posts: dict[int, Spot]
+    posts: dict[int, PostSpot]
     runs: dict[int, tuple[int, int]]
 
 
@@ -302,7 +304,7 @@ class Compacted(Struct, frozen=True, kw_only=True):
     epoch: int = 0  # of the input: a pass over what was erased since is refused
 
 
-class Due(Struct, frozen=True):
+class DueConversation(Struct, frozen=True):
     """A conversation with posts behind no summary."""
 
     tenant: str
@@ -319,7 +321,7 @@ class Due(Struct, frozen=True):
     trigger: float | None = None  # the tuned usage from which profile `budget` compacts
 
 
-class Answered(Struct, frozen=True):
+class StoredAnswer(Struct, frozen=True):
     """What an Idempotency-Key stands for: its request's digest, and the step it opened or the answer it got.
 
     A key whose step ended without a whole answer is free for the same request again.
@@ -332,7 +334,7 @@ class Answered(Struct, frozen=True):
     step: int = 0
 
 
-class Page(Struct, frozen=True):
+class PageOfConversations(Struct, frozen=True):
     """A page of conversations and the cursor of the next, if there is more."""
 
     items: tuple[Conversation, ...]
@@ -377,11 +379,11 @@ class Store(Protocol):
     async def align(
         self, scope: Scope, digests: Sequence[bytes], *, conversation: str | None, anchors: Sequence[bytes] = ()
     ) -> list[Alignment]: ...
-    async def answered(self, scope: Scope, key: str) -> Answered | None: ...
+    async def answered(self, scope: Scope, key: str) -> StoredAnswer | None: ...
 
     # reading
     async def conversation(self, scope: Scope, conversation: str) -> Conversation: ...
-    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page: ...
+    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> PageOfConversations: ...
     async def posts(
         self, scope: Scope, conversation: str, *, path: bool = True, last: int | None = None, head: int | None = None
     ) -> list[Post]: ...
@@ -409,8 +411,8 @@ class Store(Protocol):
         self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
     ) -> int: ...
     async def due(
-        self, *, limit: int = 100, least: int = 1, after: Due | None = None, conversation: str | None = None
-    ) -> list[Due]: ...
+        self, *, limit: int = 100, least: int = 1, after: DueConversation | None = None, conversation: str | None = None
+    ) -> list[DueConversation]: ...
     async def compaction(self, scope: Scope, conversation: str, *, limit: int) -> CompactionInput | None: ...
     async def save_summary(self, scope: Scope, compacted: Compacted) -> bool: ...
     async def postpone(self, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int) -> None: ...

@@ -44,7 +44,7 @@ class UnembeddedPlace(Struct, frozen=True):
     said: int  # the number of its newest text
 
 
-class Said(Struct, frozen=True):
+class MemoryText(Struct, frozen=True):
     """What a memory says. Whatever a place's memories come to say has a number, each its own, growing."""
 
     number: int
@@ -81,7 +81,7 @@ class VectorStore(Protocol):
         """Find places in which something was said since a time that has no vectors, the newest first."""
         ...
 
-    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[Said]:
+    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> Sequence[MemoryText]:
         """Read what a place's memories say, ended ones too, behind a text, in the order it came."""
         ...
 

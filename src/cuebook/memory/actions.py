@@ -25,7 +25,7 @@ _KEY_FACT: Final = Expression(
 )
 
 
-class Entry(Struct, frozen=True, gc=False):
+class JudgedPost(Struct, frozen=True, gc=False):
     """A post as it is judged: `number` names it, `score` is in hundredths."""
 
     number: int
@@ -51,7 +51,7 @@ def has_key_facts(text: str) -> bool:
     return _KEY_FACT.search(lowered(text)) is not None
 
 
-def suggest(entries: Iterable[Entry], *, least: int = LEAST) -> Iterator[Action]:
+def suggest(entries: Iterable[JudgedPost], *, least: int = LEAST) -> Iterator[Action]:
     """Say what should become of each post, in their order; `least` is the lowest relevance that is kept whole."""
     for each in entries:
         low = each.score < least

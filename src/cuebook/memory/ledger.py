@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import Struct
 
-from cuebook.memory.actions import Action, Entry, has_key_facts, leave_out, suggest
+from cuebook.memory.actions import Action, JudgedPost, has_key_facts, leave_out, suggest
 from cuebook.memory.redundancy import Redundancy
 from cuebook.memory.relevance import Scores, at_least, standing
 from cuebook.records.conversation import ASSISTANT, PathPost
@@ -26,7 +26,7 @@ class Judged(Struct, frozen=True, kw_only=True):
     actions: tuple[Action, ...]
 
 
-class Ledger:
+class PathJudgement:
     """A path's posts, oldest first, each under its number from 0."""
 
     def __init__(self) -> None:
@@ -107,9 +107,9 @@ class Ledger:
             if seq > mark
         )
 
-    def _entries(self, scores: bytes, tuning: Tuning, mark: int) -> Iterator[Entry]:
+    def _entries(self, scores: bytes, tuning: Tuning, mark: int) -> Iterator[JudgedPost]:
         for number, (seq, score) in enumerate(zip(self.seqs, scores, strict=True)):
-            yield Entry(
+            yield JudgedPost(
                 number,
                 score,
                 compressed=seq in tuning.compressed,

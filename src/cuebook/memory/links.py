@@ -50,7 +50,7 @@ AGAIN_PLAIN: Final = 0.4
 RARE: Final = 2
 
 
-class Merged(Struct, frozen=True):
+class LinkOutcome(Struct, frozen=True):
     """What is stored after new items came: `kept` are the stored ones, repeats raised and earlier ones marked.
 
     `added` are the new ones, and `ended` those that a correction ended.
@@ -79,7 +79,7 @@ class Shares(Struct, frozen=True):
     longer: float
 
 
-def merge(held: Sequence[Item], found: Iterable[Item]) -> Merged:
+def merge(held: Sequence[Item], found: Iterable[Item]) -> LinkOutcome:
     """Return what is stored after `found`, oldest first, came to `held`. Cost: linear in both, by an index of words."""
     board = _Board(held)
     for item in found:
@@ -300,11 +300,11 @@ class _Board:
     def _rare(self, old: Read, new: Read) -> bool:
         return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())
 
-    def merged(self) -> Merged:
+    def merged(self) -> LinkOutcome:
         """Return the outcome."""
         kept = [self.reads[id_].item for id_ in self.order if id_ in self.held]
         added = [self.reads[id_].item for id_ in self.order if id_ not in self.held]
-        return Merged(kept, added)
+        return LinkOutcome(kept, added)
 
 
 def _differ(old: Read, new: Read) -> set[str]:

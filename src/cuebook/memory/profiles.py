@@ -67,7 +67,7 @@ _ENVIRONMENT = {
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 
-class _Section(Document, frozen=True, kw_only=True):
+class _CompactionSection(Document, frozen=True, kw_only=True):
     """`memoryCompaction`; its profiles are read on top of those that ship."""
 
     profiles: Mapping[str, Mapping[str, Any]] = {}
@@ -75,8 +75,8 @@ class _Section(Document, frozen=True, kw_only=True):
     default_profile_by_mode: Mapping[str, str] | None = None
 
 
-class _File(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    memory_compaction: _Section = _Section()
+class _CompactionFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    memory_compaction: _CompactionSection = _CompactionSection()
 
 
 def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
@@ -93,8 +93,8 @@ def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
     """Return `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
-    read, faults = validate(document, _File)
-    section = (read or _File()).memory_compaction
+    read, faults = validate(document, _CompactionFile)
+    section = (read or _CompactionFile()).memory_compaction
     profiles = dict(SHIPPED.profiles)
     for name, body in section.profiles.items():
         base = profiles.get(name, CompactionProfile())

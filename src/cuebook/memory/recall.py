@@ -20,8 +20,18 @@ from msgspec import Struct
 from cuebook.memory.words import is_pair, key_text, query_words, read_period, words
 
 __all__ = [
-    "CANDIDATES", "NEIGHBOURS_OF", "REACH", "Candidate", "Corpus", "Query", "Ranked", "akin_among", "key_text",
-    "match_expression", "rank", "read_query",
+    "CANDIDATES",
+    "NEIGHBOURS_OF",
+    "REACH",
+    "Corpus",
+    "Query",
+    "Ranked",
+    "RecallCandidate",
+    "akin_among",
+    "key_text",
+    "match_expression",
+    "rank",
+    "read_query",
 ]  # fmt: skip
 
 # What the store does best to ask for. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
@@ -77,7 +87,7 @@ class Query(Struct, frozen=True):
     zone: tzinfo = UTC  # whose days it speaks of
 
 
-class Candidate(Struct, frozen=True):
+class RecallCandidate(Struct, frozen=True):
     """A post that may answer. `seq` is unique among the candidates and grows along a path; `key` is its `key_text`."""
 
     seq: int
@@ -167,7 +177,7 @@ def _topic(query: Query) -> Sequence[str]:
 class _Reading(Struct):
     """A candidate as it is scored: how often each term occurs in its best passage, how long that is in words."""
 
-    post: Candidate
+    post: RecallCandidate
     counts: Mapping[str, float]
     length: int
     asks: bool
@@ -185,7 +195,7 @@ class _Reading(Struct):
     parts: tuple[float, ...] = ()  # what PARTS brought
 
 
-def rank(query: Query, candidates: Iterable[Candidate], corpus: Corpus, *, limit: int) -> list[Ranked]:
+def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *, limit: int) -> list[Ranked]:
     """Order candidates, best `limit` first, equal ones newest first; none that holds less than FLOOR of the query.
 
     Posts beside those that match should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
@@ -231,7 +241,7 @@ def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]
     return {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
 
 
-def _read(post: Candidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]) -> _Reading:
+def _read(post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]) -> _Reading:
     """Count the terms in a post: in all of it, or in the date, the speaker and the best passage of a long one."""
     counts = {term: float(len(here)) for term, here in places.items()}
     length = max(1, text.count(" ") - 1)

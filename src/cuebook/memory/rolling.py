@@ -46,7 +46,7 @@ LOOKAHEAD = 64
 LONGEST_S = 3600.0
 
 
-class Due(Struct, frozen=True):
+class PassDue(Struct, frozen=True):
     """Whether a pass is due, why or why not, and when to look again (Unix seconds, 0: when something changes)."""
 
     reason: Reason
@@ -64,7 +64,7 @@ def due(
     last_at: float,
     not_before: float,
     hurry: bool = False,
-) -> Due:
+) -> PassDue:
     """Say whether a conversation's backlog calls for a pass.
 
     `room` is what posts may take of a window, `not_before` when a failed pass may be tried again. A backlog larger than
@@ -72,15 +72,15 @@ def due(
     """
     behind = backlog - profile.tail
     if not profile.enabled:
-        return Due("disabled")
+        return PassDue("disabled")
     if not backlog:
-        return Due("no_messages")
+        return PassDue("no_messages")
     if behind < max(1, profile.least) or (profile.trigger == "budget" and backlog_tokens <= room * trigger_ratio):
-        return Due("below_threshold")
+        return PassDue("below_threshold")
     wait = not_before
     if behind <= profile.most and last_at <= now:  # a clock set back must not stop passes
         wait = max(wait, last_at + profile.cooldown_ms / 1000 if last_at else 0.0)
-    return Due("cooldown", wait) if wait > now and not hurry else Due("due")
+    return PassDue("cooldown", wait) if wait > now and not hurry else PassDue("due")
 
 
 def least_backlog(compaction: Compaction) -> int:

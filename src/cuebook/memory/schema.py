@@ -77,14 +77,16 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
 _TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
 
 
-class Answer(Struct, frozen=True):
+class CompactionAnswer(Struct, frozen=True):
     """A compaction model's answer that passed every check."""
 
     summary_markdown: str
     memory_json: dict[str, Any]
 
 
-def parse_answer(text: str, *, known: Collection[str], max_tokens: int, count: Callable[[str], int]) -> Answer:
+def parse_answer(
+    text: str, *, known: Collection[str], max_tokens: int, count: Callable[[str], int]
+) -> CompactionAnswer:
     """Read a model's answer: JSON, a fenced block, or the first `{` to the last `}`. Raise InvalidInput on anything
     else.
 
@@ -102,7 +104,7 @@ def parse_answer(text: str, *, known: Collection[str], max_tokens: int, count: C
     used = count(answer["summary_markdown"]) + count(compact(memory))
     if used > max_tokens:
         raise InvalidInput(f"the answer has {used} tokens, {max_tokens} are allowed", where="answer")
-    return Answer(answer["summary_markdown"], memory)
+    return CompactionAnswer(answer["summary_markdown"], memory)
 
 
 def compact(memory: Mapping[str, Any]) -> str:
@@ -110,7 +112,9 @@ def compact(memory: Mapping[str, Any]) -> str:
     return json.dumps(memory, ensure_ascii=False, separators=(",", ":"))
 
 
-def items_of(answer: Answer, *, when: float, lines: Sequence[Line] = (), held: Sequence[Item] = ()) -> list[Item]:
+def items_of(
+    answer: CompactionAnswer, *, when: float, lines: Sequence[Line] = (), held: Sequence[Item] = ()
+) -> list[Item]:
     """Return an answer's items, valid from `when` (Unix seconds).
 
     An item's trust is the least of its sources: a post's role in `lines`, a `held` item's own trust, else tool.

@@ -56,7 +56,7 @@ class Whose(Struct, frozen=True, kw_only=True):
     alone: bool = True
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class PolicyTerms(Struct, frozen=True, kw_only=True):
     """Under which a turn was answered. `policy` None: nobody noted it; `persona` "": it named none."""
 
     policy: Policy | None = None

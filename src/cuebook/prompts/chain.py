@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.prompts import strict_json
 from cuebook.prompts.digest import canonical
-from cuebook.records.audit import GENESIS, PERSONAL, UNREADABLE, Checkpoint, Record, Text, Verdict
+from cuebook.records.audit import GENESIS, PERSONAL, UNREADABLE, Checkpoint, CommittedText, Record, Verdict
 
 #: Bytes of a salt: 128 bits. Of fixed length, so that none of a text can be passed off as salt.
 SALT_SIZE = 16
@@ -60,7 +60,7 @@ def seal(
         mine = salt[number * SALT_SIZE : (number + 1) * SALT_SIZE]
         commitments[name] = commit(text, mine, where=name) if text else ""
         if text:
-            texts[name] = Text(text, mine.hex())
+            texts[name] = CommittedText(text, mine.hex())
     return replace(record, **commitments, texts=texts)
 
 
@@ -220,7 +220,7 @@ def _changed(record: Record, prev: str) -> str:
     return ""
 
 
-def _opens(record: Record, name: str, text: Text) -> bool:
+def _opens(record: Record, name: str, text: CommittedText) -> bool:
     try:
         return name in PERSONAL and getattr(record, name) == commit(text.text, bytes.fromhex(text.salt))
     except (ValueError, InvalidInput):
@@ -266,7 +266,7 @@ def parse_mirror(line: str | bytes) -> Record:
     redacted = fields.pop("redacted", False)
     try:
         sides = msgspec.convert([commitments, salts], list[dict[str, str]])
-        texts = {name: Text(_shown(name, fields[name]), salt) for name, salt in sides[1].items()}
+        texts = {name: CommittedText(_shown(name, fields[name]), salt) for name, salt in sides[1].items()}
         shown = {name: sides[0].get(name, "") for name in PERSONAL}
         record = msgspec.convert({**fields, **shown, "texts": {}}, Record)
         unproven = [name for name in PERSONAL if name not in texts and fields[name] not in (None, "", {})]

@@ -191,7 +191,7 @@ _SEMVER = re.compile(
 _LONGEST_SEMVER: Final = 64
 
 
-class SectionChange(Struct, frozen=True):
+class SectionDifference(Struct, frozen=True):
     """A section that is new, gone or other; `lines` as in a unified diff. `override` tells the two kinds apart."""
 
     name: str
@@ -200,7 +200,7 @@ class SectionChange(Struct, frozen=True):
     override: bool = False
 
 
-class ParamChange(Struct, frozen=True):
+class ParamDifference(Struct, frozen=True):
     """A parameter that is new (no `before`), gone (no `after`) or other."""
 
     name: str
@@ -215,7 +215,7 @@ class ParamChange(Struct, frozen=True):
         return "removed" if self.after is None else "changed"
 
 
-class FieldChange(Struct, frozen=True):
+class FieldDifference(Struct, frozen=True):
     """Another field with its two values; `order` is that of the sections both have."""
 
     name: str
@@ -226,9 +226,9 @@ class FieldChange(Struct, frozen=True):
 class Difference(Struct, frozen=True):
     """What is in the second version and not in the first, the other way round, and what is other."""
 
-    sections: tuple[SectionChange, ...] = ()
-    params: tuple[ParamChange, ...] = ()
-    fields: tuple[FieldChange, ...] = ()
+    sections: tuple[SectionDifference, ...] = ()
+    params: tuple[ParamDifference, ...] = ()
+    fields: tuple[FieldDifference, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.sections or self.params or self.fields)
@@ -245,7 +245,7 @@ def difference(before: Version, after: Version) -> Difference:
             *_sections(before.sections, after.sections, override=False),
             *_sections(before.override_sections, after.override_sections, override=True),
         ),
-        tuple(ParamChange(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)),
+        tuple(ParamDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)),
         tuple(_fields(before, after)),
     )
 
@@ -282,19 +282,19 @@ def check_semver(semver: object, *, where: str = "semver") -> str:
     return semver
 
 
-def _sections(before: Mapping[str, str], after: Mapping[str, str], *, override: bool) -> Iterator[SectionChange]:
+def _sections(before: Mapping[str, str], after: Mapping[str, str], *, override: bool) -> Iterator[SectionDifference]:
     """Give the sections that changed: those of the older version in its order, then the new ones."""
     for name, text in before.items():
         if name not in after:
-            yield SectionChange(name, "removed", tuple(f"-{line}" for line in text.split("\n")), override)
+            yield SectionDifference(name, "removed", tuple(f"-{line}" for line in text.split("\n")), override)
         elif after[name] != text:
-            yield SectionChange(name, "changed", unified(text, after[name]), override)
+            yield SectionDifference(name, "changed", unified(text, after[name]), override)
     for name, text in after.items():
         if name not in before:
-            yield SectionChange(name, "added", tuple(f"+{line}" for line in text.split("\n")), override)
+            yield SectionDifference(name, "added", tuple(f"+{line}" for line in text.split("\n")), override)
 
 
-def _fields(before: Version, after: Version) -> Iterator[FieldChange]:
+def _fields(before: Version, after: Version) -> Iterator[FieldDifference]:
     for old, new in (
         (before.sections, after.sections),
         (before.override_sections, after.override_sections),
@@ -302,12 +302,12 @@ def _fields(before: Version, after: Version) -> Iterator[FieldChange]:
         was = [name for name in old if name in new]
         now = [name for name in new if name in old]
         if was != now:
-            yield FieldChange("order", tuple(was), tuple(now))
+            yield FieldDifference("order", tuple(was), tuple(now))
     for name in FIELDS:
         was, now = getattr(before, name), getattr(after, name)
         # In Python True is 1; their canonical forms differ, and so do the digests.
         if (canonical(was, where=name) != canonical(now, where=name)) if name == "metadata" else (was != now):
-            yield FieldChange(name, was, now)
+            yield FieldDifference(name, was, now)
 
 
 def _of_param(before: Param | None, after: Param | None) -> Bump:

@@ -9,7 +9,18 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from cuebook.prompts.rollback import UNAIDED, Talks, Unit, Verdict, either, halved, judged, openings, talks, units
+from cuebook.prompts.rollback import (
+    UNAIDED,
+    EvidenceUnits,
+    RollbackVerdict,
+    Unit,
+    either,
+    halved,
+    judged,
+    openings,
+    talks,
+    units,
+)
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried, wealth
 from cuebook.records.prompt import Observation
 
@@ -19,7 +30,7 @@ KEPT = 200
 RUNNING = 10
 
 
-class Talk:
+class ConversationEvidence:
     """A conversation by what was said so far."""
 
     def __init__(self, first: Observation) -> None:
@@ -55,15 +66,15 @@ class Docket:
         self.before: deque[Unit] = deque(maxlen=KEPT)
         self.now: deque[Unit] = deque(maxlen=KEPT)
         #: Those that have begun: the control's of before and since, the new version's first ones and the others.
-        self.said_before: deque[Talk] = deque(maxlen=KEPT)
-        self.said_beside: deque[Talk] = deque(maxlen=KEPT)
-        self.said_first: list[Talk] = []
-        self.said_now: deque[Talk] = deque(maxlen=KEPT)
+        self.said_before: deque[ConversationEvidence] = deque(maxlen=KEPT)
+        self.said_beside: deque[ConversationEvidence] = deque(maxlen=KEPT)
+        self.said_first: list[ConversationEvidence] = []
+        self.said_now: deque[ConversationEvidence] = deque(maxlen=KEPT)
         self._least = settings.least
         self._half = halved(settings)
         self._began = self._ended = Trial()
-        self._talks = Talks()
-        self._said: dict[str, Talk] = {}
+        self._talks = EvidenceUnits()
+        self._said: dict[str, ConversationEvidence] = {}
         self._watched: set[str] = set()
 
     @property
@@ -76,7 +87,7 @@ class Docket:
         """Whether lots are drawn between the two: the control had one."""
         return self._began.control > 0
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> RollbackVerdict:
         """Judge by the control: half of the stake is on how conversations began, half on how they were."""
         return either(judged(self._began, self._half), judged(self._ended, self._half))
 
@@ -103,7 +114,7 @@ class Docket:
     def _say(self, seen: Observation) -> None:
         talk = self._said.get(seen.conversation) if seen.conversation else None
         if talk is None:
-            talk = Talk(seen)
+            talk = ConversationEvidence(seen)
             if seen.conversation:
                 self._said[seen.conversation] = talk
             if talk.number == self.control:

@@ -28,7 +28,7 @@ store alone knows is in no file: number, digest, times, where a branch began.
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.difference import check_semver
 from cuebook.prompts.digest import level
-from cuebook.prompts.front import FORMAT, Front, written
+from cuebook.prompts.front import FORMAT, FrontMatter, written
 from cuebook.prompts.names import ENDING, check_branch, check_slug, parse_reference
 from cuebook.prompts.pages import FENCE, MAX_FILE, decoded, divide, join, open_page
 from cuebook.prompts.yaml_text import dump
@@ -41,7 +41,7 @@ def read_file(text: str | bytes, *, path: str) -> Version:
     Raises InvalidInput naming file, line and key.
     """
     page = open_page(text, path=path)
-    front = Front(page)
+    front = FrontMatter(page)
     if front.text("cuebook") not in ("", FORMAT):
         front.refuse("cuebook", f"format {front.text('cuebook')[:40]!r} is not known; this Cuebook reads {FORMAT}")
     texts = divide(page)
@@ -69,7 +69,7 @@ def read_file(text: str | bytes, *, path: str) -> Version:
 
 def said(text: str | bytes, *, path: str) -> frozenset[str]:
     """Return the keys a file's front matter gives a value, by the names we write; empty for a file without any."""
-    front = Front(open_page(text, path=path))
+    front = FrontMatter(open_page(text, path=path))
     return frozenset(key for key in front.nodes if front.given(key) is not None)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, get_args
 from msgspec.structs import asdict
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.pages import Page
+from cuebook.prompts.pages import FilePages
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.yaml_text import Node, plain
 from cuebook.records.prompt import MAIN, Engine, Param, Version
@@ -32,10 +32,10 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[e
 _BOOLEANS = ("true", "false")
 
 
-class Front:
+class FrontMatter:
     """The front matter's values, each of its type; errors name file, line and key."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: FilePages) -> None:
         self.page = page
         for alias, key in (*ALIASES.items(), ("params", "input")):
             if alias in page.front and key in page.front:

@@ -30,7 +30,7 @@ class Clash(Struct, frozen=True):
     theirs: str | None
 
 
-class Merged(Struct, frozen=True):
+class MergeOutcome(Struct, frozen=True):
     """The outcome of a merge. Where sides clash, `sections` has ours, or theirs if ours has none."""
 
     sections: Mapping[str, str]
@@ -64,7 +64,7 @@ def text_of(resolved: Resolved) -> str:
     return BLANK_LINE.join(text for text in resolved.sections.values() if text.strip())
 
 
-def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]) -> Merged:
+def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]) -> MergeOutcome:
     """Return what both sides made of `base`, also inside a section where their edits do not touch.
 
     Sections stand in the order of the side that moved some, ours if both did; new ones behind what they followed.
@@ -78,7 +78,7 @@ def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str
             conflicts.append(Clash(name, was, our, their))
         if text is not None:
             merged[name] = text
-    return Merged(merged, tuple(conflicts))
+    return MergeOutcome(merged, tuple(conflicts))
 
 
 def _line(version: Version, parent_of: Callable[[str], Version | None], depth: int) -> list[Version]:

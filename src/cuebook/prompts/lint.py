@@ -72,7 +72,7 @@ _PHRASES: Final = (
 )
 
 
-class Spot(NamedTuple):
+class TextSpot(NamedTuple):
     """Something in a text: the rule it breaks, where, and what it is."""
 
     rule: str
@@ -80,10 +80,10 @@ class Spot(NamedTuple):
     message: str
 
 
-def spots(text: str) -> Iterator[Spot]:
+def spots(text: str) -> Iterator[TextSpot]:
     """Give what is suspicious about a text; of a kind, only the first is told."""
     for start, _, family in spans(text)[:1]:
-        yield Spot(
+        yield TextSpot(
             "secret", start, f"holds a secret ({family.replace('_', ' ')}); give it as a parameter, or not at all"
         )
     yield from _phrases(text)
@@ -92,18 +92,18 @@ def spots(text: str) -> Iterator[Spot]:
     yield from _characters(text)
 
 
-def _phrases(text: str) -> Iterator[Spot]:
+def _phrases(text: str) -> Iterator[TextSpot]:
     plain = _folded(text)
     found = [match for phrase in _PHRASES if (match := phrase.search(plain))]
     if found:
         first = min(found, key=lambda match: match.start())
         shown = " ".join(text[first.start() : first.end()].split())[:60]
-        yield Spot(
+        yield TextSpot(
             "injection", first.start(), f"says {shown!r}, as injections do; a rule against it is better said otherwise"
         )
 
 
-def _characters(text: str) -> Iterator[Spot]:
+def _characters(text: str) -> Iterator[TextSpot]:
     for rule, pattern, what in (
         ("bidi", _BIDI, "which turns the order in which people read"),
         ("hidden", _HIDDEN, "which nobody sees"),
@@ -111,14 +111,16 @@ def _characters(text: str) -> Iterator[Spot]:
         if match := pattern.search(text):
             char = match.group()[0]
             name = unicodedata.name(char, "a control character")
-            yield Spot(rule, match.start(), f"holds U+{ord(char):04X} ({name}), {what}; remove it")
+            yield TextSpot(rule, match.start(), f"holds U+{ord(char):04X} ({name}), {what}; remove it")
     twin = _CONFUSABLE.search(text)
     if twin:
         start = next(
             word.start() for word in _WORD.finditer(text, max(0, twin.start() - 80)) if word.end() > twin.start()
         )
         shown = text[start : twin.end() + 10].split(maxsplit=1)[0]
-        yield Spot("confusable", twin.start(), f"{shown!a} mixes scripts with letters that look alike; write it in one")
+        yield TextSpot(
+            "confusable", twin.start(), f"{shown!a} mixes scripts with letters that look alike; write it in one"
+        )
 
 
 def _folded(text: str) -> str:

@@ -274,7 +274,7 @@ def _numbered(
 _Chains = Mapping[tuple[str, str], Sequence[Version]]
 
 
-class Step(Struct, frozen=True):
+class MigrationStep(Struct, frozen=True):
     """A version to write: where the file has it, which number it would get, what it changes in the one before it."""
 
     place: str
@@ -296,7 +296,7 @@ class Skip(Struct, frozen=True):
 class Migration(Struct, frozen=True):
     """What is to write, parents and `main` first, and what is not."""
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MigrationStep, ...] = ()
     skipped: tuple[Skip, ...] = ()
 
     @property
@@ -326,7 +326,7 @@ def plan(document: Any, existing: Iterable[Version]) -> Migration:
     Raises InvalidInput naming the place of the first thing that is wrong; then nothing may be written.
     """
     chains = _chains(existing)
-    steps: list[Step] = []
+    steps: list[MigrationStep] = []
     skipped: list[Skip] = []
     for key, rows in _grouped(rows_of(document)).items():
         _follow(rows, chains.get(key, []), steps, skipped)
@@ -364,7 +364,7 @@ def _grouped(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     return {key: groups[key] for key in ordered}
 
 
-def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[Step], skipped: list[Skip]) -> None:
+def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[MigrationStep], skipped: list[Skip]) -> None:
     """Go along a branch: skip the first rows that stand there in this order, write the others behind its head."""
     at, number = 0, chain[-1].number if chain else 0
     last = chain[-1] if chain else None
@@ -382,7 +382,7 @@ def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[Step], sk
         change = difference(before, version)
         if last and not row.semver:
             version = replace(version, semver=next_semver(last.semver, bump(change)))
-        steps.append(Step(row.place, version, number, change, row.inherits or f"{row.place}.inherits"))
+        steps.append(MigrationStep(row.place, version, number, change, row.inherits or f"{row.place}.inherits"))
         last = version
 
 
@@ -399,7 +399,7 @@ def _sealed(row: Row, version: Version) -> Version:
         raise InvalidInput(f"{row.place}.{error}", where=f"{row.place}.{error.where}") from error
 
 
-def _check_parents(step: Step, chains: _Chains) -> None:
+def _check_parents(step: MigrationStep, chains: _Chains) -> None:
     """Resolve a version among all that will be there."""
 
     def parent_of(text: str) -> Version | None:
@@ -417,9 +417,9 @@ def _check_parents(step: Step, chains: _Chains) -> None:
         raise InvalidInput(f"{step.parent_place}: {error}", where=step.parent_place) from error
 
 
-def _parents_first(steps: Sequence[Step]) -> Iterator[Step]:
+def _parents_first(steps: Sequence[MigrationStep]) -> Iterator[MigrationStep]:
     """Give steps branch by branch, each behind its slug's `main` and its parents; no branch waits for itself."""
-    branches: dict[tuple[str, str], list[Step]] = {}
+    branches: dict[tuple[str, str], list[MigrationStep]] = {}
     for step in steps:
         branches.setdefault((step.version.slug, step.version.branch), []).append(step)
     done: set[tuple[str, str]] = set()
@@ -436,7 +436,7 @@ def _parents_first(steps: Sequence[Step]) -> Iterator[Step]:
                 yield from branches[key]
 
 
-def _ahead(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
+def _ahead(steps: Iterable[MigrationStep]) -> Iterator[tuple[str, str]]:
     """Give the branches that must be there before these versions of one."""
     for step in steps:
         yield step.version.slug, MAIN

@@ -32,7 +32,7 @@ _BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
 _R = TypeVar("_R")
 
 
-class Page(Struct, frozen=True):
+class FilePages(Struct, frozen=True):
     """A file in its two parts: the front matter's values, and the text with the line it begins in."""
 
     path: str
@@ -52,13 +52,13 @@ class Page(Struct, frozen=True):
             raise InvalidInput(f"{self.path}: line {line}: {error}", where=f"{self.path}:{line}") from error
 
 
-def open_page(text: str | bytes, *, path: str) -> Page:
+def open_page(text: str | bytes, *, path: str) -> FilePages:
     """Divide a file into front matter and text. Raises InvalidInput naming the line, for no UTF-8 too."""
     text = decoded(text, path).removeprefix("\ufeff")
     if len(text) > MAX_FILE:
         raise TooLarge(f"{path}: {len(text)} characters; a prompt's file has at most {MAX_FILE}", where=path)
     text = unix(text)
-    whole = Page(path, {}, text)
+    whole = FilePages(path, {}, text)
     if "\x00" in text:
         whole.refuse(text.count("\n", 0, text.index("\x00")) + 1, "holds a NUL, which is no text; remove it")
     lines = text.split("\n")
@@ -69,7 +69,7 @@ def open_page(text: str | bytes, *, path: str) -> Page:
     if end is None:
         whole.refuse(start + 1, f"the front matter that begins here is not closed; end it with a line `{FENCE}`")
     front = load("\n".join([*lines[start + 1 : end], ""]), where=path, first_line=start + 2)
-    return Page(path, front, "\n".join(lines[end + 1 :]), end + 2)
+    return FilePages(path, front, "\n".join(lines[end + 1 :]), end + 2)
 
 
 def decoded(text: str | bytes, path: str) -> str:
@@ -87,7 +87,7 @@ def decoded(text: str | bytes, path: str) -> str:
     return text
 
 
-def divide(page: Page) -> dict[str, str]:
+def divide(page: FilePages) -> dict[str, str]:
     """Return a text's sections in their order."""
     markers = [match for match in _MARKER.finditer(page.body) if not match[1]]
     first = trimmed(page.body[: markers[0].start()] if markers else page.body)

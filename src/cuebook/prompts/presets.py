@@ -30,7 +30,7 @@ class Preset(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
     addon_prompt_keys: tuple[Text, ...] = ()
 
 
-class Rule(Document, frozen=True, kw_only=True):
+class PresetRule(Document, frozen=True, kw_only=True):
     """When a message chooses a preset: all conditions given must hold. Modes and keywords are folded."""
 
     id: Text
@@ -54,12 +54,12 @@ class Routing(Document, frozen=True, kw_only=True):
     compat_agentos: bool = False  # the original's count: reviews at turns 1, 8, 15 where 6 are asked for
 
 
-class _File(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+class _PresetsFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
     """The presets file. Its sections for sentiment and memory are read elsewhere."""
 
     routing: Routing = Routing()
     presets: tuple[Preset, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PresetRule, ...] = ()
     sentiment_tracking: Any = None
     memory_compaction: Any = None
 
@@ -68,7 +68,7 @@ class Presets(Struct, frozen=True, kw_only=True):
     """A presets file, read: rules by priority, then in the file's order; `by_mode` folded."""
 
     presets: Mapping[str, Preset] = {}
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PresetRule, ...] = ()
     routing: Routing = Routing()
     by_mode: Mapping[str, str] = {}
 
@@ -139,7 +139,7 @@ def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     return presets.routing.default_preset_id, "default"
 
 
-def _applies(rule: Rule, said: str, length: int, mode: str, match: Match) -> bool:
+def _applies(rule: PresetRule, said: str, length: int, mode: str, match: Match) -> bool:
     return (
         (rule.min_message_chars is None or length >= rule.min_message_chars)
         and (rule.max_message_chars is None or length <= rule.max_message_chars)
@@ -188,7 +188,7 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
 
     Raises InvalidInput naming the path inside the file. An add-on is looked up by its id, then under `default/`.
     """
-    read, faults = validate(document, _File)
+    read, faults = validate(document, _PresetsFile)
     if read is not None and not faults:  # the places of faulty members are gone
         faults += [*_check_presets(read, prompts), *_check_rules(read), *_check_routing(read)]
     refuse(faults, file=file)
@@ -210,7 +210,7 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
     )
 
 
-def _check_presets(read: "_File", prompts: Collection[str]) -> Iterator[Fault]:
+def _check_presets(read: "_PresetsFile", prompts: Collection[str]) -> Iterator[Fault]:
     yield from check_unique("presets", [preset.id for preset in read.presets])
     named = [
         (f"presets[{number}].addonPromptKeys[{at}]", key)
@@ -221,7 +221,7 @@ def _check_presets(read: "_File", prompts: Collection[str]) -> Iterator[Fault]:
     yield from check_known("prompt", named, prompts)
 
 
-def _check_rules(read: "_File") -> Iterator[Fault]:
+def _check_rules(read: "_PresetsFile") -> Iterator[Fault]:
     yield from check_unique("rules", [rule.id for rule in read.rules])
     presets = [preset.id for preset in read.presets]
     yield from check_known(
@@ -233,7 +233,7 @@ def _check_rules(read: "_File") -> Iterator[Fault]:
             yield Fault(f"rules[{at}].maxMessageChars", f"{most} is below minMessageChars. No message fits.")
 
 
-def _check_routing(read: "_File") -> Iterator[Fault]:
+def _check_routing(read: "_PresetsFile") -> Iterator[Fault]:
     presets, routing = [preset.id for preset in read.presets], read.routing
     named = {f"routing.defaultPresetByMode.{mode}": name for mode, name in routing.default_preset_by_mode.items()}
     if routing.default_preset_id:

@@ -26,7 +26,7 @@ _COST: Final[dict[Severity, int]] = {"error": 20, "warning": 5, "info": 1}
 _LINT, _DESCRIPTION, _PARAMS, _TESTS, _PASSED, _OBSERVED = 40, 10, 5, 5, 10, 30
 
 
-class Part(Struct, frozen=True):
+class PointsPart(Struct, frozen=True):
     """One part of a rating: its points of how many, and why."""
 
     name: str
@@ -39,7 +39,7 @@ class Rating(Struct, frozen=True):
     """A prompt's quality, 0 to 100, the sum of its parts."""
 
     score: float
-    parts: tuple[Part, ...]
+    parts: tuple[PointsPart, ...]
 
 
 def rate(
@@ -57,16 +57,16 @@ def rate(
     return Rating(round(sum(part.points for part in parts), 1), parts)
 
 
-def _lint(version: Version, findings: Iterable[Finding]) -> Part:
+def _lint(version: Version, findings: Iterable[Finding]) -> PointsPart:
     slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
     own = [finding for finding in findings if finding.slug == slug]
     counts = {severity: sum(finding.severity == severity for finding in own) for severity in _COST}
     points = max(0, _LINT - sum(_COST[severity] * count for severity, count in counts.items()))
     said = ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
-    return Part("lint", points, _LINT, said or "nothing found")
+    return PointsPart("lint", points, _LINT, said or "nothing found")
 
 
-def _described(version: Version) -> Part:
+def _described(version: Version) -> PointsPart:
     told = [param for param in version.params if param.description.strip()]
     share = len(told) / len(version.params) if version.params else 1.0
     described = bool(version.description.strip())
@@ -74,23 +74,25 @@ def _described(version: Version) -> Part:
     if version.params:
         reason += f", {len(told)} of {len(version.params)} parameters described"
     points = _DESCRIPTION * described + _PARAMS * share * (described or bool(version.params))
-    return Part("described", round(points, 1), _DESCRIPTION + _PARAMS, reason)
+    return PointsPart("described", round(points, 1), _DESCRIPTION + _PARAMS, reason)
 
 
-def _tested(version: Version, tests: tuple[int, int] | None) -> Part:
+def _tested(version: Version, tests: tuple[int, int] | None) -> PointsPart:
     most = _TESTS + _PASSED
     if tests is not None and tests[1] > 0:
         passed, total = tests
-        return Part("tested", round(_TESTS + _PASSED * passed / total, 1), most, f"{passed} of {total} tests passed")
+        return PointsPart(
+            "tested", round(_TESTS + _PASSED * passed / total, 1), most, f"{passed} of {total} tests passed"
+        )
     named = version.metadata.get("tests")
     if named and tests is None:
-        return Part("tested", _TESTS, most, "tests named, and not run")
-    return Part("tested", 0, most, "no tests")
+        return PointsPart("tested", _TESTS, most, "tests named, and not run")
+    return PointsPart("tested", 0, most, "no tests")
 
 
-def _observed(scores: Sequence[float]) -> Part:
+def _observed(scores: Sequence[float]) -> PointsPart:
     count = len(scores)
     mean = (sum(scores) + 0.5 * PRIOR) / (count + PRIOR)
     called = counted(count, "observation")
     reason = f"{called}, mean {sum(scores) / count:.2f}" if count else "not observed yet"
-    return Part("observed", round(_OBSERVED * mean, 1), _OBSERVED, reason)
+    return PointsPart("observed", round(_OBSERVED * mean, 1), _OBSERVED, reason)

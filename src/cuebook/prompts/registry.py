@@ -42,7 +42,7 @@ _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7})", re.MULTILINE)
 _TEXTS = ("version", "description", "author", "last_updated", "type", "digest")
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class RegistryEntry(Struct, frozen=True, kw_only=True):
     """A version as the registry lists it."""
 
     id: str
@@ -72,7 +72,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 class Registry(Struct, frozen=True):
     """A registry that was read. `text` is what it was read from, "" for E's bare forms, which others write."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[RegistryEntry, ...]
     text: str = ""
 
 
@@ -130,7 +130,7 @@ def layout(
     """Return all files below `prompts/` that these versions are: heads, objects of older ones, the registry itself."""
     files: dict[str, str] = {}
     owners: dict[str, str] = {}
-    entries: list[Entry] = []
+    entries: list[RegistryEntry] = []
     for version in versions:
         place = (version.slug, version.branch)
         head = heads.get(place) == version.number
@@ -148,10 +148,10 @@ def layout(
     return files
 
 
-def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) -> Entry:
+def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) -> RegistryEntry:
     when = datetime.fromtimestamp(version.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if version.created_at else ""
     here = (version.branch, version.number)
-    return Entry(
+    return RegistryEntry(
         id=version.slug,
         version=version.semver,
         number=version.number,
@@ -170,7 +170,7 @@ def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) 
     )
 
 
-def render(entries: Iterable[Entry]) -> str:
+def render(entries: Iterable[RegistryEntry]) -> str:
     """Write entries in the one form: sorted by id, branch and number, keys sorted, a line each."""
     ordered = sorted(
         entries, key=lambda entry: (entry.id, entry.branch, entry.number, _rank(entry.version), entry.version)
@@ -179,7 +179,7 @@ def render(entries: Iterable[Entry]) -> str:
     return json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
 
 
-def _form(entry: Entry) -> dict[str, Any]:
+def _form(entry: RegistryEntry) -> dict[str, Any]:
     form: dict[str, Any] = {
         **entry.extra,
         "id": entry.id,
@@ -236,9 +236,9 @@ def _parsed(text: str) -> Any:
         raise InvalidInput(f"{FILE}: {str(error).removeprefix(f'{FILE}: ')}", where=FILE) from error
 
 
-def _with_heads(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:
     """Make the newest of each prompt its head, as E means it: `latest` is the highest version."""
-    newest: dict[tuple[str, str], Entry] = {}
+    newest: dict[tuple[str, str], RegistryEntry] = {}
     for entry in entries:
         best = newest.setdefault((entry.id, entry.branch), entry)
         if _rank(entry.version) > _rank(best.version):
@@ -246,7 +246,7 @@ def _with_heads(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(replace(entry, head=newest[entry.id, entry.branch] is entry) for entry in entries)
 
 
-def _read_entry(row: Any, where: str) -> Entry:
+def _read_entry(row: Any, where: str) -> RegistryEntry:
     where = f"{FILE}: {where}"
     if not isinstance(row, dict) or "id" not in row:
         raise InvalidInput(f"{where}: expected an object with an `id`", where=where)
@@ -260,7 +260,7 @@ def _read_entry(row: Any, where: str) -> Entry:
     form["id"] = check_slug(row["id"], where=f"{where}.id")
     form["branch"] = check_branch(row.get("branch", MAIN), where=f"{where}.branch")
     known = {*form, "number", "params", "path"}
-    return Entry(
+    return RegistryEntry(
         **form,
         number=number,
         params=tuple(param.name for param in params),
@@ -300,7 +300,7 @@ def _below(path: str, where: str) -> str:
     return below
 
 
-def complete(version: Version, entry: Entry) -> Version:
+def complete(version: Version, entry: RegistryEntry) -> Version:
     """Return the version of a file without front matter (E's) with what its registry entry says about it."""
     return replace(
         version,
@@ -371,7 +371,7 @@ def _of_form(registry: Registry) -> Iterator[Disagreement]:
         yield Disagreement("form", FILE, "", f"{FILE}: was edited by hand or merged; {_ANEW}")
 
 
-def _of_entries(entries: tuple[Entry, ...]) -> Iterator[Disagreement]:
+def _of_entries(entries: tuple[RegistryEntry, ...]) -> Iterator[Disagreement]:
     versions = Counter((entry.id, entry.branch, entry.number or entry.version) for entry in entries)
     heads = Counter((entry.id, entry.branch) for entry in entries if entry.head)
     branches = {(entry.id, entry.branch) for entry in entries}
@@ -386,7 +386,7 @@ def _of_entries(entries: tuple[Entry, ...]) -> Iterator[Disagreement]:
             yield Disagreement("twice", FILE, slug, f"{FILE}: {slug}@{branch} has {count} heads instead of one")
 
 
-def _of_entry(entry: Entry, text: str | bytes | None) -> Iterator[Disagreement]:
+def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagreement]:
     if text is None:
         yield Disagreement(
             "no_file", entry.path, entry.id, f"{entry.path}: is missing; {FILE} has {entry.name} there: commit it too"
@@ -406,7 +406,7 @@ def _of_entry(entry: Entry, text: str | bytes | None) -> Iterator[Disagreement]:
     yield from _of_version(entry, version, digest)
 
 
-def _of_version(entry: Entry, version: Version, digest: str) -> Iterator[Disagreement]:
+def _of_version(entry: RegistryEntry, version: Version, digest: str) -> Iterator[Disagreement]:
     if entry.digest and digest != entry.digest:
         message = f"{entry.path}: was edited since {FILE} was made; push it, or {_ANEW}"
         yield Disagreement("digest", entry.path, entry.id, message)

@@ -63,7 +63,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     thresholds: Mapping[str, float]
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class RollbackVerdict(Struct, frozen=True, kw_only=True):
     """What to do. `wait`: too early; `hold`: the data cannot be trusted to decide, `reason` says why.
 
     `share` is the part of new conversations the new version gets from here on; sigma has no say in it (1).
@@ -113,10 +113,10 @@ def units(
     makes people talk decides nothing. One in which several versions spoke says nothing of either, observations
     without a conversation neither.
     """
-    return Talks(rounds=rounds, idle_s=idle_s).heard(sorted(observations, key=lambda each: each.at), now)
+    return EvidenceUnits(rounds=rounds, idle_s=idle_s).heard(sorted(observations, key=lambda each: each.at), now)
 
 
-class Talks:
+class EvidenceUnits:
     """Makes units of observations as they come, each read once: what was read need not be read again."""
 
     def __init__(self, *, rounds: int = 8, idle_s: float = 1_800.0) -> None:
@@ -192,7 +192,7 @@ def sigma(
     settings: SigmaSettings | None = None,
     *,
     others: Sequence[tuple[Sequence[float], Sequence[float]]] = (),
-) -> Verdict:
+) -> RollbackVerdict:
     """Judge a version by the past: conversation means of the old one and of this one, oldest first.
 
     `others` are other prompts' means before and during this one's window: none of them may have fallen noticeably, and
@@ -221,10 +221,12 @@ def sigma(
         decision, reason = "hold", "another prompt fell at the same time: it may be the model"
     elif drop >= needed:
         decision, reason = "rollback", f"{drop:.3f} below the baseline over {len(window)} conversations"
-    return Verdict(decision=decision, reason=reason, share=0.0 if decision == "rollback" else 1.0, evidence=evidence)
+    return RollbackVerdict(
+        decision=decision, reason=reason, share=0.0 if decision == "rollback" else 1.0, evidence=evidence
+    )
 
 
-def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> Verdict:
+def guarded(pairs: Iterable[Pair], settings: GuardSettings | None = None) -> RollbackVerdict:
     """Judge a new version by the control beside it; conversations in the order they began."""
     chosen, trial = settings or GuardSettings(), Trial()
     for pair in pairs:
@@ -237,13 +239,13 @@ def halved(settings: GuardSettings) -> GuardSettings:
     return structs.replace(settings, alpha=settings.alpha / 2.0, arl=settings.arl * 2.0)
 
 
-def either(*verdicts: Verdict) -> Verdict:
+def either(*verdicts: RollbackVerdict) -> RollbackVerdict:
     """Give what several looks at one trial come to: the first that would take back, then hold, then wait."""
     order: tuple[Decision, ...] = ("rollback", "hold", "wait", "keep")
     return min(verdicts, key=lambda each: order.index(each.decision))
 
 
-def judged(trial: Trial, settings: GuardSettings) -> Verdict:
+def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
     """Say what the trial comes to."""
     found = {
         "effect": trial.effect / trial.n if trial.n else 0.0,
@@ -271,7 +273,7 @@ def judged(trial: Trial, settings: GuardSettings) -> Verdict:
             "delta": settings.delta,
         },
     )
-    return Verdict(decision=decision, reason=reason, share=share, evidence=evidence)
+    return RollbackVerdict(decision=decision, reason=reason, share=share, evidence=evidence)
 
 
 def _decided(trial: Trial, settings: GuardSettings, found: Mapping[str, float]) -> tuple[Decision, str]:

@@ -21,7 +21,7 @@ class _Row(Struct):
     embedding: list[float]
 
 
-class _Answer(Struct):
+class _EmbeddingAnswer(Struct):
     data: list[_Row]
 
 
@@ -72,7 +72,7 @@ class OpenAIEmbedder:
     def _read(self, raw: bytes, count: int) -> list[bytes]:
         """Read as many vectors of one dimension as were asked for; anything else is no answer."""
         try:
-            rows = {row.index: row.embedding for row in msgspec.json.decode(raw, type=_Answer).data}
+            rows = {row.index: row.embedding for row in msgspec.json.decode(raw, type=_EmbeddingAnswer).data}
         except msgspec.DecodeError as error:
             msg = f"the embedder's server sent no embeddings: {raw[:200].decode('utf-8', 'replace')!r}"
             raise UpstreamError(msg, retryable=True) from error

@@ -17,7 +17,7 @@ GENESIS = "0" * 64
 UNREADABLE = "unreadable"
 
 
-class Text(Struct, frozen=True):
+class CommittedText(Struct, frozen=True):
     """A text and the salt it was committed with (hex, 16 bytes)."""
 
     text: str
@@ -48,7 +48,7 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     selection: Mapping[str, Any] | None = None  # how the version was chosen: scores, signals
     conversation: str = ""
     turn: int = 0
-    texts: Mapping[str, Text] = {}  # by the name of the field; JSON in `input_context`
+    texts: Mapping[str, CommittedText] = {}  # by the name of the field; JSON in `input_context`
 
 
 def unreadable(seq: int) -> Record:

@@ -6,7 +6,7 @@ from cuebook.records.conversation import Conversation, Role
 from cuebook.records.turn import TurnState
 
 
-class Run(Struct, frozen=True):
+class PostRun(Struct, frozen=True):
     """Posts `first`..`last`, each but the first after the one before; the first follows `parent`, 0 at a root."""
 
     first: int
@@ -14,7 +14,7 @@ class Run(Struct, frozen=True):
     parent: int
 
 
-class Talk(Struct, frozen=True, kw_only=True):
+class ConversationSummary(Struct, frozen=True, kw_only=True):
     """A conversation in a list."""
 
     conversation: Conversation
@@ -25,10 +25,10 @@ class Talk(Struct, frozen=True, kw_only=True):
     shadow: bool = False  # its newest turn passed in shadow
 
 
-class Talks(Struct, frozen=True):
+class ConversationSummaries(Struct, frozen=True):
     """A page of conversations and the cursor of the next, if there is more."""
 
-    items: tuple[Talk, ...]
+    items: tuple[ConversationSummary, ...]
     cursor: str | None = None
 
 

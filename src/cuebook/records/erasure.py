@@ -56,7 +56,7 @@ class Touched(Struct, frozen=True, kw_only=True, rename="camel"):
     left: int
 
 
-class Going(Struct, frozen=True, kw_only=True, rename="camel"):
+class MemoryToErase(Struct, frozen=True, kw_only=True, rename="camel"):
     """A memory that would go."""
 
     memory_id: str
@@ -88,7 +88,7 @@ class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
     counts: Mapping[str, int] = {}
     conversations: tuple[Touched, ...] = ()
     more_conversations: int = 0
-    memories: tuple[Going, ...] = ()
+    memories: tuple[MemoryToErase, ...] = ()
     more_memories: int = 0
     stays: Mapping[Staying, int] = {}
 

@@ -53,7 +53,7 @@ class Counters(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="ca
     at: float = 0.0  # Unix time of the newest message
 
 
-class Heard(Struct, frozen=True, kw_only=True):
+class TurnSignals(Struct, frozen=True, kw_only=True):
     """What one message of the user says beside its words. Kept in the turn's metadata."""
 
     sentiment: Sentiment = Sentiment()
@@ -79,7 +79,7 @@ class Mind(Struct, frozen=True, kw_only=True, omit_defaults=True):
 NEUTRAL: Final = Mind()
 
 
-class Run(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MetapromptRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One metaprompt that ran: why, who decided, and what came of it."""
 
     metaprompt: str
@@ -97,5 +97,5 @@ class Reflection(Struct, frozen=True, kw_only=True):
     turn: int
     at: float
     mind: Mind
-    runs: tuple[Run, ...] = ()
-    heard: Heard | None = None  # where a model was asked for the sentiment: what it says
+    runs: tuple[MetapromptRun, ...] = ()
+    heard: TurnSignals | None = None  # where a model was asked for the sentiment: what it says

@@ -34,7 +34,7 @@ class Taught(Struct, frozen=True, kw_only=True):
     counted: bool = True  # False: its user has had their share of what counts
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class StoredOutcome(Struct, frozen=True, kw_only=True):
     """A turn's outcome as it is kept. `due`: its prompts have not been taught it yet."""
 
     outcome: Outcome

@@ -44,7 +44,7 @@ _KNOWN = PART_TYPES | REMOVED_PART_TYPES | RENAMED_PART_TYPES.keys()
 _T = TypeVar("_T")
 
 
-class Transcript(Struct, frozen=True, kw_only=True):
+class PortableConversation(Struct, frozen=True, kw_only=True):
     """A conversation with its rounds, and those fields of D's that ours has no place for."""
 
     conversation: Conversation
@@ -94,7 +94,7 @@ def round_to_dict(round_: Round) -> dict[str, Any]:
     }
 
 
-def conversation_to_dict(transcript: Transcript) -> dict[str, Any]:
+def conversation_to_dict(transcript: PortableConversation) -> dict[str, Any]:
     """Write a conversation with its rounds."""
     return {
         "id": transcript.conversation.id,
@@ -192,24 +192,24 @@ def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str
 
 def post_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Post:
     """Return a post. `fresh_ids` gives it and its attachments new ids; without it all keep theirs."""
-    return _Reader(fresh_ids).post(check(data, _PostDict, where), where, None)
+    return _PostReader(fresh_ids).post(check(data, _PostDict, where), where, None)
 
 
 def round_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Round:
     """Return a round with its posts."""
-    return _Reader(fresh_ids).round(check(data, _RoundDict, where), where)
+    return _PostReader(fresh_ids).round(check(data, _RoundDict, where), where)
 
 
-def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Transcript:
+def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> PortableConversation:
     """Return a conversation with its rounds. One without an id has the id "": its caller names it."""
-    read, reader = check(data, _ConversationDict, where), _Reader(fresh_ids)
+    read, reader = check(data, _ConversationDict, where), _PostReader(fresh_ids)
     rounds = tuple(reader.round(each, path) for each, path in _placed(read.rounds, join(where, "rounds")))
     base = {
         "no": 0, "user": None, "persona": None, "participants": (), "head": reader.last, "last_seq": reader.last,
         "turns": 0, "generation": 0, "created_at": 0.0, "updated_at": 0.0,
     }  # fmt: skip
     own = {"id": fresh_ids("conv-") if fresh_ids else read.id}
-    return Transcript(
+    return PortableConversation(
         conversation=check({**base, **read.cuebook, **own}, Conversation, join(where, _OURS)),
         rounds=rounds,
         plugins=tuple(_plain(each, path) for each, path in _placed(read.plugins, join(where, "plugins"))),
@@ -243,7 +243,7 @@ def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
     return ((each, join(path, at)) for at, each in enumerate(items))
 
 
-class _Reader:
+class _PostReader:
     """Reads posts in order, numbers those that have no number, and gives fresh ids if asked."""
 
     def __init__(self, fresh_ids: IdMaker | None) -> None:

@@ -37,7 +37,7 @@ _SHORTEST = 6  # characters a text needs to name and hold a secret: 密码=123
 _NUMBER_FAMILIES = frozenset({"pin", "password"})
 
 
-class Finding(Struct, frozen=True):
+class SecretFinding(Struct, frozen=True):
     """A secret that was replaced: characters `start` to `end` of the original text, and its token's fingerprint."""
 
     family: str
@@ -68,12 +68,12 @@ class Redactor:
             raise InvalidInput("the fingerprint key is empty; give 32 random bytes")
         self._key = key
 
-    def text(self, value: str) -> tuple[str, tuple[Finding, ...]]:
+    def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]:
         """Replace a text's secrets, findings in its order; the very same object comes back where there are none."""
         found = [_Secret(start, end, family, value[start:end]) for start, end, family in spans(value)]
         return self._replaced(value, found) if found else (value, ())
 
-    def json(self, document: bytes) -> tuple[bytes, tuple[Finding, ...]]:
+    def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]:
         """Replace the secrets in every key, string and number of a JSON document; all other bytes stay as they are.
 
         The very same object comes back where there is nothing to replace. Findings count characters of the decoded
@@ -99,16 +99,16 @@ class Redactor:
             value = re.sub(r"\s|\\+[nrt]", "", value)
         return hmac.digest(self._key, value.strip().encode("utf-8", "surrogatepass"), "sha256")[:8].hex()
 
-    def _replaced(self, text: str, found: list[_Secret]) -> tuple[str, tuple[Finding, ...]]:
+    def _replaced(self, text: str, found: list[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
         """Replace secrets that are in order and apart."""
         pieces: list[str] = []
-        findings: list[Finding] = []
+        findings: list[SecretFinding] = []
         done = 0
         for secret in found:
             mark = self.fingerprint(secret.value, secret.family)
             token = f"{TOKEN_START}{secret.family}#{mark}]]"
             pieces += (text[done : secret.start], f'"{token}"' if secret.quoted else token)
-            findings.append(Finding(secret.family, secret.start, secret.end, mark))
+            findings.append(SecretFinding(secret.family, secret.start, secret.end, mark))
             done = secret.end
         return "".join((*pieces, text[done:])), tuple(findings)
 

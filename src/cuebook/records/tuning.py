@@ -42,7 +42,7 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     untuned: str = ""  # why nothing was tuned; such a run is not kept
 
 
-class Totals(Struct, frozen=True, kw_only=True):
+class TuningTotals(Struct, frozen=True, kw_only=True):
     """What all runs came to, and the parameters in force: the conversation's named, else those tuned last."""
 
     runs: int = 0

@@ -140,7 +140,7 @@ def create_app(book: Cuebook, *, host: str | None = None, port: int | None = Non
             description=DESCRIPTION,
             components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
             security=[{"key": []}, {}],
-            render_plugins=[pages.Listing()],
+            render_plugins=[pages.ReferencePage()],
             openapi_router=pages.documents(),
         ),
         request_max_body_size=settings.max_body,

@@ -47,7 +47,7 @@ _PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosni
 _PARTS = re.compile(r"[\x00\\]")
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class WireAddress(Struct, frozen=True, kw_only=True):
     """An address on the OpenAI wire: the names in its base URL, and what stands behind `/v1`, as it came.
 
     `methods` are those that are ours to answer there, none where the address is no address of ours.
@@ -64,9 +64,9 @@ def name_in(segment: str) -> str:
     return segment.replace(_SLASH, "/")
 
 
-def place_of(scope: Scope) -> Place | None:
+def place_of(scope: Scope) -> WireAddress | None:
     """Where on the OpenAI wire a request goes; None elsewhere."""
-    place: Place | None = scope["state"].get("place")
+    place: WireAddress | None = scope["state"].get("place")
     return place
 
 
@@ -154,7 +154,7 @@ def _kept_nowhere(send: Send) -> Send:
     return sent
 
 
-def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
+def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
     """Read a request's path: the route it is served at and, on the OpenAI wire, its place. Raises InvalidInput."""
     raw = scope.get("raw_path") or scope["path"].encode()
     segments = raw.split(b"/")[1:]
@@ -167,7 +167,7 @@ def read_path(scope: HTTPScope) -> tuple[str, Place | None]:
     if at >= len(names) or names[at] != "v1":
         return "/" + "/".join(names), None
     rest = names[at + 1 :]
-    place = Place(
+    place = WireAddress(
         conversation=name_in(found["c"]) if "c" in found else None,
         user=name_in(found["u"]) if "u" in found else None,
         rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
@@ -196,12 +196,12 @@ def _segment(raw: bytes) -> str:
     return text.replace("/", _SLASH)
 
 
-def _check_query(query: bytes, place: Place | None) -> None:
+def _check_query(query: bytes, place: WireAddress | None) -> None:
     if place is None and b"%" in query:
         _utf8(unquote_to_bytes(query), "query")
 
 
-def _check_fetch(scope: HTTPScope, place: Place | None) -> None:
+def _check_fetch(scope: HTTPScope, place: WireAddress | None) -> None:
     """Refuse what another site's page loads: a picture, a script or a frame names no Origin, and its page would learn
     from what it comes to, or how long that takes. A link that somebody follows may lead here, but not under /v1: what
     an upstream answers is no page of ours.

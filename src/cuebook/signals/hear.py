@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from cuebook.records.expression import Expression, lowered
-from cuebook.records.mind import Counters, Heard, Sentiment
+from cuebook.records.mind import Counters, Sentiment, TurnSignals
 from cuebook.records.persona import UNTRACKED, Tracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import AMONG, LASTS, signals_of
@@ -115,7 +115,7 @@ def hear(
     drift: float | None = None,
     kind: str = "",
     fires: bool = True,
-) -> Heard:
+) -> TurnSignals:
     """Hear one message of a user.
 
     `before` is what the messages of its path left behind; `trace` says of each result and reply since the message
@@ -136,7 +136,7 @@ def hear(
     firing = tracking.enabled and fires
     events = tuple(each for each in found if firing and past_cooldown(each.name, counters, tracking=tracking, now=now))
     fired = {**before.fired, **{each.name: (counters.turns, now) for each in events}}
-    return Heard(
+    return TurnSignals(
         sentiment=sentiment,
         counters=replace(counters, fired=fired),
         events=events,

@@ -60,7 +60,7 @@ SHIPPED: Final[Mapping[str, Metaprompt]] = {
 PRESETS: Final[Mapping[str, Metaprompt]] = {name: SHIPPED[f"gmi_{name}"] for name in NAMES if f"gmi_{name}" in SHIPPED}
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class DueMetaprompt(Struct, frozen=True, kw_only=True):
     """A metaprompt that is to run, and why: `event:NAME`, `interval:N` or `manual`."""
 
     metaprompt: Metaprompt
@@ -99,7 +99,7 @@ def _completed(own: Metaprompt) -> Metaprompt:
     )
 
 
-def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: int) -> tuple[Asked, ...]:
+def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: int) -> tuple[DueMetaprompt, ...]:
     """Give the metaprompts that run after a turn: events first, then intervals.
 
     `turns` counts those of the path, from 1: an interval of 5 fires at 5, 10, 15.
@@ -109,11 +109,11 @@ def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: 
     for each in metaprompts:
         trigger = each.trigger
         if trigger.type == "event_based" and trigger.event in noticed:
-            by_event.append(Asked(metaprompt=each, trigger=f"event:{trigger.event}"))
+            by_event.append(DueMetaprompt(metaprompt=each, trigger=f"event:{trigger.event}"))
         elif (
             trigger.type == "turn_interval" and trigger.interval_turns and turns and not turns % trigger.interval_turns
         ):
-            by_interval.append(Asked(metaprompt=each, trigger=f"interval:{trigger.interval_turns}"))
+            by_interval.append(DueMetaprompt(metaprompt=each, trigger=f"interval:{trigger.interval_turns}"))
     return (*by_event, *by_interval)
 
 

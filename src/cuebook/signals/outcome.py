@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.records.expression import Expression
-from cuebook.records.mind import Heard
+from cuebook.records.mind import TurnSignals
 from cuebook.records.prompt import TaskOutcome
 from cuebook.signals.spoken import spoken
 
@@ -112,7 +112,7 @@ class Word(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
 
-def word_on(heard: Heard, text: str, *, results: Sequence[bool] = ()) -> Word | None:
+def word_on(heard: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Word | None:
     """Give what a message says of the turn before it; None where nothing of it can be read.
 
     `results` says of each of that turn's tool results, oldest first, whether it failed. Of a message whose sentiment is

@@ -28,7 +28,7 @@ class Profiles(Struct, frozen=True, kw_only=True):
     by_mode: Mapping[str, str] = {}
 
 
-class _Section(Document, frozen=True, kw_only=True):
+class _SentimentSection(Document, frozen=True, kw_only=True):
     """`sentimentTracking` of the presets file; its profiles are read on top of those that ship."""
 
     profiles: Mapping[str, Mapping[str, Any]] = {}
@@ -37,8 +37,8 @@ class _Section(Document, frozen=True, kw_only=True):
     description: str = ""
 
 
-class _File(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    sentiment_tracking: _Section = _Section()
+class _SentimentFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    sentiment_tracking: _SentimentSection = _SentimentSection()
 
 
 #: What holds without a file (seed 000, "Quick-start profiles"; notes on its file: windows and thresholds).
@@ -98,8 +98,8 @@ def read_profiles(document: object, *, file: str, methods: Collection[str] = MET
 
     Raises InvalidInput naming the path inside the file.
     """
-    read, faults = validate(document, _File)
-    section = (read or _File()).sentiment_tracking
+    read, faults = validate(document, _SentimentFile)
+    section = (read or _SentimentFile()).sentiment_tracking
     profiles = dict(SHIPPED.profiles)
     for name, body in section.profiles.items():
         profiles[name] = _read_profile(body, profiles.get(name), f"{SECTION}.profiles.{name}", faults, methods)

@@ -5,9 +5,9 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.records.mind import Heard, Mind, Mood
+from cuebook.records.mind import Mind, Mood, TurnSignals
 from cuebook.signals.events import IDLE
-from cuebook.signals.metaprompts import COMPLEXITIES, SKILLS, Asked
+from cuebook.signals.metaprompts import COMPLEXITIES, SKILLS, DueMetaprompt
 
 T = TypeVar("T", bound=str)
 
@@ -15,7 +15,7 @@ T = TypeVar("T", bound=str)
 RULES: Final = "rules"
 
 
-class Rule(Struct, frozen=True, kw_only=True):
+class MoodRule(Struct, frozen=True, kw_only=True):
     """A move: a mood, steps up or down for the user's skill and the task's complexity, and what helps now."""
 
     mood: Mood
@@ -27,14 +27,14 @@ class Rule(Struct, frozen=True, kw_only=True):
 
 #: By event.
 MOVES: Final = {
-    "user_frustrated": Rule(
+    "user_frustrated": MoodRule(
         mood="empathetic",
         complexity=-1,
         strategy="Say in one sentence that you see the trouble, without excuses. Then give the shortest way that "
         "works, one step at a time, and say how to tell that each step worked.",
         because="the user is frustrated: smaller steps, and some understanding",
     ),
-    "user_confused": Rule(
+    "user_confused": MoodRule(
         mood="patient",
         skill=-1,
         complexity=-1,
@@ -42,19 +42,19 @@ MOVES: Final = {
         "use, and end with one short question that shows whether it is clear.",
         because="the user is confused: explained from one step lower",
     ),
-    "user_satisfied": Rule(
+    "user_satisfied": MoodRule(
         mood="engaging",
         complexity=+1,
         strategy="Go on in the manner that pleased. Offer one next step that goes a little further.",
         because="the user is satisfied: the manner stays, and a little more may be asked",
     ),
-    "error_threshold_exceeded": Rule(
+    "error_threshold_exceeded": MoodRule(
         mood="careful",
         strategy="Stop repeating what failed. Name the likeliest cause, check it with the smallest test, and propose a "
         "simpler way if it fails again.",
         because="errors pile up: look before the next try",
     ),
-    "low_engagement": Rule(
+    "low_engagement": MoodRule(
         mood="curious",
         strategy="Be short and concrete. Ask one open question about what the user wants to reach, or offer two "
         "choices.",
@@ -72,13 +72,13 @@ _OF_TASK: Final[dict[str, Mood]] = {
 _PLEASED: Final = 0.3
 
 
-def by_rules(asked: Asked, mind: Mind, heard: Heard) -> tuple[Mind, str]:
+def by_rules(asked: DueMetaprompt, mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
     """Give the Mind as a rule moves it, and why. A metaprompt of a persona's own follows the rule of its event."""
     rule = MOVES.get(asked.event)
     return _looked_back(mind, heard) if rule is None else (_moved(mind, rule), rule.because)
 
 
-def _moved(mind: Mind, rule: Rule) -> Mind:
+def _moved(mind: Mind, rule: MoodRule) -> Mind:
     return replace(
         mind,
         mood=rule.mood,
@@ -93,7 +93,7 @@ def _step(names: tuple[T, ...], now: T, by: int) -> T:
     return names[at]
 
 
-def _looked_back(mind: Mind, heard: Heard) -> tuple[Mind, str]:
+def _looked_back(mind: Mind, heard: TurnSignals) -> tuple[Mind, str]:
     """Let go of what an event brought once it is over, take the mood the task wants, and raise what went well."""
     counters = heard.counters
     if heard.events or counters.frustration or counters.confusion or counters.idle >= IDLE:

@@ -15,11 +15,11 @@ from cuebook.window.cache_rules import RULES, CacheRule, rule_for, rule_named
 
 __all__ = [
     "RULES",
+    "CacheChunk",
     "CacheRule",
     "CacheSimulator",
+    "CacheTotals",
     "CacheUse",
-    "Chunk",
-    "Totals",
     "rule_for",
     "rule_named",
     "simulate",
@@ -28,7 +28,7 @@ __all__ = [
 _FRONT = ("tools", "system", "developer")
 
 
-class Chunk(Struct, frozen=True):
+class CacheChunk(Struct, frozen=True):
     """A piece of a request that is cached whole: a tool list, a message or one of its content blocks.
 
     `role` is tools (definitions), system, developer, user, assistant, tool_use (a call block) or tool (a result).
@@ -59,7 +59,7 @@ class CacheUse(Struct, frozen=True):
     cost: float
 
 
-class Totals(Struct, frozen=True):
+class CacheTotals(Struct, frozen=True):
     """The sums over a row of requests, and the two figures a window is judged by."""
 
     requests: int = 0
@@ -79,9 +79,9 @@ class Totals(Struct, frozen=True):
         """Cost ÷ the cost without any cache; 1.0 without input."""
         return self.cost / self.input_tokens if self.input_tokens else 1.0
 
-    def plus(self, use: CacheUse) -> "Totals":
+    def plus(self, use: CacheUse) -> "CacheTotals":
         """Add one request."""
-        return Totals(
+        return CacheTotals(
             self.requests + 1,
             self.input_tokens + use.input_tokens,
             self.read_tokens + use.read_tokens,
@@ -100,7 +100,7 @@ class CacheSimulator:
     def __init__(self, rule: CacheRule) -> None:
         self.rule = rule
         self._used: dict[int, float] = {}  # entry → seconds of its last write or read, oldest first
-        self._next: dict[int, dict[int, Chunk]] = {}  # prefix rules: entry → the chunks that followed it
+        self._next: dict[int, dict[int, CacheChunk]] = {}  # prefix rules: entry → the chunks that followed it
 
     def copy(self) -> "CacheSimulator":
         """Return a simulator of the same state: what one would do must not change the other."""
@@ -110,7 +110,7 @@ class CacheSimulator:
         )
         return twin
 
-    def request(self, chunks: Sequence[Chunk], now: float, *, explicit: bool = True) -> CacheUse:
+    def request(self, chunks: Sequence[CacheChunk], now: float, *, explicit: bool = True) -> CacheUse:
         """Send a request at `now` (seconds, any origin) and tell what it used.
 
         `explicit` means that only the chunks' own markers count; False adds the marker the provider places itself
@@ -128,7 +128,7 @@ class CacheSimulator:
         cost = uncached + read * self.rule.read + written * self.rule.write
         return CacheUse(total, read, written, uncached, cost)
 
-    def _longest(self, chunks: Sequence[Chunk], keys: list[int], ends: list[int], now: float) -> int:
+    def _longest(self, chunks: Sequence[CacheChunk], keys: list[int], ends: list[int], now: float) -> int:
         """Read the longest known prefix, and remember this whole request. Its write is no other price than input."""
         known = next((at for at, key in enumerate(keys) if not self._lives(key, now)), len(keys))
         common = ends[known - 1] if known else 0
@@ -140,7 +140,7 @@ class CacheSimulator:
         read = common - common % self.rule.step
         return read if read >= self.rule.minimum else 0
 
-    def _partly(self, chunk: Chunk, before: int, now: float) -> int:
+    def _partly(self, chunk: CacheChunk, before: int, now: float) -> int:
         """Count the chunk's tokens that stood there before too, by its share of common bytes, rounded down."""
         followers = self._next.get(before, {})
         for dead in [key for key in followers if not self._lives(key, now)]:
@@ -152,7 +152,7 @@ class CacheSimulator:
         return chunk.tokens * same // len(chunk.text)
 
     def _at_markers(
-        self, chunks: Sequence[Chunk], keys: list[int], ends: list[int], now: float, *, explicit: bool
+        self, chunks: Sequence[CacheChunk], keys: list[int], ends: list[int], now: float, *, explicit: bool
     ) -> tuple[int, int]:
         """Read the longest entry at a place the rule looks at, write up to the last marker; tokens read and written."""
         marks = [at for at, chunk in enumerate(chunks) if chunk.marked and chunk.role not in self.rule.unmarkable]
@@ -182,16 +182,18 @@ class CacheSimulator:
             self._next.pop(oldest, None)
 
 
-def simulate(rule: CacheRule, requests: Iterable[tuple[float, Sequence[Chunk]]], *, explicit: bool = True) -> Totals:
+def simulate(
+    rule: CacheRule, requests: Iterable[tuple[float, Sequence[CacheChunk]]], *, explicit: bool = True
+) -> CacheTotals:
     """Sum up what a fresh cache makes of the requests, each with the second it was sent."""
     simulator = CacheSimulator(rule)
-    totals = Totals()
+    totals = CacheTotals()
     for now, chunks in requests:
         totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
     return totals
 
 
-def _prefixes(chunks: Sequence[Chunk]) -> tuple[list[int], list[int]]:
+def _prefixes(chunks: Sequence[CacheChunk]) -> tuple[list[int], list[int]]:
     """Name each prefix by a hash over its chunks' roles and digests, and count its tokens. Markers are not in it."""
     keys: list[int] = []
     ends: list[int] = []
@@ -221,7 +223,7 @@ def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[in
 
 
 def _looked_at(
-    rule: CacheRule, chunks: Sequence[Chunk], marks: list[int], implicit: int | None, *, explicit: bool
+    rule: CacheRule, chunks: Sequence[CacheChunk], marks: list[int], implicit: int | None, *, explicit: bool
 ) -> set[int]:
     """Collect the places (chunk indices) where an entry of an earlier request would be found."""
     places = marks[: rule.first] + marks[-rule.latest :] if rule.latest else list(marks)
@@ -235,13 +237,13 @@ def _looked_at(
     return looked
 
 
-def _implicit_mark(rule: CacheRule, chunks: Sequence[Chunk]) -> int | None:
+def _implicit_mark(rule: CacheRule, chunks: Sequence[CacheChunk]) -> int | None:
     if rule.implicit == "message":
         return next(reversed(_endings(chunks)), None)
     return len(chunks) - 1 if rule.implicit == "block" and chunks else None
 
 
-def _endings(chunks: Sequence[Chunk]) -> list[int]:
+def _endings(chunks: Sequence[CacheChunk]) -> list[int]:
     """Find the ends of eligible messages, in order (OpenAI's guide, "Implicit mode").
 
     They are: the first run of system or developer messages, each user message, the last of each run of tool results.
@@ -255,7 +257,7 @@ def _endings(chunks: Sequence[Chunk]) -> list[int]:
     return endings
 
 
-def _back(chunks: Sequence[Chunk], at: int, rule: CacheRule) -> Iterator[int]:
+def _back(chunks: Sequence[CacheChunk], at: int, rule: CacheRule) -> Iterator[int]:
     """Walk from a marker backwards over the rule's positions; a run of chunks of one folded role is one position."""
     left = rule.lookback
     while at >= 0 and left:

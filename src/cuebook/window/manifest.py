@@ -19,14 +19,14 @@ from cuebook.window.window import RENDERER, ClientSystem, Sheet, Text, client_sy
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 
 
-class Remembered(Struct, frozen=True):
+class StoredManifest(Struct, frozen=True):
     """A manifest and the derived texts it names, by digest (hex)."""
 
     manifest: Manifest
     texts: dict[str, str]
 
 
-def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: str = "") -> Remembered:
+def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: str = "") -> StoredManifest:
     """Make the manifest of a rendered window."""
     texts: dict[str, str] = {}
 
@@ -60,7 +60,7 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
         tools_tokens=window.tools_tokens,
         summary_version=summary_version,
     )
-    return Remembered(manifest, texts)
+    return StoredManifest(manifest, texts)
 
 
 def _ranges(kept: Sequence[Placed]) -> list[ManifestRange]:

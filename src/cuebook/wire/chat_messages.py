@@ -3,8 +3,9 @@
 Reading never judges what only the upstream can: an unknown content part or call becomes an `opaque` part, whole. What
 nobody can place is refused: no object, no known role, content of the wrong shape.
 
-A `Said` holds each text once. One text alone, or before everything else, stands in `message` and not in `parts`;
-several texts, or one after an image, are `text` parts in order and `message` is their view, joined by line breaks.
+A `MessageContent` holds each text once. One text alone, or before everything else, stands in `message` and not in
+`parts`; several texts, or one after an image, are `text` parts in order and `message` is their view, joined by line
+breaks.
 """
 
 import re
@@ -36,7 +37,7 @@ _ENCODER = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")
 
 
-class Said(Struct, frozen=True):
+class MessageContent(Struct, frozen=True):
     """What one chat message says. `name` is the wire's, None where it has none."""
 
     role: Role
@@ -45,7 +46,7 @@ class Said(Struct, frozen=True):
     parts: tuple[Part, ...] = ()
 
 
-class Call(Struct, frozen=True):
+class ToolCall(Struct, frozen=True):
     """A tool call: `arguments` is the string as it came, JSON or not."""
 
     id: str
@@ -69,7 +70,7 @@ class _Message(Struct, omit_defaults=True):
 
 
 # ---------------------------------------------------------------- reading
-def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> Said:
+def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> MessageContent:
     """Read one chat message. Raises InvalidInput naming the field as `messages[index].…`."""
     data = _object(raw, index)
     role, name = _role(data, index), data.get("name")
@@ -81,16 +82,16 @@ def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> Said:
     message = "\n".join(texts) or next(heard, "")
     if len(texts) == 1 and pieces[0].type == "text":
         del pieces[0]
-    return Said(role, name, message, (*_reasoning(data), *_result(data, role), *pieces, *_calls(data, index)))
+    return MessageContent(role, name, message, (*_reasoning(data), *_result(data, role), *pieces, *_calls(data, index)))
 
 
-def read_call(part: Part) -> Call:
+def read_call(part: Part) -> ToolCall:
     """Read a `function` part: content `{"name", "arguments"}`, or the arguments alone and the name in `extra`."""
     extra, body = _extra(part), _loaded(part.content)
     if not (isinstance(body, dict) and isinstance(body.get("name"), str) and "arguments" in body):
         body = {"name": _str(extra.get("name")), "arguments": part.content}
     kind = _str(extra.get("kind")) or "function"
-    return Call(_str(extra.get("callId")), body["name"], _as_text(body["arguments"]), kind, "legacy" in extra)
+    return ToolCall(_str(extra.get("callId")), body["name"], _as_text(body["arguments"]), kind, "legacy" in extra)
 
 
 def _object(raw: bytes | Mapping[str, Any], index: int) -> Mapping[str, Any]:
@@ -189,7 +190,7 @@ def _as_text(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else _json(value)
 
 
-def canonical(said: Said) -> bytes:
+def canonical(said: MessageContent) -> bytes:
     """Return bytes equal for messages that say the same: role, speaker, texts, images, files, calls, the call answered.
 
     Left out is what a resending client adds or drops: key order and white space of the message, around its text and in
@@ -215,12 +216,12 @@ def canonical(said: Said) -> bytes:
     return _json([said.role, name or None, spoken, calls, results], ordered=False).encode()
 
 
-def digest(said: Said) -> bytes:
+def digest(said: MessageContent) -> bytes:
     """Return 16 bytes that are equal for messages that say the same."""
     return digest_of(canonical(said))
 
 
-def _leads(said: Said | Post) -> bool:
+def _leads(said: MessageContent | Post) -> bool:
     """Whether `message` is a text of its own, before all parts, and not the view of all texts or of one other part."""
     view = "\n".join(part.content for part in said.parts if part.type == "text")
     others = (part.content for part in said.parts if part.type == "refusal" or _audio_id(part))
@@ -228,7 +229,7 @@ def _leads(said: Said | Post) -> bool:
     return bool(said.message and not echoed)
 
 
-def _canonical_arguments(call: Call) -> str:
+def _canonical_arguments(call: ToolCall) -> str:
     """Return arguments as sorted JSON if they are JSON: clients parse them and write them anew. None at all is `{}`."""
     value = _loaded(call.arguments.strip() or "{}") if call.kind == "function" else None
     return call.arguments if value is None else _json(value)
@@ -288,7 +289,7 @@ def _write_reply(post: Post) -> bytes:
     return _encode(message)
 
 
-def _wire_call(call: Call) -> dict[str, Any]:
+def _wire_call(call: ToolCall) -> dict[str, Any]:
     body = {"name": call.name, _ARGUMENTS.get(call.kind, "arguments"): call.arguments}
     return {"id": call.id, "type": call.kind, call.kind: body}
 

@@ -17,7 +17,7 @@ from cuebook.records.conversation import Post
 from cuebook.records.erasure import GONE
 from cuebook.wire.chat_messages import write_message
 from cuebook.wire.responses_answers import Telling
-from cuebook.wire.responses_requests import PREFIX, Answer, write_id
+from cuebook.wire.responses_requests import PREFIX, AnswerId, write_id
 
 #: Under it a conversation's metadata keeps what its client attached.
 ATTACHED: Final = "clientMetadata"
@@ -30,7 +30,7 @@ _THEIRS: Final = re.compile(r"conv_[0-9a-f]{32,}")
 _INPUTS: Final = {"text": "input_text", "image_url": "input_image", "file": "input_file"}
 
 
-class Kept(Struct, frozen=True, array_like=True):
+class ItemLocation(Struct, frozen=True, array_like=True):
     """Where an item's post is: the answer of a step of a turn (`step` is not 0), or the post of a seq."""
 
     conversation: str
@@ -74,18 +74,20 @@ def _wrong(where: str, expected: str) -> InvalidInput:
 # ---- ids ------------------------------------------------------------------------------------------------------------
 
 
-def read_item_id(id_: str) -> Kept | None:
+def read_item_id(id_: str) -> ItemLocation | None:
     """Give where the item is that an id names, None for one that is not ours."""
     stem = id_.partition("_")[2].rpartition("_")[0]
     try:
-        return msgspec.json.decode(base64.b64decode(stem + "=" * (-len(stem) % 4), b"-_", validate=True), type=Kept)
+        return msgspec.json.decode(
+            base64.b64decode(stem + "=" * (-len(stem) % 4), b"-_", validate=True), type=ItemLocation
+        )
     except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
         return None
 
 
 def _stem(conversation: str, seq: int, answer: tuple[int, int] | None) -> str:
     if answer is not None:
-        return write_id(Answer(conversation, *answer)).removeprefix(PREFIX)
+        return write_id(AnswerId(conversation, *answer)).removeprefix(PREFIX)
     return base64.urlsafe_b64encode(msgspec.json.encode([conversation, seq])).decode().rstrip("=")
 
 

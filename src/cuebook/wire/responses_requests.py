@@ -29,7 +29,7 @@ _ROLES: Final = ("user", "assistant", "system", "developer")
 _TEXTS: Final = ("input_text", "output_text", "text")
 
 
-class Answer(Struct, frozen=True, array_like=True):
+class AnswerId(Struct, frozen=True, array_like=True):
     """Which answer an id names: a step of a turn, both counted from 1."""
 
     conversation: str
@@ -37,7 +37,7 @@ class Answer(Struct, frozen=True, array_like=True):
     step: Annotated[int, Meta(ge=1)]
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ResponseRequest(Struct, frozen=True, kw_only=True):
     """A request read: the fields of its chat completion, what it continues, and what its answer tells again."""
 
     fields: dict[str, Any]
@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return named if isinstance(named, str) else None
 
 
-def write_id(answer: Answer, *, stored: bool = True) -> str:
+def write_id(answer: AnswerId, *, stored: bool = True) -> str:
     """Give an answer's id."""
     return (
         PREFIX
@@ -61,11 +61,11 @@ def write_id(answer: Answer, *, stored: bool = True) -> str:
     )
 
 
-def read_id(id_: str) -> Answer | None:
+def read_id(id_: str) -> AnswerId | None:
     """Give the answer an id names, None for one that is not ours."""
     raw = id_.removeprefix(PREFIX).removeprefix(UNSTORED)
     try:
-        return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=Answer)
+        return msgspec.json.decode(base64.b64decode(raw + "=" * (-len(raw) % 4), b"-_", validate=True), type=AnswerId)
     except (binascii.Error, ValueError):  # DecodeError and ValidationError are ValueErrors
         return None
 
@@ -88,7 +88,7 @@ def continued(given: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return previous, conversation
 
 
-def read_asked(body: bytes) -> Asked:
+def read_asked(body: bytes) -> ResponseRequest:
     """Read a request. Raises InvalidInput naming the field."""
     try:
         given = msgspec.json.decode(body, type=dict[str, Any])
@@ -104,7 +104,7 @@ def read_asked(body: bytes) -> Asked:
     fields |= _limits(given) | _tools(given) | _format(given)
     if given.get("stream") is True:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
-    return Asked(fields=fields, echo=_echo(given), previous=previous, conversation=conversation)
+    return ResponseRequest(fields=fields, echo=_echo(given), previous=previous, conversation=conversation)
 
 
 def _echo(given: Mapping[str, Any]) -> dict[str, Any]:

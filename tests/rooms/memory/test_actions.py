@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuebook.memory.actions import Entry, has_key_facts, suggest
+from cuebook.memory.actions import JudgedPost, has_key_facts, suggest
 
 
 @pytest.mark.parametrize(
@@ -21,19 +21,21 @@ def test_no_key_facts(text: str) -> None:
     assert not has_key_facts(text)
 
 
-def actions(*entries: Entry, least: int = 30) -> list[tuple[str, int]]:
+def actions(*entries: JudgedPost, least: int = 30) -> list[tuple[str, int]]:
     return [(each.type, each.number) for each in suggest(entries, least=least)]
 
 
 def test_what_becomes_of_posts() -> None:
-    assert actions(Entry(1, 29), Entry(2, 30)) == [("compress", 1)]
-    assert actions(Entry(1, 29, compressed=True), Entry(2, 30, compressed=True)) == [("drop", 1)]
-    assert actions(Entry(1, 29, gone=True)) == []
-    assert actions(Entry(1, 70, repeated_by=4), Entry(2, 70, repeated_by=4, compressed=True)) == [("compress", 1)]
-    assert actions(Entry(1, 80, facts=True), Entry(2, 80), Entry(3, 79, facts=True)) == [("promote", 1)]
-    assert actions(Entry(1, 90, facts=True, promoted=True)) == []
-    assert actions(Entry(1, 40), least=45) == [("compress", 1)]
+    assert actions(JudgedPost(1, 29), JudgedPost(2, 30)) == [("compress", 1)]
+    assert actions(JudgedPost(1, 29, compressed=True), JudgedPost(2, 30, compressed=True)) == [("drop", 1)]
+    assert actions(JudgedPost(1, 29, gone=True)) == []
+    assert actions(JudgedPost(1, 70, repeated_by=4), JudgedPost(2, 70, repeated_by=4, compressed=True)) == [
+        ("compress", 1)
+    ]
+    assert actions(JudgedPost(1, 80, facts=True), JudgedPost(2, 80), JudgedPost(3, 79, facts=True)) == [("promote", 1)]
+    assert actions(JudgedPost(1, 90, facts=True, promoted=True)) == []
+    assert actions(JudgedPost(1, 40), least=45) == [("compress", 1)]
 
 
 def test_a_repeated_post_of_worth_is_compressed_and_promoted() -> None:
-    assert actions(Entry(1, 90, facts=True, repeated_by=2)) == [("compress", 1), ("promote", 1)]
+    assert actions(JudgedPost(1, 90, facts=True, repeated_by=2)) == [("compress", 1), ("promote", 1)]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from cuebook.memory.recall import (
-    Candidate,
     Corpus,
+    RecallCandidate,
     key_text,
     match_expression,
     rank,
@@ -62,7 +62,7 @@ def found(db, text, scope="c1", speakers=()):
 def posts(*said, gap=60.0):
     """Candidates of one path out of (speaker, text) pairs, a minute apart."""
     return [
-        Candidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1 or None)
+        RecallCandidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1 or None)
         for n, (speaker, text) in enumerate(said, 1)
     ]
 
@@ -279,8 +279,8 @@ def test_time_named_by_the_query_counts():
 
 
 def test_neighbours_and_sessions_stay_in_their_conversation():
-    one = Candidate(1, "user", MONDAY, key_text("user", MONDAY, "What is my cat called?"))
-    two = Candidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, conversation=1)
+    one = RecallCandidate(1, "user", MONDAY, key_text("user", MONDAY, "What is my cat called?"))
+    two = RecallCandidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, conversation=1)
     assert [hit.seq for hit in rank(read_query("cat"), [one, two], Corpus(9), limit=9)] == [1]
 
 

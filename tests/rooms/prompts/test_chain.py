@@ -16,7 +16,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts import chain
 from cuebook.prompts.chain import commit, erase, is_signed, link, mirror_line, parse_mirror, seal, sign, verify
 from cuebook.prompts.digest import canonical
-from cuebook.records.audit import GENESIS, PERSONAL, Checkpoint, Record, Text
+from cuebook.records.audit import GENESIS, PERSONAL, Checkpoint, CommittedText, Record
 
 KEY = bytes(range(32))
 PUBLIC = chain.public_key_of(KEY)
@@ -91,7 +91,7 @@ def test_a_commitment_is_salted_and_of_one_text_only():
 def test_texts_that_are_not_there_have_no_commitment():
     sealed = seal(BLANK, context={}, interpolated_text="", output_summary="done", salt=SALT)
     assert (sealed.input_context, sealed.interpolated_text) == ("", "")
-    assert sealed.texts == {"output_summary": Text("done", SALT[32:].hex())}
+    assert sealed.texts == {"output_summary": CommittedText("done", SALT[32:].hex())}
     assert verify(chain_of([sealed]), public_key=PUBLIC).erased == 0
 
 
@@ -138,7 +138,7 @@ def renumbered(records: Sequence[Record]) -> list[Record]:
 
 def other_text(place: int, name: str, said: str) -> list[Record]:
     texts = dict(CHAIN[place - 1].texts)
-    texts[name] = Text(said, texts[name].salt)
+    texts[name] = CommittedText(said, texts[name].salt)
     return edited(place, texts=texts)
 
 
@@ -160,8 +160,8 @@ SWAPPED = [*CHAIN[:3], CHAIN[4], CHAIN[3], *CHAIN[5:]]
         (rehashed(10, agent="someone"), 10, "record 10 is not the one that the checkpoint of"),
         (other_text(4, "interpolated_text", "Go away"), 4, "record 4 was changed: interpolated_text is not the text"),
         (other_text(4, "input_context", "{}"), 4, "record 4 was changed: input_context is not the text"),
-        (edited(4, texts={"agent": Text("x", "00" * 16)}), 4, "record 4 was changed: agent is not the text"),
-        (edited(4, texts={"output_summary": Text("x", "zz")}), 4, "record 4 was changed: output_summary"),
+        (edited(4, texts={"agent": CommittedText("x", "00" * 16)}), 4, "record 4 was changed: agent is not the text"),
+        (edited(4, texts={"output_summary": CommittedText("x", "zz")}), 4, "record 4 was changed: output_summary"),
         (edited(4, texts=CHAIN[4].texts), 4, "record 4 was changed: input_context is not the text"),
         (without(4), 4, "record 5 stands in the place of 4"),
         (without(1), 1, "record 2 stands in the place of 1"),
@@ -242,7 +242,7 @@ def tampered(draw: st.DrawFn) -> list[Record]:
             )
             records[at] = replace(records[at], **{name: draw(st.text(st.characters(codec="utf-8")))})
         elif kind == "text":
-            said = Text(draw(st.text()), draw(st.binary(max_size=20)).hex())
+            said = CommittedText(draw(st.text()), draw(st.binary(max_size=20)).hex())
             records[at] = replace(records[at], texts={**records[at].texts, draw(st.sampled_from(PERSONAL)): said})
         elif kind == "cut":
             del records[at:]

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import (
-    FieldChange,
-    ParamChange,
-    SectionChange,
+    FieldDifference,
+    ParamDifference,
+    SectionDifference,
     bump,
     check_semver,
     difference,
@@ -78,10 +78,10 @@ def test_differences_turn_round(one, other):
 def test_sections_are_told_with_their_lines():
     after = changed(sections={"x": "one\nTWO", "z": "new\nlines"}, override_sections={"y": "over"})
     assert difference(BASE, after).sections == (
-        SectionChange("x", "changed", ("@@ -1,2 +1,2 @@", " one", "-two", "+TWO")),
-        SectionChange("y", "removed", ("-three",)),
-        SectionChange("z", "added", ("+new", "+lines")),
-        SectionChange("y", "added", ("+over",), override=True),
+        SectionDifference("x", "changed", ("@@ -1,2 +1,2 @@", " one", "-two", "+TWO")),
+        SectionDifference("y", "removed", ("-three",)),
+        SectionDifference("z", "added", ("+new", "+lines")),
+        SectionDifference("y", "added", ("+over",), override=True),
     )
 
 
@@ -89,7 +89,7 @@ def test_params_are_told_before_and_after():
     loose = msgspec.structs.replace(P, required=False)
     fresh = Param(name="r")
     found = difference(BASE, changed(params=(fresh, loose))).params
-    assert found == (ParamChange("p", P, loose), ParamChange("q", Q, None), ParamChange("r", None, fresh))
+    assert found == (ParamDifference("p", P, loose), ParamDifference("q", Q, None), ParamDifference("r", None, fresh))
     assert [each.kind for each in found] == ["changed", "removed", "added"]
 
 
@@ -98,10 +98,10 @@ def test_other_fields_are_told_with_both_values():
         sections={"y": "three", "x": "one\ntwo"}, engine="none", metadata={"k": 1}, tags=("t",), branch="exp"
     )
     assert difference(BASE, after).fields == (
-        FieldChange("order", ("x", "y"), ("y", "x")),
-        FieldChange("engine", "dollar", "none"),
-        FieldChange("metadata", {}, {"k": 1}),
-        FieldChange("tags", (), ("t",)),
+        FieldDifference("order", ("x", "y"), ("y", "x")),
+        FieldDifference("engine", "dollar", "none"),
+        FieldDifference("metadata", {}, {"k": 1}),
+        FieldDifference("tags", (), ("t",)),
     )
 
 

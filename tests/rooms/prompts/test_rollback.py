@@ -13,8 +13,8 @@ from cuebook.prompts.rollback import (
     DAY,
     UNAIDED,
     Rollback,
+    RollbackVerdict,
     SigmaSettings,
-    Verdict,
     allowed,
     either,
     guarded,
@@ -89,7 +89,7 @@ def trial(
     since: int = 0,
     dip: bool = False,
     settings: GuardSettings | None = None,
-) -> tuple[Verdict, int]:
+) -> tuple[RollbackVerdict, int]:
     """Let a version speak in the share it is given, until it is taken back or all conversations are over."""
     dice, chosen = random.Random(seed), settings or GuardSettings()
     state, verdict = Trial(), judged(Trial(), chosen)
@@ -184,7 +184,7 @@ def test_a_verdict_carries_its_evidence() -> None:
     assert evidence.n["conversations"] == evidence.n["new"] + evidence.n["control"]
     assert evidence.means["new"] < evidence.means["control"]
     assert evidence.statistics["wealth"] >= evidence.thresholds["wealth"] == 100.0
-    assert msgspec.json.decode(msgspec.json.encode(verdict), type=Verdict) == verdict
+    assert msgspec.json.decode(msgspec.json.encode(verdict), type=RollbackVerdict) == verdict
 
 
 def test_a_trial_goes_on_where_it_was_stored() -> None:

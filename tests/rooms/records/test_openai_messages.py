@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Part, Post
-from cuebook.wire.chat_messages import ROLES, Call, Said, canonical, digest, read_call, read_message, write_message
+from cuebook.wire.chat_messages import (
+    ROLES,
+    MessageContent,
+    ToolCall,
+    canonical,
+    digest,
+    read_call,
+    read_message,
+    write_message,
+)
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORD = TEXT.filter(bool)
@@ -150,43 +159,46 @@ CALL_X_PART = Part("function", '{"name":"find","arguments":"{\\"q\\": 1}"}', {"c
 @pytest.mark.parametrize(
     ("message", "said"),
     [
-        ({"role": "user", "content": "hi"}, Said("user", None, "hi")),
-        ({"role": "user", "name": "ann", "content": "hi"}, Said("user", "ann", "hi")),
-        ({"role": "developer", "content": "be brief"}, Said("system", None, "be brief")),
-        ({"role": "user"}, Said("user", None, "")),
+        ({"role": "user", "content": "hi"}, MessageContent("user", None, "hi")),
+        ({"role": "user", "name": "ann", "content": "hi"}, MessageContent("user", "ann", "hi")),
+        ({"role": "developer", "content": "be brief"}, MessageContent("system", None, "be brief")),
+        ({"role": "user"}, MessageContent("user", None, "")),
         (
             {"role": "user", "content": [{"type": "text", "text": "look"}, IMAGE]},
-            Said("user", None, "look", (IMAGE_PART,)),
+            MessageContent("user", None, "look", (IMAGE_PART,)),
         ),
         (
             {"role": "user", "content": [IMAGE, {"type": "text", "text": "look"}]},
-            Said("user", None, "look", (IMAGE_PART, Part("text", "look"))),
+            MessageContent("user", None, "look", (IMAGE_PART, Part("text", "look"))),
         ),
         (
             {"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE, {"type": "text", "text": "b"}]},
-            Said("user", None, "a\nb", (Part("text", "a"), IMAGE_PART, Part("text", "b"))),
+            MessageContent("user", None, "a\nb", (Part("text", "a"), IMAGE_PART, Part("text", "b"))),
         ),
         (
             {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "UklG", "format": "wav"}}]},
-            Said("user", None, "", (Part("audio", "UklG", {"format": "wav"}),)),
+            MessageContent("user", None, "", (Part("audio", "UklG", {"format": "wav"}),)),
         ),
         (
             {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:x"}}]},
-            Said("user", None, "", (Part("file", "data:x", {"filename": "a.pdf", "source": "file_data"}),)),
+            MessageContent("user", None, "", (Part("file", "data:x", {"filename": "a.pdf", "source": "file_data"}),)),
         ),
         (
             {"role": "user", "content": [{"video": {"b": 1, "a": 2}, "type": "video"}]},
-            Said(
+            MessageContent(
                 "user",
                 None,
                 "",
                 (Part("opaque", '{"type":"video","video":{"a":2,"b":1}}', {"originalType": "video", "in": "content"}),),
             ),
         ),
-        ({"role": "assistant", "content": None, "tool_calls": [CALL_X]}, Said("assistant", None, "", (CALL_X_PART,))),
+        (
+            {"role": "assistant", "content": None, "tool_calls": [CALL_X]},
+            MessageContent("assistant", None, "", (CALL_X_PART,)),
+        ),
         (
             {"role": "assistant", "content": "Let me see.", "reasoning_content": "hmm", "tool_calls": [CALL_X]},
-            Said(
+            MessageContent(
                 "assistant",
                 None,
                 "Let me see.",
@@ -198,7 +210,7 @@ CALL_X_PART = Part("function", '{"name":"find","arguments":"{\\"q\\": 1}"}', {"c
                 "role": "assistant",
                 "tool_calls": [{"id": "c", "type": "custom", "custom": {"name": "sh", "input": "ls"}}],
             },
-            Said(
+            MessageContent(
                 "assistant",
                 None,
                 "",
@@ -207,7 +219,7 @@ CALL_X_PART = Part("function", '{"name":"find","arguments":"{\\"q\\": 1}"}', {"c
         ),
         (
             {"role": "assistant", "content": None, "function_call": {"name": "find", "arguments": "{}"}},
-            Said(
+            MessageContent(
                 "assistant",
                 None,
                 "",
@@ -222,20 +234,22 @@ CALL_X_PART = Part("function", '{"name":"find","arguments":"{\\"q\\": 1}"}', {"c
         ),
         (
             {"role": "assistant", "content": None, "refusal": "I cannot."},
-            Said("assistant", None, "I cannot.", (Part("refusal", "I cannot."),)),
+            MessageContent("assistant", None, "I cannot.", (Part("refusal", "I cannot."),)),
         ),
         (
             {"role": "assistant", "content": None, "audio": {"id": "audio_1", "data": "AAAA", "transcript": "Hello"}},
-            Said("assistant", None, "Hello", (Part("audio", "Hello", {"audioId": "audio_1"}),)),
+            MessageContent("assistant", None, "Hello", (Part("audio", "Hello", {"audioId": "audio_1"}),)),
         ),
         (
             {"role": "tool", "tool_call_id": "call_1", "content": "42"},
-            Said("tool", None, "42", (Part("execution_result", "", {"callId": "call_1"}),)),
+            MessageContent("tool", None, "42", (Part("execution_result", "", {"callId": "call_1"}),)),
         ),
-        ({"role": "tool", "content": "42"}, Said("tool", None, "42", (Part("execution_result", ""),))),
+        ({"role": "tool", "content": "42"}, MessageContent("tool", None, "42", (Part("execution_result", ""),))),
         (
             {"role": "function", "name": "find", "content": "42"},
-            Said("tool", "find", "42", (Part("execution_result", "", {"callId": "function:find", "legacy": True}),)),
+            MessageContent(
+                "tool", "find", "42", (Part("execution_result", "", {"callId": "function:find", "legacy": True}),)
+            ),
         ),
     ],
 )
@@ -340,11 +354,14 @@ def test_the_digest_is_over_what_is_said(one, other, equal):
 @pytest.mark.parametrize(
     ("part", "call"),
     [
-        (CALL_X_PART, Call("call_1", "find", '{"q": 1}')),
-        (Part("function", '{"q": 1}', {"callId": "c", "name": "find"}), Call("c", "find", '{"q": 1}')),
-        (Part("function", '{"name": "find", "arguments": {"q": 1}}', {"callId": "c"}), Call("c", "find", '{"q":1}')),
-        (Part("function", "not json"), Call("", "", "not json")),
-        (Part("function", "[" * 9000, ["odd"]), Call("", "", "[" * 9000)),
+        (CALL_X_PART, ToolCall("call_1", "find", '{"q": 1}')),
+        (Part("function", '{"q": 1}', {"callId": "c", "name": "find"}), ToolCall("c", "find", '{"q": 1}')),
+        (
+            Part("function", '{"name": "find", "arguments": {"q": 1}}', {"callId": "c"}),
+            ToolCall("c", "find", '{"q":1}'),
+        ),
+        (Part("function", "not json"), ToolCall("", "", "not json")),
+        (Part("function", "[" * 9000, ["odd"]), ToolCall("", "", "[" * 9000)),
     ],
 )
 def test_calls_posted_by_hand_are_read_too(part, call):

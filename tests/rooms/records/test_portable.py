@@ -10,7 +10,7 @@ from cuebook.errors import InvalidInput
 from cuebook.records.conversation import PART_TYPES, Conversation, Part, Post, Round, SharedEntry
 from cuebook.records.persona import Experience
 from cuebook.records.portable import (
-    Transcript,
+    PortableConversation,
     conversation_from_dict,
     conversation_to_dict,
     experience_from_dict,
@@ -53,7 +53,7 @@ CONVERSATION = st.builds(
     metadata=st.dictionaries(TEXT, JSON, max_size=2),
 )  # fmt: skip
 TRANSCRIPT = st.builds(
-    Transcript,
+    PortableConversation,
     conversation=CONVERSATION,
     rounds=st.lists(ROUND, max_size=2).map(tuple),
     plugins=st.lists(JSON, max_size=2).map(tuple),
@@ -183,7 +183,7 @@ def test_the_keys_are_ds_and_ours_stand_under_one_more():
         id="conv-1", no=1, user="u1", persona=None, participants=("u1",), head=3, last_seq=3, turns=1, generation=1,
         created_at=1.0, updated_at=2.0,
     )  # fmt: skip
-    written = conversation_to_dict(Transcript(conversation=conversation, rounds=(round_,)))
+    written = conversation_to_dict(PortableConversation(conversation=conversation, rounds=(round_,)))
     assert list(written) == ["id", "plugins", "roles", "enabled", "rounds", "cuebook"]
     assert list(written["rounds"][0]) == ["id", "user_query", "state", "post_list", "cuebook"]
     assert written["cuebook"]["participants"] == ["u1"]

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from msgspec import Struct
 
-from cuebook.records.mind import Counters, Heard
+from cuebook.records.mind import Counters, TurnSignals
 from cuebook.records.persona import Tracking
 from cuebook.signals.corrections import corrections_in
 from cuebook.signals.hear import hear
@@ -69,7 +69,7 @@ def _messages(lines: list[str]) -> Iterator[Message]:
         first, trace = False, []
 
 
-def hear_all(dialogue: Dialogue) -> list[Heard]:
+def hear_all(dialogue: Dialogue) -> list[TurnSignals]:
     read, found, counters = analyzers_of()["lexicon_based"].read, [], Counters()
     for n, message in enumerate(dialogue.messages):
         heard = hear(

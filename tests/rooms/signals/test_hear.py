@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cuebook.prompts.select import SIGNALS, checked
 from cuebook.records.conversation import Part
-from cuebook.records.mind import Counters, Heard, Sentiment
+from cuebook.records.mind import Counters, Sentiment, TurnSignals
 from cuebook.records.persona import EVENTS, Tracking
 from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
@@ -29,9 +29,9 @@ CALM, BAD, GOOD, MILD = felt(0.0), felt(-0.5), felt(0.5, 0.4), felt(-0.35, 0.4)
 UNKNOWN = Sentiment(method="m")
 
 
-def talk(*said: tuple[str, Sentiment], tracking: Tracking = ON, gap: float = 60.0, trace=()) -> list[Heard]:
+def talk(*said: tuple[str, Sentiment], tracking: Tracking = ON, gap: float = 60.0, trace=()) -> list[TurnSignals]:
     """Hear messages one after the other, so many seconds apart; `trace` by number."""
-    found: list[Heard] = []
+    found: list[TurnSignals] = []
     for n, (text, sentiment) in enumerate(said):
         before = found[-1].counters if found else Counters()
         errors = dict(trace).get(n, ())
@@ -39,7 +39,7 @@ def talk(*said: tuple[str, Sentiment], tracking: Tracking = ON, gap: float = 60.
     return found
 
 
-def names(heard: Heard) -> list[str]:
+def names(heard: TurnSignals) -> list[str]:
     return [event.name for event in heard.events]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuebook.records.mind import Heard, Sentiment
+from cuebook.records.mind import Sentiment, TurnSignals
 from cuebook.signals.outcome import task_outcome, word_on
 
 SAID = {
@@ -60,7 +60,7 @@ def test_what_is_said_goes_before_what_the_tools_said():
 
 
 def heard(score, polarity="neutral", corrections=0):
-    return Heard(sentiment=Sentiment(score=score, polarity=polarity), corrections=corrections)
+    return TurnSignals(sentiment=Sentiment(score=score, polarity=polarity), corrections=corrections)
 
 
 @pytest.mark.parametrize(("score", "mapped"), [(-1.0, 0.0), (0.0, 0.5), (0.5, 0.75), (1.0, 1.0), (1.5, 1.0)])

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.window.cache import (
     RULES,
+    CacheChunk,
     CacheRule,
     CacheSimulator,
+    CacheTotals,
     CacheUse,
-    Chunk,
-    Totals,
     rule_for,
     rule_named,
     simulate,
@@ -23,18 +23,18 @@ from cuebook.window.cache import (
 
 PREFIX, POINTS = RULES["openai-prefix"], RULES["openai-breakpoints"]
 ANTHROPIC, GEMINI = replace(RULES["anthropic"], minimum=1024), RULES["gemini"]
-SYSTEM = Chunk(2000, b"system", "system")
+SYSTEM = CacheChunk(2000, b"system", "system")
 
 
-def chunk(role: str, name: str, tokens: int = 100, *, marked: bool = False, ends: bool = True) -> Chunk:
-    return Chunk(tokens, name.encode(), role, marked, None, ends)
+def chunk(role: str, name: str, tokens: int = 100, *, marked: bool = False, ends: bool = True) -> CacheChunk:
+    return CacheChunk(tokens, name.encode(), role, marked, None, ends)
 
 
-def user(name: str, tokens: int = 100, *, marked: bool = False, ends: bool = True) -> Chunk:
+def user(name: str, tokens: int = 100, *, marked: bool = False, ends: bool = True) -> CacheChunk:
     return chunk("user", name, tokens, marked=marked, ends=ends)
 
 
-def marked(one: Chunk) -> Chunk:
+def marked(one: CacheChunk) -> CacheChunk:
     return replace(one, marked=True)
 
 
@@ -42,7 +42,7 @@ def counts(use: CacheUse) -> tuple[int, int, int]:
     return use.read_tokens, use.write_tokens, use.uncached_tokens
 
 
-def last(rule: CacheRule, *requests: list[Chunk], explicit: bool = True, gap: float = 1.0) -> tuple[int, int, int]:
+def last(rule: CacheRule, *requests: list[CacheChunk], explicit: bool = True, gap: float = 1.0) -> tuple[int, int, int]:
     """Read, written and uncached tokens of the last of some requests sent `gap` seconds apart."""
     simulator = CacheSimulator(rule)
     uses = [simulator.request(sent, at * gap, explicit=explicit) for at, sent in enumerate(requests)]
@@ -81,24 +81,24 @@ def test_prefix_needs_no_marker_and_heeds_none():
 
 
 def test_prefix_credits_the_first_differing_chunk_by_its_common_bytes():
-    before = Chunk(1000, b"1", "user", text=b"same" * 100 + b"x" * 400)
-    after = Chunk(1000, b"2", "user", text=b"same" * 100 + b"y" * 400)
+    before = CacheChunk(1000, b"1", "user", text=b"same" * 100 + b"x" * 400)
+    after = CacheChunk(1000, b"2", "user", text=b"same" * 100 + b"y" * 400)
     assert last(replace(PREFIX, step=1), [SYSTEM, before], [SYSTEM, after]) == (2500, 0, 500)
 
 
 def test_prefix_credits_no_part_of_a_chunk_without_text_or_of_another_role():
     text = b"same" * 100
-    before = Chunk(1000, b"1", "user", text=text + b"x")
+    before = CacheChunk(1000, b"1", "user", text=text + b"x")
     rule = replace(PREFIX, step=1)
-    assert last(rule, [SYSTEM, before], [SYSTEM, Chunk(1000, b"2", "user")]) == (2000, 0, 1000)
-    assert last(rule, [SYSTEM, before], [SYSTEM, Chunk(1000, b"2", "tool", text=text)]) == (2000, 0, 1000)
+    assert last(rule, [SYSTEM, before], [SYSTEM, CacheChunk(1000, b"2", "user")]) == (2000, 0, 1000)
+    assert last(rule, [SYSTEM, before], [SYSTEM, CacheChunk(1000, b"2", "tool", text=text)]) == (2000, 0, 1000)
 
 
 def test_prefix_credits_no_part_of_an_expired_chunk():
     simulator = CacheSimulator(replace(PREFIX, step=1))
-    simulator.request([SYSTEM, Chunk(1000, b"1", "user", text=b"same x")], 0)
+    simulator.request([SYSTEM, CacheChunk(1000, b"1", "user", text=b"same x")], 0)
     simulator.request([SYSTEM], 200)
-    assert simulator.request([SYSTEM, Chunk(1000, b"2", "user", text=b"same y")], 400).read_tokens == 2000
+    assert simulator.request([SYSTEM, CacheChunk(1000, b"2", "user", text=b"same y")], 400).read_tokens == 2000
 
 
 def test_prefix_write_costs_no_more_than_input():
@@ -292,7 +292,7 @@ def test_writing_once_and_reading_once_costs_1_35():
 # ---------------------------------------------------------------- Anthropic
 
 
-def blocks(count: int, *marks: int) -> list[Chunk]:
+def blocks(count: int, *marks: int) -> list[CacheChunk]:
     return [chunk("user", f"block {n}", 200, marked=n in marks) for n in range(1, count + 1)]
 
 
@@ -435,7 +435,7 @@ def test_every_rule_names_its_source_and_day(rule):
 # ---------------------------------------------------------------- sixty turns
 
 
-def sixty_turns(marks: str) -> list[tuple[float, list[Chunk]]]:
+def sixty_turns(marks: str) -> list[tuple[float, list[CacheChunk]]]:
     """A turn a minute. `marks`: s the system part, p the previous query, q the query, v the volatile block after it."""
     requests = []
     for turn in range(60):
@@ -489,12 +489,12 @@ def test_sixty_turns_cost_what_the_place_of_the_markers_makes_them(rule, marks, 
 def test_an_empty_request_costs_nothing():
     for rule in RULES.values():
         assert CacheSimulator(rule).request([], 0, explicit=False) == CacheUse(0, 0, 0, 0, 0.0)
-    assert (Totals().read_share, Totals().relative_cost) == (0.0, 1.0)
+    assert (CacheTotals().read_share, CacheTotals().relative_cost) == (0.0, 1.0)
 
 
 def test_negative_tokens_are_refused():
     with pytest.raises(InvalidInput, match="-1"):
-        Chunk(-1, b"", "user")
+        CacheChunk(-1, b"", "user")
 
 
 def test_a_marker_is_no_part_of_the_prefix():
@@ -522,7 +522,7 @@ def test_what_has_expired_is_forgotten(rule):
 
 WORDS = st.sampled_from([b"", b"a", b"ab", b"abc", b"abd", b"b"])
 CHUNKS = st.builds(
-    lambda text, role, marked, ends, with_text: Chunk(
+    lambda text, role, marked, ends, with_text: CacheChunk(
         700 * len(text), text, role, marked, text if with_text else None, ends
     ),
     WORDS, st.sampled_from(["tools", "system", "user", "assistant", "tool_use", "tool"]),
@@ -532,12 +532,12 @@ REQUESTS = st.lists(st.tuples(st.floats(0, 4000), st.lists(CHUNKS, max_size=8), 
 RULE = st.sampled_from([replace(rule, excess="unwritten") for rule in RULES.values()])
 
 
-def run(rule: CacheRule, requests: list[tuple[float, list[Chunk], bool]]) -> list[CacheUse]:
+def run(rule: CacheRule, requests: list[tuple[float, list[CacheChunk], bool]]) -> list[CacheUse]:
     simulator = CacheSimulator(rule)
     return [simulator.request(sent, now, explicit=explicit) for now, sent, explicit in requests]
 
 
-def common_tokens(one: list[Chunk], other: list[Chunk]) -> float:
+def common_tokens(one: list[CacheChunk], other: list[CacheChunk]) -> float:
     """Tokens of `one` that it has in common with the beginning of `other`, the first differing chunk by bytes."""
     total = 0.0
     for mine, theirs in zip(one, other, strict=False):

@@ -10,7 +10,7 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import Lesson
 from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Known, Outcome
+from cuebook.records.outcome import Outcome, StoredOutcome
 from cuebook.records.prompt import MAIN, Observation
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER
@@ -45,7 +45,7 @@ def lesson(score: float, *, slug: str = SLUG, turn: int = 1, user: str = "ann", 
     )  # fmt: skip
 
 
-async def known(store: Store, turn: int = 1) -> Known:
+async def known(store: Store, turn: int = 1) -> StoredOutcome:
     """Read a turn's outcome, which there is."""
     found = await store.outcomes.get(OWNER, "c", turn)
     assert found is not None

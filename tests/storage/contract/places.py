@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from cuebook.interfaces.memories import Asked, Delivered, MemoryLook, PlaceChange
+from cuebook.interfaces.memories import Delivered, MemoryLook, MemoryQuery, PlaceChange
 from cuebook.interfaces.store import Batch, Look, Store
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.testing.doubles import BEGINNING
@@ -21,9 +21,9 @@ def memory(place: Place, id: str, text: str, **changes: Any) -> Memory:  # noqa:
     return Memory(**values | {"used_at": NOW, "valid_from": NOW} | changes)
 
 
-def asked(text: str, **fields: Any) -> Asked:
+def asked(text: str, **fields: Any) -> MemoryQuery:
     """Ask for words."""
-    return Asked(text=text, limit=5, **fields)
+    return MemoryQuery(text=text, limit=5, **fields)
 
 
 async def put(store: Store, *memories: Memory, scope: Scope = OWNER) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import Event, Once, Write
+from cuebook.interfaces.prompts import Once, PromptEvent, Write
 from cuebook.interfaces.store import Store
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Label, Observation, Version
@@ -138,7 +138,9 @@ class PromptContract:
     async def test_a_rollback_makes_another_version_active_and_the_head_stays(self, store: Store) -> None:
         await write(store, text("a", "one"))
         await write(store, text("a", "two"))
-        back = Event(kind="rollback", branch=MAIN, number=2, to=1, reason="worse", evidence={"n": 40}, at=BEGINNING)
+        back = PromptEvent(
+            kind="rollback", branch=MAIN, number=2, to=1, reason="worse", evidence={"n": 40}, at=BEGINNING
+        )
         branch = await store.prompts.activate(HERE, "a", back)
         assert (branch.head, branch.active, branch.rolled_back) == (2, 1, (2,))
         with pytest.raises(Conflict):
@@ -146,7 +148,7 @@ class PromptContract:
         assert (await store.prompts.events(HERE, "a"))[0] == back
         family = (await store.prompts.families(HERE, ["a"]))["a"]
         assert family.active[0].sections["body"] == "one"
-        cleared = await store.prompts.activate(HERE, "a", Event(kind="clear", branch=MAIN, number=2))
+        cleared = await store.prompts.activate(HERE, "a", PromptEvent(kind="clear", branch=MAIN, number=2))
         assert (cleared.active, cleared.rolled_back) == (1, ())
         again = await store.prompts.activate(HERE, "a", back)
         assert (again.active, again.rolled_back) == (1, (2,)), "explored beside the active one, and taken back again"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.interfaces.store import Batch, Look, Scene, SearchLook, Spot, Store
+from cuebook.interfaces.store import Batch, Look, PostSpot, Scene, SearchLook, Store
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope, SearchResult
 from cuebook.testing.doubles import BEGINNING
@@ -136,7 +136,7 @@ class AlignContract:
         asked = [post.digest for post in (*said, draft("new", "never said"), said[0])]
         (found,) = await store.align(OWNER, asked, conversation="c")
         assert found.places == ((1,), (2, 4), (3,), (), (1,))
-        assert found.posts == {1: Spot(0, 1, 1), 2: Spot(1, 2, 1), 3: Spot(2, 3, 1), 4: Spot(3, 4, 1)}
+        assert found.posts == {1: PostSpot(0, 1, 1), 2: PostSpot(1, 2, 1), 3: PostSpot(2, 3, 1), 4: PostSpot(3, 4, 1)}
         assert found.runs == {1: (0, 0)}
         assert found.conversation.id == "c"
         assert await store.align(OWNER, asked, conversation="unknown") == []

@@ -4,14 +4,14 @@ import pytest
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.reflections import Call, Reflecting
+from cuebook.interfaces.reflections import MetapromptTask, Reflecting
 from cuebook.interfaces.store import Look, Store
 from cuebook.records.mind import Mind, Reflection
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import answer, begin, end
 from storage.makers import draft, drafts
 
-CALLS = (Call("gmi_frustration_recovery", "event:user_frustrated"),)
+CALLS = (MetapromptTask("gmi_frustration_recovery", "event:user_frustrated"),)
 SAD = Reflection(turn=1, at=1.0, mind=Mind(mood="empathetic"))
 
 
@@ -80,10 +80,10 @@ class ReflectionContract:
         read = await _read(store)
         assert read is not None
         await store.reflections.save(OWNER, read, SAD)
-        assert await store.reflections.ask(OWNER, "c", [Call("own", "manual")]) == 1
+        assert await store.reflections.ask(OWNER, "c", [MetapromptTask("own", "manual")]) == 1
         read = await _read(store)
         assert read is not None
-        assert (read.n, read.calls, read.before) == (2, (Call("own", "manual"),), SAD)
+        assert (read.n, read.calls, read.before) == (2, (MetapromptTask("own", "manual"),), SAD)
 
     async def test_by_hand_where_nothing_was_asked_is_refused(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))

@@ -4,7 +4,7 @@ import pytest
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Batch, Store
-from cuebook.records.conversation_list import Run
+from cuebook.records.conversation_list import PostRun
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Usage
 from storage.contract.posts import OWNER, say
@@ -46,7 +46,7 @@ class TalksContract:
     async def test_branches_are_runs_that_follow_where_they_part(self, store: Store) -> None:
         await say(store, "c", *(draft(f"p{n}", f"post {n}") for n in range(1, 4)))
         await say(store, "c", draft("s1", "aside"), draft("s2", "still aside"), parent="p1")
-        assert await store.talks.runs(OWNER, "c") == [Run(1, 3, 0), Run(4, 5, 1)]
+        assert await store.talks.runs(OWNER, "c") == [PostRun(1, 3, 0), PostRun(4, 5, 1)]
         [found] = (await store.talks.find(OWNER, [], limit=1)).items
         assert found.branches == 2
         places = await store.talks.places(OWNER, "c", ["s2", "nobody's"])

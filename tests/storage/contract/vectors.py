@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.interfaces.memories import Asked, PlaceChange
+from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.interfaces.store import Batch, SearchLook, Store
 from cuebook.interfaces.vectors import Embedded, EmbeddedPlace
 from cuebook.records.memory import Dense, Memory, Place, Scope
@@ -63,7 +63,7 @@ def embedded_place(place: Place, *rows: tuple[int, int, bytes], after: int = 0, 
 
 async def close(store: Store, look: Dense, place: Place, *, scope: Scope = US) -> dict[str, float]:
     """Give what of a place was found by closeness alone: cosines by text."""
-    found = await store.memories.find(scope, [place], Asked(text="", dense=look, standing=0))
+    found = await store.memories.find(scope, [place], MemoryQuery(text="", dense=look, standing=0))
     return {each.text: round(found.cosines[each.no], 3) for each in found.memories}
 
 

@@ -18,13 +18,13 @@ from msgspec import Struct
 from cuebook.app import gold
 from cuebook.app import json_shapes as shapes
 from cuebook.app.book import Cuebook
-from cuebook.app.gold import Asked, Fact, Survival
+from cuebook.app.gold import Fact, GoldSurvival, QuestionResult
 from cuebook.app.replay import (
-    Call,
+    RecordedCall,
+    RecordedPost,
     RecordedUpstream,
     ReplayClock,
     ReplayDice,
-    Said,
     calls_of,
     is_dated,
     is_system,
@@ -34,18 +34,18 @@ from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
 from cuebook.engine.core.desk import chunks_of
 from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.proxy.request import Call as Request
+from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Item, Summary
 from cuebook.records.turn import Ask, Window
-from cuebook.window.cache import CacheRule, CacheSimulator, Chunk, Totals, rule_named
+from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheTotals, rule_named
 from cuebook.window.post_forms import weigh
 from cuebook.wire.chat_messages import read_message
 
 # ---- the meter ------------------------------------------------------------------------------------------------------
 
 
-class Cost(Struct, frozen=True, kw_only=True, rename="camel"):
+class PromptCost(Struct, frozen=True, kw_only=True, rename="camel"):
     """What prompts cost over a whole conversation.
 
     Tokens sent, and simulated cost in units of one uncached input token.
@@ -64,15 +64,15 @@ class Meter:
     def __init__(self, count: Callable[[str], int], rule: CacheRule) -> None:
         self._count = count
         self.rule = rule
-        self.ours, self.everything = Totals(), Totals()
+        self.ours, self.everything = CacheTotals(), CacheTotals()
         self.last_ours = self.last_everything = 0
         self.identical = self.rendered = 0
         self._cache, self._whole = CacheSimulator(rule), CacheSimulator(rule)
-        self._history: list[Chunk] = []
+        self._history: list[CacheChunk] = []
         self._query = -1
         self._asked = 0
 
-    def measure(self, call: Call, window: Window | None) -> None:
+    def measure(self, call: RecordedCall, window: Window | None) -> None:
         """Take in one model call."""
         now = call.new[-1].when
         if window is not None:
@@ -90,29 +90,29 @@ class Meter:
         if call.answer is not None:
             self._history.append(self._chunk(call.answer))
 
-    def _chunks(self, window: Window) -> list[Chunk]:
+    def _chunks(self, window: Window) -> list[CacheChunk]:
         """Give a window's chunks, the query of the call before marked too where no turn was opened for it."""
         known = {block.message for block in window.blocks if block.seq and block.seq == self._asked}
         self._asked = next((block.seq for block in window.blocks if block.kind == "query"), 0)
         chunks = chunks_of(window, tools="")
         return [msgspec.structs.replace(each, marked=each.marked or each.digest in known) for each in chunks]
 
-    def _chunk(self, post: Said) -> Chunk:
+    def _chunk(self, post: RecordedPost) -> CacheChunk:
         """Weigh a message as a window weighs it: a picture is a picture, however many bytes it has."""
-        return Chunk(weigh(post.message, self._count), digest_of(msgspec.json.encode(post.message)), post.role)
+        return CacheChunk(weigh(post.message, self._count), digest_of(msgspec.json.encode(post.message)), post.role)
 
     def replayed(self, verdict: str) -> None:
         """Take in whether a prompt rendered again was the same."""
         self.rendered += 1
         self.identical += verdict == "identical"
 
-    def costs(self) -> tuple[Cost, Cost]:
+    def costs(self) -> tuple[PromptCost, PromptCost]:
         """Say what ours and sending everything came to."""
         return _cost(self.ours, self.last_ours), _cost(self.everything, self.last_everything)
 
 
-def _cost(totals: Totals, last: int) -> Cost:
-    return Cost(
+def _cost(totals: CacheTotals, last: int) -> PromptCost:
+    return PromptCost(
         calls=totals.requests,
         tokens=totals.input_tokens,
         last_tokens=last,
@@ -141,13 +141,13 @@ class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
     title: str
     posts: int
     days: float | None  # None where no post has a time
-    ours: Cost
-    everything: Cost
+    ours: PromptCost
+    everything: PromptCost
     summary: Summary | None
     items: tuple[Item, ...]
     ended: int
-    survival: Survival | None
-    asked: tuple[Asked, ...]
+    survival: GoldSurvival | None
+    asked: tuple[QuestionResult, ...]
     questions: int  # there are; of many only some are asked
     rule: CacheRule
     rendered: int
@@ -235,7 +235,7 @@ class Stage:
         self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream(model)
         self._system: list[Mapping[str, Any]] = []
 
-    async def play(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:
+    async def play(self, book: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """Send what is new; the recorded answer comes back, and both are kept under their own ids."""
         self.clock.at(call.new[-1].when)
         if call.answer is None or call.answer.role != "assistant":
@@ -257,7 +257,7 @@ class Stage:
         meter.measure(call, shown.window)
         meter.replayed(shown.verdict)
 
-    async def _listen(self, book: Cuebook, transcript: Transcript, call: Call, meter: Meter) -> None:
+    async def _listen(self, book: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """People talk among themselves: build the prompt that would have been sent, then store what was said."""
         text = read_message(call.new[-1].message).message
         if text and not self._system:  # a last question that nobody answered had no prompt

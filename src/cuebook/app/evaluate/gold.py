@@ -7,7 +7,7 @@ from typing import Any
 
 from cuebook.app.gold import Fact, read_facts
 from cuebook.app.transcripts import Transcript
-from cuebook.app.transcripts.transcript import Place
+from cuebook.app.transcripts.transcript import FilePlace
 from cuebook.errors import InvalidInput
 
 
@@ -17,7 +17,7 @@ def read_gold(file: Path) -> list[Fact]:
     `match` is a list of groups of words: a text tells the fact that has a word of every group, in any case. Raises
     InvalidInput naming file and place.
     """
-    place = Place(file.name)
+    place = FilePlace(file.name)
     try:
         document = json.loads(file.read_bytes().decode("utf-8-sig"))
     except OSError as error:
@@ -36,7 +36,7 @@ def read_gold(file: Path) -> list[Fact]:
     return facts
 
 
-def _check(row: Any, place: Place) -> None:
+def _check(row: Any, place: FilePlace) -> None:
     fields = place.mapping(row)
     for key in ("id", "fact", "question", "answer"):
         place.at(key).text(fields.get(key))
@@ -59,5 +59,5 @@ def check_sources(facts: Sequence[Fact], transcript: Transcript, ids: set[str], 
     for number, fact in enumerate(facts):
         missing = next((source for source in fact.sources if source not in ids), None)
         if missing is not None:
-            place = Place(name).at("facts").at(number).at("sources")
+            place = FilePlace(name).at("facts").at(number).at("sources")
             place.refuse(f"{transcript.conversation!r} has no post {missing!r}; is this the list of another file?")

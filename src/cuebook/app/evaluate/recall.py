@@ -22,7 +22,7 @@ TOKENS = 1000
 LEAST_WORDS = 3
 
 
-class Recall(Struct, frozen=True, kw_only=True, rename="camel"):
+class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):
     """Evidence recall: the mean share, in [0, 1], of a question's evidence among what was found for it.
 
     `at5`, `at10`: among the first 5 and 10 posts named by the hits in their order. `within_tokens`: in the hits that
@@ -36,14 +36,14 @@ class Recall(Struct, frozen=True, kw_only=True, rename="camel"):
     at10: float | None
     within_tokens: float | None
 
-    def plus(self, other: "Recall") -> "Recall":
+    def plus(self, other: "EvidenceRecall") -> "EvidenceRecall":
         """Add another conversation's: every question weighs the same."""
         asked = self.questions + other.questions
 
         def mean(one: float | None, two: float | None) -> float | None:
             return ((one or 0.0) * self.questions + (two or 0.0) * other.questions) / asked if asked else None
 
-        return Recall(
+        return EvidenceRecall(
             origin=self.origin,
             questions=asked,
             there_are=self.there_are + other.there_are,
@@ -53,7 +53,7 @@ class Recall(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-class Answered(Struct, frozen=True):
+class EvidenceShares(Struct, frozen=True):
     """The shares of one question's evidence that were found."""
 
     at5: float
@@ -61,7 +61,7 @@ class Answered(Struct, frozen=True):
     within_tokens: float
 
 
-def answered(question: Question, hits: Sequence[Hit]) -> Answered:
+def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
     """Hold the hits, best first, against the evidence."""
     evidence = set(question.evidence)
     ranked = list(dict.fromkeys(source for hit in hits for source in hit.sources))
@@ -72,12 +72,12 @@ def answered(question: Question, hits: Sequence[Hit]) -> Answered:
         if left < 0:
             break
         inside.update(hit.sources)
-    return Answered(*(len(evidence & set(found)) / len(evidence) for found in (ranked[:5], ranked[:10], inside)))
+    return EvidenceShares(*(len(evidence & set(found)) / len(evidence) for found in (ranked[:5], ranked[:10], inside)))
 
 
-def recall(origin: Origin, found: Sequence[Answered], *, there_are: int) -> Recall:
+def recall(origin: Origin, found: Sequence[EvidenceShares], *, there_are: int) -> EvidenceRecall:
     """Give the means."""
-    return Recall(
+    return EvidenceRecall(
         origin=origin,
         questions=len(found),
         there_are=there_are,

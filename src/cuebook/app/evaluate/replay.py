@@ -9,7 +9,7 @@ from cuebook.app.book import Cuebook
 from cuebook.app.evaluate.facts import FactToken, tokens_of
 from cuebook.app.evaluate.recall import some
 from cuebook.app.gold import Fact
-from cuebook.app.replay import ReplayClock, Said, calls_of, is_system, said_of
+from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, said_of
 from cuebook.app.transcripts import Transcript
 from cuebook.records.memory import Hit, Item, Summary
 from cuebook.wire.chat_messages import read_message
@@ -57,7 +57,7 @@ class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-class Known(Struct, frozen=True):
+class TrackedFact(Struct, frozen=True):
     """A fact that is looked for again, and what is searched for it."""
 
     whose: Whose
@@ -76,7 +76,7 @@ class Held(Struct, frozen=True):
     current: tuple[str, ...]
     ended: tuple[str, ...]
 
-    def fate(self, known: Known) -> Fate:
+    def fate(self, known: TrackedFact) -> Fate:
         """Tell where a fact stands; "lost" before it is searched for."""
         if any(known.fact.in_text(text) for text in self.current):
             return "held"
@@ -95,7 +95,7 @@ def held(summary: str, items: Iterable[Item]) -> Held:
 class Fates(Struct):
     """The fates seen so far: of the facts of each pass, by compactions lived through."""
 
-    seen: dict[tuple[int, int], list[tuple[Known, Fate]]] = {}
+    seen: dict[tuple[int, int], list[tuple[TrackedFact, Fate]]] = {}
 
     def report(self, passes: int, *, first: bool = False) -> list[Survival]:
         """Add up those of all passes that lived through the last mark that was reached, or of the first pass alone."""
@@ -151,7 +151,7 @@ FACTS: Mapping[Whose, int] = {"user": 12, "others": 4}
 Progress = Callable[[int, int, str], None]
 
 
-class Heard(Struct, frozen=True):
+class ReplayedPost(Struct, frozen=True):
     """A post as the book keeps it: secrets replaced."""
 
     id: str
@@ -164,11 +164,11 @@ class Rehearsal:
 
     def __init__(self, book: Cuebook, clock: ReplayClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
         self._book, self._clock, self._transcript = book, clock, transcript
-        self.heard: list[Heard] = []
+        self.heard: list[ReplayedPost] = []
         self.summary: Summary | None = None
         self.fates = Fates({})
         self._facts = facts
-        self._covered: list[list[Known]] = []  # what each pass covered, of the first pass first
+        self._covered: list[list[TrackedFact]] = []  # what each pass covered, of the first pass first
 
     @property
     def covered(self) -> int:
@@ -185,7 +185,9 @@ class Rehearsal:
             self._clock.at(posts[-1].when)
             await self._book.append(name, [post.posted() for post in posts], user=self._transcript.user)
             clean = self._book.desk.writer.clean
-            self.heard += [Heard(post.id, post.role, clean(read_message(post.message).message)) for post in posts]
+            self.heard += [
+                ReplayedPost(post.id, post.role, clean(read_message(post.message).message)) for post in posts
+            ]
             await self._book.work()
             await self._look()
         await self._book.settle(conversation=name)
@@ -221,16 +223,16 @@ class Rehearsal:
                 fate = "found"
             fates.append((known, fate))
 
-    def _known(self, start: int, end: int) -> Iterator[Known]:
+    def _known(self, start: int, end: int) -> Iterator[TrackedFact]:
         """Give the facts of the posts a pass covered."""
         places = {post.id: number for number, post in enumerate(self.heard)}
         for fact in self._facts:
             if fact.current and start <= max((places.get(source, -1) for source in fact.sources), default=-1) < end:
-                yield Known("gold", fact, fact.question)
+                yield TrackedFact("gold", fact, fact.question)
         for whose, most in FACTS.items():
             posts = [post for post in self.heard[start:end] if (post.role == "user") == (whose == "user")]
             for token in some([token for post in posts for token in tokens_of(post.text)], most):
-                yield Known(whose, token, _rest(token))
+                yield TrackedFact(whose, token, _rest(token))
 
 
 def _rest(token: FactToken) -> str:
@@ -238,13 +240,13 @@ def _rest(token: FactToken) -> str:
     return token.sentence.replace(token.value, " ")
 
 
-def on_path(transcript: Transcript) -> list[Said]:
+def on_path(transcript: Transcript) -> list[RecordedPost]:
     """Give what was said on the way to a transcript's head; what stands on other branches of a tree is left out."""
     every = said_of(transcript)
     if not transcript.parents:
         return every
     known = {post.id: post for post in every}
-    found: list[Said] = []
+    found: list[RecordedPost] = []
     at: str | None = transcript.head or every[-1].id
     while at in known:
         found.append(known.pop(at))

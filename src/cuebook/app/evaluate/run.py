@@ -18,7 +18,7 @@ from cuebook.app.book import Cuebook
 from cuebook.app.demo import shipped
 from cuebook.app.evaluate.gold import check_sources, read_gold
 from cuebook.app.evaluate.items import Cleanness, cleanness
-from cuebook.app.evaluate.recall import DEPTH, Recall, answered, questions_of, recall, some
+from cuebook.app.evaluate.recall import DEPTH, EvidenceRecall, answered, questions_of, recall, some
 from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, added, on_path
 from cuebook.app.gold import Fact
 from cuebook.app.replay import ReplayClock, ReplayDice
@@ -50,7 +50,7 @@ class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
     conversations: int
     posts: int
     compactions: int
-    recall: Recall
+    recall: EvidenceRecall
     items: Cleanness
     survival: tuple[Survival, ...]
     first_pass: tuple[Survival, ...]  # the same of the first pass's posts alone
@@ -148,7 +148,7 @@ async def _report(
     )
 
 
-async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int) -> Recall:
+async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int) -> EvidenceRecall:
     """Ask; clozes only of what the user said in posts behind which the summary lies, that no prompt shows any more."""
     old = rehearsal.heard[: rehearsal.covered]
     said = [(post.id, post.text) for post in old if post.role == "user"]
@@ -157,7 +157,7 @@ async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[
     return recall(origin, found, there_are=len(questions))
 
 
-def _current(kept: gold.Survival) -> CurrentFacts:
+def _current(kept: gold.GoldSurvival) -> CurrentFacts:
     return CurrentFacts(
         current=kept.current,
         shown=kept.held,

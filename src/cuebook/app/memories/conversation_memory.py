@@ -13,9 +13,9 @@ from cuebook.app.check_arguments import MOST_HITS, check_search
 from cuebook.app.forgetting import Receipts, forget, target_of, would_forget
 from cuebook.app.memories import Memories
 from cuebook.app.paging import LIMIT, ItemsAt, Paged, check_limit, read_cursor, write_cursor
-from cuebook.app.reports.memory_use import TURNS, Cost, Utilities, cost_of, leave_one_out, reason_of
+from cuebook.app.reports.memory_use import TURNS, MeasureCost, Utilities, cost_of, leave_one_out, reason_of
 from cuebook.app.reports.prices import load_prices
-from cuebook.app.turns.analysis import Analysis
+from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
 from cuebook.engine.core.desk import Desk
@@ -48,7 +48,7 @@ class Compressed(Struct, frozen=True, kw_only=True):
     tokens_after: int
 
 
-class Memory(Analysis):
+class ConversationMemory(MemoryAnalysis):
     """The memory of a book."""
 
     def __init__(self, desk: Desk, config: Config) -> None:
@@ -247,7 +247,7 @@ class Memory(Analysis):
 
     async def utility_cost(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
-    ) -> Cost:
+    ) -> MeasureCost:
         """Say what `utility` would ask the book's model with this budget, and cost at most; none is asked.
 
         Raises NotFound, and InvalidInput for prices of the project that cannot be read too.

@@ -6,13 +6,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.memories.reading import BOOK, FOUND, MemoriesAt
-from cuebook.app.memories.writing import RETRIES, Writing, busy
+from cuebook.app.memories.writing import RETRIES, MemoryWriting, busy
 from cuebook.app.paging import check_limit, read_cursor, write_cursor
 from cuebook.engine.core.memory_selection import answers
 from cuebook.engine.core.query_vector import sense
 from cuebook.engine.jobs.delivery import decay
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.memories import Asked, PlaceChange
+from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.memory.knowledge import FIRST, KNOWLEDGE, REPEAT, USE, raised, same
 from cuebook.memory.placed import memory_id
 from cuebook.memory.recall import read_query
@@ -29,7 +29,7 @@ class Decayed(Struct, frozen=True, kw_only=True):
     gone: int
 
 
-class Knowing(Writing):
+class Knowing(MemoryWriting):
     """What is known in a book."""
 
     async def knowledge(
@@ -51,7 +51,7 @@ class Knowing(Writing):
             _check_knowledge(category)
         place, store = Place("user", user) if user else BOOK, self._desk.store.memories
         if query:
-            asked = Asked(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
+            asked = MemoryQuery(text=query, dense=await sense(self._desk, query), limit=FOUND, standing=0)
             matched = await store.find(Scope(), [place], asked)
             known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
             read = read_query(query, now=self._desk.clock.now(), zone=self._desk.zone)

@@ -12,7 +12,7 @@ from cuebook.engine.core.memory_selection import answers
 from cuebook.engine.core.query_vector import sense
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
-from cuebook.interfaces.memories import Asked
+from cuebook.interfaces.memories import MemoryQuery
 from cuebook.memory.corrected import corrected, correction_of, says
 from cuebook.memory.knowledge import KNOWLEDGE
 from cuebook.memory.recall import Query
@@ -88,7 +88,7 @@ class MemoriesAt(Cursor, frozen=True, array_like=True, tag="memories"):
     after: Number
 
 
-class Reading:
+class MemoryReading:
     """What can be read of a book's memories. A user sees their own."""
 
     def __init__(self, desk: Desk) -> None:
@@ -146,7 +146,7 @@ class Reading:
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([BOOK] if scopes is None else [])
-        asked = Asked(text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0)
+        asked = MemoryQuery(text=query.text, dense=dense, at=as_of, limit=min(FOUND, max(LEAST, 2 * limit)), standing=0)
         matched = await self._desk.store.memories.find(Scope(user=user), places, asked)
         held = tuple(each for each in matched.memories if _holds(each, as_of))
         return answers(replace(matched, memories=held), query, limit=limit, count=self._desk.count)

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.app.memories.reading import BOOK, Reading, check_item, correct_item, missing, tell
+from cuebook.app.memories.reading import BOOK, MemoryReading, check_item, correct_item, missing, tell
 from cuebook.engine.core.conversation_items import parted
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs.erasure import forget
@@ -22,7 +22,7 @@ from cuebook.records.memory import Correction, Memory, Place, Scope
 RETRIES = 20
 
 
-class Writing(Reading):
+class MemoryWriting(MemoryReading):
     """What can be changed of a book's memories."""
 
     async def correct(

@@ -7,10 +7,10 @@ is not found as it stands is looked for under `default/`.
 from cuebook.app.prompts.impact import Impact, Measuring
 from cuebook.app.prompts.learning import Learning, Observed
 from cuebook.app.prompts.reading import Rendered
-from cuebook.app.prompts.writing import KEEP, Writing
+from cuebook.app.prompts.writing import KEEP, PromptWriting
 
 __all__ = ["KEEP", "Impact", "Observed", "Prompts", "Rendered"]
 
 
-class Prompts(Writing, Learning, Measuring):
+class Prompts(PromptWriting, Learning, Measuring):
     """The prompts of a book."""

@@ -21,7 +21,7 @@ from cuebook.records.prompt import BODY, MAIN, Version
 # ---- many versions at once ------------------------------------------------------------------------------------------
 
 
-class Planned(Struct, frozen=True, kw_only=True):
+class PlannedVersion(Struct, frozen=True, kw_only=True):
     """A version to store and the head it goes onto, 0 for a branch that is not there yet.
 
     `origin` is the version a new branch began with; without one the newest of `main` is taken for it. `at` is when it
@@ -39,13 +39,13 @@ class Planned(Struct, frozen=True, kw_only=True):
         return self.base + 1
 
 
-async def check_planned(desk: Desk, planned: Sequence[Planned]) -> None:
+async def check_planned(desk: Desk, planned: Sequence[PlannedVersion]) -> None:
     """Refuse what could not be stored. Raises InvalidInput."""
     await Prompts(desk).check([replace(each.version, number=each.number) for each in planned])
 
 
 async def save_planned(
-    desk: Desk, planned: Sequence[Planned], families: Mapping[str, Family], *, by: str = ""
+    desk: Desk, planned: Sequence[PlannedVersion], families: Mapping[str, Family], *, by: str = ""
 ) -> list[Version]:
     """Store what was checked, parents first. Raises Conflict where a head has moved on since it was planned."""
     heads = {(slug, each.name): each.head for slug, family in families.items() for each in family.branches}
@@ -63,12 +63,12 @@ async def save_planned(
     return await desk.prompts.save(Scope(), writes, by=by, now=desk.clock.now())
 
 
-def parents_first(planned: Sequence[Planned]) -> list[Planned]:
+def parents_first(planned: Sequence[PlannedVersion]) -> list[PlannedVersion]:
     """Put each branch's versions behind `main` of its prompt and behind what they inherit; otherwise in their order."""
-    groups: dict[tuple[str, str], list[Planned]] = {}
+    groups: dict[tuple[str, str], list[PlannedVersion]] = {}
     for each in planned:
         groups.setdefault((each.version.slug, each.version.branch), []).append(each)
-    ordered: dict[tuple[str, str], list[Planned]] = {}
+    ordered: dict[tuple[str, str], list[PlannedVersion]] = {}
 
     def put(place: tuple[str, str], way: frozenset[tuple[str, str]]) -> None:
         if place in ordered or place in way or place not in groups:
@@ -82,7 +82,7 @@ def parents_first(planned: Sequence[Planned]) -> list[Planned]:
     return [each for group in ordered.values() for each in group]
 
 
-def _ahead(group: Sequence[Planned]) -> list[tuple[str, str]]:
+def _ahead(group: Sequence[PlannedVersion]) -> list[tuple[str, str]]:
     places = [(group[0].version.slug, MAIN)]
     for each in group:
         if each.version.inherits:
@@ -95,7 +95,7 @@ def _ahead(group: Sequence[Planned]) -> list[tuple[str, str]]:
 EMPTY = "Write the prompt's text here.\n"
 
 
-class Draft(Struct, frozen=True, kw_only=True):
+class PromptDraft(Struct, frozen=True, kw_only=True):
     """A text to edit: the file of a version, and the head of its branch that its author sees."""
 
     slug: str
@@ -106,7 +106,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     newest: str = ""  # the head's semantic version, another than that of `before` after a rollback
 
 
-async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> Draft:
+async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
     """Give a branch's text to edit: that of its active version. Raises NotFound.
 
     With `new` an empty one where there is no prompt of this id, with or without `default/`.
@@ -115,12 +115,12 @@ async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: boo
     own = await standing(desk, slug)
     if new and own not in await desk.prompts.families(Scope(), [own], ancestors=False):
         version = Version(slug=slug, branch=check_branch(branch or MAIN), sections={BODY: EMPTY.strip()})
-        return Draft(slug=slug, branch=version.branch, base=0, text=write_file(version))
+        return PromptDraft(slug=slug, branch=version.branch, base=0, text=write_file(version))
     family = await prompts.family(slug)
     before = await prompts.get(family.slug, branch=branch)
     stands = family.branch(before.branch)
     head = before if stands is None else await prompts.get(family.slug, branch=before.branch, version=stands.head)
-    return Draft(
+    return PromptDraft(
         slug=before.slug,
         branch=before.branch,
         base=head.number,
@@ -130,7 +130,7 @@ async def draft_of(desk: Desk, slug: str, branch: str | None = None, *, new: boo
     )
 
 
-def read_draft(draft: Draft, text: str | bytes, *, name: str = "") -> Version:
+def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Version:
     """Read what an author made of a draft.
 
     Without front matter it is the text alone, and the rest stays what it was. The semantic version is what the change
@@ -152,7 +152,7 @@ def read_draft(draft: Draft, text: str | bytes, *, name: str = "") -> Version:
     return _numbered(version, draft.before, said_version="version" in keys, newest=draft.newest)
 
 
-def changes(draft: Draft, version: Version) -> bool:
+def changes(draft: PromptDraft, version: Version) -> bool:
     """Whether a version says something else than its draft."""
     return draft.before is None or write_file(version) != write_file(draft.before)
 
@@ -164,10 +164,10 @@ def _numbered(version: Version, before: Version, *, said_version: bool, newest: 
     return replace(version, semver=before.semver if asked == "none" else next_semver(newest or before.semver, asked))
 
 
-async def save_draft(desk: Desk, draft: Draft, version: Version, *, by: str = "") -> Version:
+async def save_draft(desk: Desk, draft: PromptDraft, version: Version, *, by: str = "") -> Version:
     """Store it on the head its author saw. Raises Conflict where that has moved on, InvalidInput."""
     family = await desk.prompts.families(Scope(), [draft.slug], ancestors=False)
-    planned = [Planned(version=version, base=draft.base)]
+    planned = [PlannedVersion(version=version, base=draft.base)]
     await check_planned(desk, planned)
     return (await save_planned(desk, planned, family, by=by))[0]
 
@@ -190,10 +190,10 @@ async def import_files(desk: Desk, files: Sequence[tuple[str, bytes]], *, by: st
         family = families.get(version.slug)
         stands = family.branch(version.branch) if family else None
         if family is None or stands is None:
-            planned.append(Planned(version=version, base=0))
+            planned.append(PlannedVersion(version=version, base=0))
             continue
         before = await Prompts(desk).get(version.slug, branch=version.branch, version=stands.head)
         if write_file(_numbered(version, before, said_version=True)) != write_file(before):
-            planned.append(Planned(version=_numbered(version, before, said_version=True), base=stands.head))
+            planned.append(PlannedVersion(version=_numbered(version, before, said_version=True), base=stands.head))
     await check_planned(desk, planned)
     return await save_planned(desk, planned, families, by=by) if planned else []

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.base import Agreed, BaseFile, base_file_of, text_hash
 from cuebook.app.prompts.compare import Standing, State, compare, families_of, wanted
-from cuebook.app.prompts.draft import Planned, check_planned, save_planned
-from cuebook.app.prompts.folder import Contents, Known, Place, PromptFolder, data_hash
+from cuebook.app.prompts.draft import PlannedVersion, check_planned, save_planned
+from cuebook.app.prompts.folder import CachedFile, Contents, Place, PromptFolder, data_hash
 from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
 from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
@@ -32,7 +32,7 @@ from cuebook.records.prompt import Version
 _log = logging.getLogger("cuebook.prompts")
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class SyncChange(Struct, frozen=True, kw_only=True):
     """What push or pull did or would do to a branch, or where its two forms differ.
 
     `version` and `semver` are those it has afterwards; `bump` is what the change asks of the semantic version, and
@@ -64,7 +64,7 @@ class PromptFiles:
         """The folder they lie in."""
         return self._root
 
-    async def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[Change]:
+    async def push(self, folder: Path | None = None, *, dry_run: bool = False, force: bool = False) -> list[SyncChange]:
         """Store what was edited or added on disk, all or nothing, and list what changed.
 
         Raises InvalidInput, BackendError naming the file that is odd, and Conflict where the graph has changed too;
@@ -100,7 +100,7 @@ class PromptFiles:
         slugs: Collection[str] | None = None,
         dry_run: bool = False,
         force: bool = False,
-    ) -> list[Change]:
+    ) -> list[SyncChange]:
         """Write the files of the heads, older versions into `.objects`, and the registry; list what changed.
 
         `slugs` limits it to these prompts. A file edited meanwhile is left as it is; where the graph has changed too it
@@ -130,7 +130,7 @@ class PromptFiles:
         await asyncio.to_thread(base.write, agreed)
         return changes
 
-    async def drift(self, folder: Path | None = None) -> list[Change]:
+    async def drift(self, folder: Path | None = None) -> list[SyncChange]:
         """List where files, registry and graph do not say the same; nothing where all is well. Writes nothing.
 
         A graph without any prompt, as that of a fresh checkout, is not compared where there is a registry.
@@ -142,7 +142,7 @@ class PromptFiles:
         fine = ("same",) if families or contents.registry is None else ("same", "new")
         found = [_change(each) for each in standings if each.state not in fine]
         if contents.fault is not None:
-            broken = Change(path=FILE, slug="", branch="", state="registry", message=str(contents.fault))
+            broken = SyncChange(path=FILE, slug="", branch="", state="registry", message=str(contents.fault))
             return [*found, broken]
         if contents.registry is None:
             return found
@@ -150,11 +150,11 @@ class PromptFiles:
         for each in registry_drift.check(contents.registry, await asyncio.to_thread(shelf.texts)):
             if not told & {each.id, each.path} and not _is_fine(each, contents):
                 message = shelf.located(each.message, each.path)
-                found.append(Change(path=each.path, slug=each.id, branch="", state="registry", message=message))
+                found.append(SyncChange(path=each.path, slug=each.id, branch="", state="registry", message=message))
         for family in (each for each in families.values() if each.slug not in told):
             for why in astray(contents.registry, family):
                 message = shelf.located(why, FILE)
-                found.append(Change(path=FILE, slug=family.slug, branch="", state="registry", message=message))
+                found.append(SyncChange(path=FILE, slug=family.slug, branch="", state="registry", message=message))
         return found
 
     async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
@@ -190,14 +190,14 @@ class PromptFiles:
         source = await asyncio.to_thread(shelf.again, standing.source)
         return replace(standing, source=source, file=wanted(source, standing.head))
 
-    async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[Planned]:
+    async def _planned(self, shelf: PromptFolder, contents: Contents, standing: Standing) -> list[PlannedVersion]:
         """Give the versions a file brings: its own, behind those its registry lists on top of what the graph has."""
         if standing.file is None:
             return []
         past = await asyncio.to_thread(history_of, shelf, contents.registry, standing.file, standing.head)
         first = standing.head.number if standing.head else 0
         return [
-            Planned(version=version, base=base, origin=past.origin, at=at)
+            PlannedVersion(version=version, base=base, origin=past.origin, at=at)
             for base, (version, at) in enumerate((*past.versions, (standing.file, past.at)), first)
         ]
 
@@ -270,7 +270,7 @@ async def push_by_itself(files: PromptFiles) -> None:
 def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
     """Read a folder and what it agreed about; of files whose bytes are known only that."""
     agreed = base.read()
-    known = {each.path: Known(place, each.data) for place, each in agreed.items() if each.data}
+    known = {each.path: CachedFile(place, each.data) for place, each in agreed.items() if each.data}
     return shelf.read(known), agreed
 
 
@@ -293,7 +293,7 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[Standing]
             raise Conflict(msg)
 
 
-def _pushed(standing: Standing, number: int) -> Change:
+def _pushed(standing: Standing, number: int) -> SyncChange:
     file, head = standing.file, standing.head
     if file is None or head is None:
         return replace(_change(standing), version=number)
@@ -307,10 +307,10 @@ def _pushed(standing: Standing, number: int) -> Change:
     )
 
 
-def _change(standing: Standing, shown: Version | None = None) -> Change:
+def _change(standing: Standing, shown: Version | None = None) -> SyncChange:
     slug, branch = standing.place
     told = shown or standing.shown
-    return Change(
+    return SyncChange(
         path=standing.path,
         slug=slug,
         branch=branch,

@@ -48,7 +48,7 @@ class PromptFile(Struct, frozen=True, kw_only=True):
     said: frozenset[str] = frozenset()
 
 
-class Known(Struct, frozen=True):
+class CachedFile(Struct, frozen=True):
     """A file that was read before: which prompt it is, and the SHA-256 of its bytes then."""
 
     place: Place
@@ -85,7 +85,7 @@ class PromptFolder:
 
     # ---- reading
 
-    def read(self, known: Mapping[str, Known] | None = None, *, lenient: bool = False) -> Contents:
+    def read(self, known: Mapping[str, CachedFile] | None = None, *, lenient: bool = False) -> Contents:
         """Read all prompts but those whose bytes are `known`, by their place.
 
         Raises InvalidInput naming the file that is none, BackendError for one that cannot be read; `lenient` lists
@@ -106,7 +106,7 @@ class PromptFolder:
         return Contents(prompts=tuple(found.values()), odd=tuple(odd), registry=registry, fault=fault)
 
     def _read(
-        self, path: str, before: Known | None, entry: registries.Entry | None, fault: InvalidInput | None
+        self, path: str, before: CachedFile | None, entry: registries.RegistryEntry | None, fault: InvalidInput | None
     ) -> PromptFile:
         data = self.bytes_of(path)
         if before is not None and before.data == data_hash(data):
@@ -190,7 +190,9 @@ class PromptFolder:
                     raise InvalidInput(msg, where=shown)
                 odd.append((shown, msg))
 
-    def _prompt(self, path: str, data: bytes, entry: registries.Entry | None, fault: InvalidInput | None) -> PromptFile:
+    def _prompt(
+        self, path: str, data: bytes, entry: registries.RegistryEntry | None, fault: InvalidInput | None
+    ) -> PromptFile:
         shown = self.shown(path)
         if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
             raise InvalidInput(f"{shown}: is empty; write its text, or delete it", where=shown)

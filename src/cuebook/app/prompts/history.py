@@ -12,7 +12,7 @@ from cuebook.interfaces.prompts import Family
 from cuebook.prompts import registry as registries
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import read_file
-from cuebook.prompts.registry import Entry, Registry
+from cuebook.prompts.registry import Registry, RegistryEntry
 from cuebook.records.prompt import MAIN, Version
 
 Place = tuple[str, str]
@@ -68,7 +68,7 @@ def history_of(shelf: PromptFolder, registry: Registry | None, file: Version, he
     return replace(told, versions=tuple(versions))
 
 
-def _object(shelf: PromptFolder, entry: Entry, place: Place) -> Version | None:
+def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version | None:
     """Give an older version's text; None where it is not there, or not the one its place is named after."""
     try:
         text = shelf.bytes_of(entry.path)
@@ -78,7 +78,7 @@ def _object(shelf: PromptFolder, entry: Entry, place: Place) -> Version | None:
     return version if registries.is_object(entry.path, text) and (version.slug, version.branch) == place else None
 
 
-def _time(entry: Entry) -> float:
+def _time(entry: RegistryEntry) -> float:
     return registries.time_of(entry.last_updated)
 
 
@@ -111,7 +111,7 @@ def astray(registry: Registry, family: Family) -> list[str]:
     return [*_labels_astray(entries, family), *_active_astray(entries, family)] if entries else []
 
 
-def _active_astray(entries: Sequence[Entry], family: Family) -> Iterator[str]:
+def _active_astray(entries: Sequence[RegistryEntry], family: Family) -> Iterator[str]:
     for branch in family.branches:
         own = [each for each in entries if each.branch == branch.name]
         head = max((each.number for each in own), default=0)
@@ -125,7 +125,7 @@ def _active_astray(entries: Sequence[Entry], family: Family) -> Iterator[str]:
             )
 
 
-def _labels_astray(entries: Sequence[Entry], family: Family) -> list[str]:
+def _labels_astray(entries: Sequence[RegistryEntry], family: Family) -> list[str]:
     theirs = {name: f"{each.branch}:{each.number}" for each in entries for name in each.labels}
     ours = {each.name: f"{each.branch}:{each.number}" for each in family.labels}
     return [
@@ -136,13 +136,13 @@ def _labels_astray(entries: Sequence[Entry], family: Family) -> list[str]:
     ]
 
 
-def _entries(registry: Registry | None, place: Place) -> list[Entry]:
+def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
     """Give a branch's entries, oldest first; those of E's forms have no numbers and no history."""
     found = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
     return sorted((each for each in found if each.number), key=lambda each: each.number)
 
 
-def _origin(first: Entry) -> tuple[str, int] | None:
+def _origin(first: RegistryEntry) -> tuple[str, int] | None:
     branch, _, number = str(first.extra.get(ORIGIN, "")).partition(":")
     return (branch, int(number)) if branch and number.isdecimal() else None
 
@@ -151,7 +151,7 @@ def registry_of(
     versions: Sequence[Version],
     families: Mapping[str, Family],
     paths: Mapping[Place, str],
-    others: Sequence[Entry] = (),
+    others: Sequence[RegistryEntry] = (),
 ) -> dict[str, str]:
     """Give all files of these versions by their place, the registry among them; `others` stay in it as they are."""
     places = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}

@@ -8,7 +8,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts.reading import Reading
+from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.replay.prompt_impact import Gone, Shift, Versions, shift
@@ -111,7 +111,7 @@ class Impact(Struct, frozen=True, kw_only=True):
         return "; ".join((f"{self.prompt.change:+,} tokens", *_said(self)))
 
 
-class Measuring(Reading):
+class Measuring(PromptReading):
     """Changes measured."""
 
     async def impact(

@@ -7,7 +7,7 @@ import msgspec
 from cuebook.app.json_shapes import Wire, iso
 from cuebook.app.prompts import Observed, Rendered
 from cuebook.app.prompts.migration import Migrated
-from cuebook.interfaces.prompts import Event, Family
+from cuebook.interfaces.prompts import Family, PromptEvent
 from cuebook.prompts.difference import Difference, bump
 from cuebook.prompts.inherit import Clash
 from cuebook.prompts.select import Choice, Selection
@@ -108,7 +108,7 @@ def label(value: Label) -> Wire:
     }
 
 
-def event(value: Event) -> Wire:
+def event(value: PromptEvent) -> Wire:
     """Give what was done to a prompt; `to` is the version that is active or labelled since."""
     return {
         "kind": value.kind,

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cuebook.app.prompts.idempotency import once
-from cuebook.app.prompts.reading import Reading
+from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
 from cuebook.engine.core.prompt_reading import select_from
 from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.prompts import Event, Once
+from cuebook.interfaces.prompts import Once, PromptEvent
 from cuebook.prompts.docket import Course, course
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Observation, TaskOutcome
 
-__all__ = ["Course", "Event", "Learning", "Observed", "Weighed"]
+__all__ = ["Course", "EdgeWeights", "Learning", "Observed", "PromptEvent"]
 
 
 class Observed(Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Observed(Struct, frozen=True, kw_only=True):
     rolled_back: bool = False
 
 
-class Weighed(Struct, frozen=True, kw_only=True):
+class EdgeWeights(Struct, frozen=True, kw_only=True):
     """How a version's edge weight went: when each observation came (Unix seconds), its score, the weight behind it."""
 
     branch: str
@@ -37,10 +37,10 @@ class Weighed(Struct, frozen=True, kw_only=True):
     points: tuple[tuple[float, float, float], ...]
 
 
-class Learning(Reading):
+class Learning(PromptReading):
     """Prompts as they are chosen and learn."""
 
-    async def weights(self, slug: str) -> list[Weighed]:
+    async def weights(self, slug: str) -> list[EdgeWeights]:
         """Give how the edge weight of each version that was observed went, by the newest 5,000 observations.
 
         Branches and versions in order, points oldest first. Raises NotFound.
@@ -50,7 +50,7 @@ class Learning(Reading):
         for each in seen:
             by_version.setdefault((each.branch != MAIN, each.branch, each.number), []).append(each)
         return [
-            Weighed(
+            EdgeWeights(
                 branch=branch,
                 number=number,
                 points=tuple((each.at, each.score, weight) for each, weight in zip(said, trail(said), strict=True)),
@@ -58,7 +58,7 @@ class Learning(Reading):
             for (_, branch, number), said in sorted(by_version.items())
         ]
 
-    async def course(self, slug: str, event: Event) -> Course:
+    async def course(self, slug: str, event: PromptEvent) -> Course:
         """Give how the evidence went that a version was taken back on: `event` is a rollback of `events`.
 
         Made of the newest 50,000 observations of both versions, as they stand by now. Raises InvalidInput for another
@@ -159,7 +159,7 @@ class Learning(Reading):
                 msg = f"{what}: there is no version {target} to go back to"
                 raise InvalidInput(msg, where="to")
             await self.get(slug, branch=branch, version=target)  # raises NotFound naming those there are
-            event = Event(
+            event = PromptEvent(
                 kind="rollback",
                 branch=branch,
                 number=active.number,
@@ -188,7 +188,9 @@ class Learning(Reading):
 
         async def work(asking: Once | None) -> Branch:
             found = await self.get(slug, branch=branch, version=version)
-            event = Event(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=desk.clock.now())
+            event = PromptEvent(
+                kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=desk.clock.now()
+            )
             told = receipt(desk, found, "clear", agent=by, context={"reason": reason})
             return await desk.prompts.activate(Scope(), found.slug, event, audit=told, once=asking)
 

@@ -21,7 +21,7 @@ from cuebook.prompts.names import parse_reference
 from cuebook.records.prompt import Version
 
 
-class Place(Struct, frozen=True):
+class VersionPlace(Struct, frozen=True):
     """Where a version is looked for; None: `main`, the active one."""
 
     slug: str
@@ -29,14 +29,14 @@ class Place(Struct, frozen=True):
     version: int | None = None
 
 
-def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> Place:
+def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> VersionPlace:
     """Read a prompt's name with what options say beside it. Raises InvalidInput, also where they contradict it."""
     named = parse_reference(text, where="prompt")
     for name, said, also in (("branch", named.branch, branch), ("version", named.number, version)):
         if said is not None and also is not None and said != also:
             msg = f"{text!r} names {name} {said!r}, and --{name} {also!r}; keep one"
             raise InvalidInput(msg, where=name)
-    return Place(named.slug, named.branch or branch, named.number or version)
+    return VersionPlace(named.slug, named.branch or branch, named.number or version)
 
 
 async def find(

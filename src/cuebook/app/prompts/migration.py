@@ -17,7 +17,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.interfaces.prompts import Once, Write
 from cuebook.prompts.difference import Bump, bump, difference
-from cuebook.prompts.migrate import Migration, Skip, Step, plan, slugs
+from cuebook.prompts.migrate import Migration, MigrationStep, Skip, plan, slugs
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 
@@ -81,7 +81,7 @@ async def _existing(desk: Desk, named: Iterable[str]) -> list[Version]:
     return [version for slug in families for version in await desk.prompts.versions(Scope(), slug)]
 
 
-def _begins(steps: Sequence[Step], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
+def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
     """Say for each version where its branch begins: None for a branch that stands, and for the first of a prompt."""
     known: dict[str, list[Version]] = {}
     for version in existing:

@@ -15,7 +15,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import Event, Family, FamilyPage, Once
+from cuebook.interfaces.prompts import Family, FamilyPage, Once, PromptEvent
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lint import Finding
@@ -52,7 +52,7 @@ async def standing(desk: Desk, slug: str) -> str:
     return next((name for name in names if name in found), slug)
 
 
-class Reading:
+class PromptReading:
     """Prompts as they are read."""
 
     def __init__(self, desk: Desk) -> None:
@@ -116,7 +116,7 @@ class Reading:
         family = await self.family(slug)
         return await self._desk.prompts.versions(Scope(), family.slug, branch=branch)
 
-    async def events(self, slug: str, *, limit: int = 100) -> list[Event]:
+    async def events(self, slug: str, *, limit: int = 100) -> list[PromptEvent]:
         """Give what was done to a prompt, the newest first."""
         return await self._desk.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from cuebook.app.prompts.idempotency import once, stored_once
-from cuebook.app.prompts.reading import LARGE, Reading, differ, standing
+from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.drafts import check_text
@@ -16,7 +16,7 @@ from cuebook.interfaces.prompts import DEPTH, Family, Once, Write
 from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import Merged, merge3, resolve
+from cuebook.prompts.inherit import MergeOutcome, merge3, resolve
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
@@ -88,7 +88,7 @@ class _Clash(Exception):  # no error: what both changed is answered
     """Two branches cannot be merged."""
 
 
-class Writing(Reading):
+class PromptWriting(PromptReading):
     """Prompts as they are written."""
 
     async def save(  # a version's fields
@@ -204,12 +204,12 @@ class Writing(Reading):
 
     async def merge(
         self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
-    ) -> tuple[Version | None, Merged]:
+    ) -> tuple[Version | None, MergeOutcome]:
         """Merge a branch's sections into another, against the version it was forked from.
 
         With conflicts nothing is written: they are answered, each with both texts. Raises NotFound, InvalidInput.
         """
-        merged = Merged(sections={})
+        merged = MergeOutcome(sections={})
 
         async def write(asking: Once | None) -> Version:
             nonlocal merged
@@ -222,9 +222,9 @@ class Writing(Reading):
             stored = await stored_once(self._desk, idempotency_key, ["merge", slug, branch, into], write, user=by)
         except _Clash:
             return None, merged
-        return stored, merged if merged.sections else Merged(sections=stored.sections)
+        return stored, merged if merged.sections else MergeOutcome(sections=stored.sections)
 
-    async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, Merged]:
+    async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, MergeOutcome]:
         if branch == into:
             msg = f"into: {into!r} is the branch to merge itself; name another"
             raise InvalidInput(msg, where="into")

@@ -13,8 +13,8 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.proxy.chat_completions import relay
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages import CHATTED, KEPT, MESSAGES, PATH, NotReadError, count_messages
-from cuebook.engine.proxy.request import Call
-from cuebook.engine.proxy.shadow_ledger import Ledger
+from cuebook.engine.proxy.request import RelayCall
+from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import Model, RelayRequest, Upstream
 from cuebook.providers.llama import LlamaModel
@@ -26,14 +26,14 @@ from cuebook.wire.anthropic_requests import SETTINGS, TOOLS, left_out
 from cuebook.wire.chat_stream import ByteLines, Events, read_event
 
 
-class _Named(Struct):
+class _NamedModel(Struct):
     model: str = ""
 
 
-def upstream_model(desk: Desk, config: Config, call: Call) -> str | None:
+def upstream_model(desk: Desk, config: Config, call: RelayCall) -> str | None:
     """Give the upstream's model for a request that names a persona, None for any other. Raises InvalidInput."""
     try:
-        named = msgspec.json.decode(call.body, type=_Named).model
+        named = msgspec.json.decode(call.body, type=_NamedModel).model
     except (msgspec.DecodeError, RecursionError):
         return None
     if named not in desk.personas:
@@ -71,7 +71,7 @@ _CLAUDE: Final = "claude"
 class Messages:
     """Anthropic's wire of a book."""
 
-    def __init__(self, desk: Desk, config: Config, upstream: Upstream | None, ledger: Ledger | None) -> None:
+    def __init__(self, desk: Desk, config: Config, upstream: Upstream | None, ledger: CallAccounting | None) -> None:
         self._desk, self._config, self._upstream, self._ledger = desk, config, upstream, ledger
 
     @property
@@ -79,12 +79,12 @@ class Messages:
         """Whether who answers speaks another wire: the book's own model, or the upstream by `upstream.messages`."""
         return self._upstream is None or self._config.settings.upstream.messages == "chat"
 
-    def count(self, call: Call) -> dict[str, int]:
+    def count(self, call: RelayCall) -> dict[str, int]:
         """Estimate the tokens of a request, as `/v1/messages/count_tokens` tells them. Raises InvalidInput."""
         return {"input_tokens": count_messages(self._desk, call)}
 
     async def answer(
-        self, call: Call, passes: Callable[[RelayRequest], AsyncIterator[Head | bytes]]
+        self, call: RelayCall, passes: Callable[[RelayRequest], AsyncIterator[Head | bytes]]
     ) -> AsyncGenerator[Head | bytes, None]:
         """Answer a request: the head, then the body's bytes.
 
@@ -108,7 +108,7 @@ class Messages:
             async for piece in passes(passed):
                 yield piece
 
-    async def _translated(self, call: Call) -> AsyncGenerator[Head | bytes, None]:
+    async def _translated(self, call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         desk, upstream = self._desk, self._upstream or _server_of(self._desk.model)
         asked = _asked(call)
         lacks = SETTINGS if upstream is None else frozenset[str]()
@@ -145,7 +145,7 @@ class Messages:
             yield _headed(head if good else msgspec.structs.replace(head, status=502), _JSON, lost)
             yield msgspec.json.encode(telling.message) if good else _refused(502, said)
 
-    def _model(self, call: Call, asked: "_Asked") -> str | None:
+    def _model(self, call: RelayCall, asked: "_Asked") -> str | None:
         """Give the model in the place of the one that is named: a persona's, or the one that is set."""
         named, own = upstream_model(self._desk, self._config, call), self._config.settings.model.name
         return own if named is None and own and (self._upstream is None or asked.model.startswith(_CLAUDE)) else named
@@ -165,7 +165,7 @@ class _Asked(Struct, frozen=True):
         return bytes(self.fields.get("stream", b"")) == b"true"
 
 
-def _asked(call: Call) -> _Asked:
+def _asked(call: RelayCall) -> _Asked:
     try:
         fields = msgspec.json.decode(call.body, type=dict[str, msgspec.Raw])
         model = msgspec.json.decode(fields["model"]) if "model" in fields else ""

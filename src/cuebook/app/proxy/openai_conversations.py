@@ -18,7 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.wire.chat_messages import read_message
 from cuebook.wire.responses_items import (
     ATTACHED,
-    Kept,
+    ItemLocation,
     conversation_id,
     items_of,
     may_be_ours,
@@ -226,7 +226,7 @@ class OpenAIConversations:
             raise no_item(item)
         return await self._answer(scope, named, item) if named.step else named.number
 
-    async def _answer(self, scope: Scope, named: Kept, item: str) -> int:
+    async def _answer(self, scope: Scope, named: ItemLocation, item: str) -> int:
         with suppress(NotFound, IndexError):
             turn = await self._desk.store.turn(scope, named.conversation, named.number)
             return turn.steps[named.step - 1].reply_seq

@@ -10,7 +10,7 @@ from cuebook.app.proxy.openai_conversations import LIMIT, OpenAIConversations, O
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.jobs.erasure import forget
 from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import Conflict, CuebookError, InvalidInput, NotFound, TooLarge
 from cuebook.records.conversation import ASSISTANT
 from cuebook.records.erasure import GONE, Target
@@ -20,7 +20,15 @@ from cuebook.window.post_forms import whole
 from cuebook.wire.chat_stream import ByteLines, Events, read_event
 from cuebook.wire.responses_answers import Telling
 from cuebook.wire.responses_items import looks_foreign, may_be_ours, read_item_id
-from cuebook.wire.responses_requests import Answer, Asked, continued, is_stored, read_asked, read_id, write_id
+from cuebook.wire.responses_requests import (
+    AnswerId,
+    ResponseRequest,
+    continued,
+    is_stored,
+    read_asked,
+    read_id,
+    write_id,
+)
 
 #: Posts that are read at a time for what an answer was asked.
 PAGE = 200
@@ -190,7 +198,7 @@ def _usage(step: Step) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-async def _found(desk: Desk, id_: str, user: str | None) -> tuple[Answer, Turn, Step]:
+async def _found(desk: Desk, id_: str, user: str | None) -> tuple[AnswerId, Turn, Step]:
     named = read_id(id_)
     try:
         if named is not None and is_stored(id_):
@@ -212,7 +220,7 @@ def _no_response(id_: str) -> NotFound:
 
 
 async def respond(
-    desk: Desk, relay: Callable[[Call], AsyncIterator[Head | bytes]], call: Call
+    desk: Desk, relay: Callable[[RelayCall], AsyncIterator[Head | bytes]], call: RelayCall
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer a request of the Responses wire: the head, then the body's bytes.
 
@@ -228,7 +236,7 @@ async def respond(
                 yield piece
             return
         telling = Telling(
-            write_id(Answer(head.conversation, head.turn, head.step), stored=asked.echo["store"]),
+            write_id(AnswerId(head.conversation, head.turn, head.step), stored=asked.echo["store"]),
             conversation=head.conversation,
             created=int(desk.clock.now()), model=str(asked.fields.get("model", "")), echo=asked.echo,
         )  # fmt: skip
@@ -245,7 +253,7 @@ async def respond(
         yield msgspec.json.encode(telling.response)
 
 
-def _kept_of(desk: Desk, asked: Asked) -> dict[str, Any]:
+def _kept_of(desk: Desk, asked: ResponseRequest) -> dict[str, Any]:
     """Give what is kept of a request beside what it says: what it was given to tell it by, and what it continues."""
     given = asked.echo["metadata"]
     pairs = given.items() if isinstance(given, dict) and asked.echo["store"] else ()
@@ -254,7 +262,7 @@ def _kept_of(desk: Desk, asked: Asked) -> dict[str, Any]:
     return {name: value for name, value in kept.items() if value}
 
 
-async def _as_chat(desk: Desk, call: Call, asked: Asked) -> Call:
+async def _as_chat(desk: Desk, call: RelayCall, asked: ResponseRequest) -> RelayCall:
     """Give a request as the chat completion that means the same, behind the answer it continues."""
     body = msgspec.json.encode(asked.fields)
     leading = int(bool(asked.echo["instructions"]))  # they hold for this answer; what a developer says goes on to hold

@@ -104,7 +104,7 @@ class Utilities(Struct, frozen=True, kw_only=True):
     missed: dict[str, int] = {}
 
 
-class Cost(Struct, frozen=True, kw_only=True):
+class MeasureCost(Struct, frozen=True, kw_only=True):
     """What a measure asks a model: calls, tokens of their prompts by our counter, and the most their answers have.
 
     `costs` by currency, nothing read from a cache; empty where no price of the model is known, or none is asked.
@@ -145,12 +145,12 @@ async def cost_of(
     user: str | None = None,
     turns: int = TURNS,
     budget: int = BUDGET,
-) -> Cost:
+) -> MeasureCost:
     """Say what `leave_one_out` would ask the model, and cost at most; none is asked. Raises likewise."""
     reckoning = _Reckoning(desk, Scope(user=user), budget)
     await reckoning.take_all(conversations, turns)
     price = prices.of(desk.model.name)
-    cost = Cost(
+    cost = MeasureCost(
         model=desk.model.name if reckoning.asks else "",
         turns=reckoning.turns,
         calls=sum(reckoning.prompts.values()),
@@ -171,7 +171,7 @@ def reason_of(found: Utilities) -> str:
     return f"of no use in the turns that said it (leave one out, by {found.by})"
 
 
-def cost_to_wire(cost: Cost) -> Wire:
+def cost_to_wire(cost: MeasureCost) -> Wire:
     """Give a cost as JSON."""
     return {
         "model": cost.model,

@@ -18,7 +18,7 @@ TURNS: Final = 500
 MOST: Final = 2000
 
 
-class Taken(Struct, frozen=True, kw_only=True, rename="camel"):
+class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
     """What one call, or several, took. Tokens by our counter; costs by currency, of calls with a known price.
 
     `cached` are those of `cache_known` prompt tokens that a provider read from its cache, reported or simulated.
@@ -35,9 +35,9 @@ class Taken(Struct, frozen=True, kw_only=True, rename="camel"):
     cache_saved: dict[str, float] = {}
     models: tuple[str, ...] = ()  # whose prices these are
 
-    def plus(self, other: "Taken") -> "Taken":
+    def plus(self, other: "CallUsage") -> "CallUsage":
         """Give both together."""
-        return Taken(
+        return CallUsage(
             calls=self.calls + other.calls,
             tokens=self.tokens + other.tokens,
             whole=self.whole + other.whole,
@@ -58,24 +58,24 @@ class SpentOn:
         self._config = config
         self._prices: Prices | None = None  # read once
 
-    async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, Taken]:
+    async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, CallUsage]:
         """Give what each of the turns `first`..`last` took, by number, without those that passed in shadow.
 
         Raises NotFound, and InvalidInput for prices of the project that cannot be read.
         """
         calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=first, last=last)
         prices = await self._known()
-        found: dict[int, Taken] = {}
+        found: dict[int, CallUsage] = {}
         for call in calls:
             if not call.shadow:
-                found[call.turn] = found.get(call.turn, Taken()).plus(taken(call, prices))
+                found[call.turn] = found.get(call.turn, CallUsage()).plus(taken(call, prices))
         return found
 
-    async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> Taken:
+    async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
         """Give what one call took, or would have. Raises NotFound, InvalidInput."""
         calls = await self._desk.store.spent.calls(Scope(user=user), conversation, first=n, last=n)
         prices = await self._known()
-        return next((taken(each, prices) for each in calls if each.step == step), Taken())
+        return next((taken(each, prices) for each in calls if each.step == step), CallUsage())
 
     async def _known(self) -> Prices:
         if self._prices is None:
@@ -83,7 +83,7 @@ class SpentOn:
         return self._prices
 
 
-def taken(call: Spent, prices: Prices) -> Taken:
+def taken(call: Spent, prices: Prices) -> CallUsage:
     """Say what a call took: as its provider counted it, else by our counter and the cache's rule."""
     use, cache = call.usage, call.cache or {}
     read = use.cache_read if use is not None and use.cache_read is not None else cache.get("readTokens")
@@ -101,7 +101,7 @@ def taken(call: Spent, prices: Prices) -> Taken:
         )
         without = msgspec.structs.replace(reckoned, uncached=reckoned.uncached + read, read=0)
         saved[price.currency] = price.of(without, write=1.0) - price.of(reckoned, write=1.0)
-    return Taken(
+    return CallUsage(
         calls=1,
         tokens=call.tokens,
         whole=call.whole,

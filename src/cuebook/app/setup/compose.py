@@ -12,9 +12,9 @@ from cuebook.app.setup.builtin_prompts import builtin_prompts
 from cuebook.app.setup.experience_files import ExperienceFiles, Reader
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
 from cuebook.config import BudgetConfig, Config, MemoryConfig, ModelConfig, WorkConfig, languages_of
-from cuebook.engine.core.conversation_queue import Lines
+from cuebook.engine.core.conversation_queue import ConversationQueue
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.core.drafts import Writer
+from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.dice import Clock, Dice
@@ -69,7 +69,7 @@ class Within:
 def desk_of(desk: Desk, tenant: str, *, most_waiting: int) -> Desk:
     """Give a desk that works for one tenant: another store, and nothing remembered of other tenants."""
     store = cast("Store", Within(desk.store, tenant))
-    lines = desk.lines if tenant == DEFAULT_TENANT else Lines(most_waiting)
+    lines = desk.lines if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
     fresh = {"last": type(desk.last)(), "heard": type(desk.heard)(), "trials": {}, "dockets": {}, "epoch": 0}
     return structs.replace(desk, store=store, prompts=store.prompts, audit=store.audit, lines=lines, **fresh)
 
@@ -121,7 +121,7 @@ def compose(
         persona_waits=settings.persona.speaks == "asked",
         profiles=load_profiles(config, methods_of(methods)),
         compaction=compaction,
-        lines=Lines(settings.server.line),
+        lines=ConversationQueue(settings.server.line),
         tunes=settings.optimizer.enabled,
         **_pace(settings.work),
         memory_policy=_policy(config),
@@ -255,10 +255,10 @@ def _store(config: Config, failpoints: Failpoints) -> SqliteStore:
     return SqliteStore(database_of(config), synchronous=config.settings.store.synchronous, failpoints=failpoints)
 
 
-def _writer(config: Config, count: Counter, key: bytes) -> Writer:
+def _writer(config: Config, count: Counter, key: bytes) -> PostFactory:
     secrets = config.settings.secrets
     redactor = Redactor(key) if secrets.redact else None
-    return Writer(count, redactor, config.settings.server.max_post)
+    return PostFactory(count, redactor, config.settings.server.max_post)
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

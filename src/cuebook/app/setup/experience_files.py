@@ -39,7 +39,7 @@ MOST: Final = 1_000
 Mark = tuple[int, int, int]
 
 
-class Kept(Struct, frozen=True, kw_only=True):
+class FileExperience(Struct, frozen=True, kw_only=True):
     """An experience and the file it stands in."""
 
     experience: Experience
@@ -49,11 +49,11 @@ class Kept(Struct, frozen=True, kw_only=True):
 class Shelf(Struct, frozen=True, kw_only=True):
     """All experiences of a folder in the order of their files, and what is wrong or odd with any of them."""
 
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[FileExperience, ...] = ()
     problems: tuple[str, ...] = ()
 
 
-class _File(Struct, kw_only=True):
+class _ExperienceFile(Struct, kw_only=True):
     """A file as it was last read. `said` is what it said last when it could be read."""
 
     mark: Mark
@@ -69,7 +69,7 @@ class ExperienceFiles:
         """`shown` is how the folder is called in what is said about it."""
         self._folder = folder
         self._shown = shown
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, _ExperienceFile] = {}
         self._shelf = Shelf()
         self._fault = ""
         self._told: set[str] = set()
@@ -132,15 +132,15 @@ class ExperienceFiles:
             return dict(found[:MOST]), f"{self._shown}: {len(found):,} experiences; the first {MOST:,} are read"
         return dict(found), ""
 
-    def _read(self, name: str, mark: Mark) -> _File:
+    def _read(self, name: str, mark: Mark) -> _ExperienceFile:
         before = self._files.get(name)
         try:
             said, unknown = self._experience(name)
         except InvalidInput as error:
             kept = before.said if before else None
             holds = "; what it said before holds" if kept else "; it is left out"
-            return _File(mark=mark, said=kept, fault=f"{error}{holds}")
-        return _File(mark=mark, said=said, unknown=unknown)
+            return _ExperienceFile(mark=mark, said=kept, fault=f"{error}{holds}")
+        return _ExperienceFile(mark=mark, said=said, unknown=unknown)
 
     def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
         file, shown = self._folder / name, self._named(name)
@@ -167,7 +167,7 @@ class ExperienceFiles:
         return f"{self._shown}/{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
 
     def _gathered(self, fault: str) -> Shelf:
-        kept: dict[str, Kept] = {}
+        kept: dict[str, FileExperience] = {}
         problems = [fault] if fault else []
         for name in sorted(self._files):
             file, shown = self._files[name], self._named(name)
@@ -182,7 +182,7 @@ class ExperienceFiles:
             if first is not None:
                 problems.append(f"{shown}: exp_id {file.said.exp_id!r} is taken by {first.file}; give it another")
                 continue
-            kept[file.said.exp_id] = Kept(experience=file.said, file=shown)
+            kept[file.said.exp_id] = FileExperience(experience=file.said, file=shown)
         return Shelf(kept=tuple(kept.values()), problems=tuple(problems))
 
 

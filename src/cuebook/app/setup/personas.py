@@ -144,7 +144,7 @@ def _metaprompt(given: Metaprompt, *, own: bool) -> MetapromptShown:
 # ---- of a project's files -------------------------------------------------------------------------------------------
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+class CheckedPersonas(Struct, frozen=True, kw_only=True):
     """A project's persona files, and what holds beside them."""
 
     files: Sequence[PersonaFile]
@@ -166,13 +166,13 @@ class Looked(Struct, frozen=True, kw_only=True):
         raise NotFound(msg)
 
 
-def look_at_personas(config: Config, files: Sequence[Path] = ()) -> Looked:
+def look_at_personas(config: Config, files: Sequence[Path] = ()) -> CheckedPersonas:
     """Read a project's persona files, or those named, and all that is wrong in them. Raises InvalidInput."""
     profiles, default = load_profiles(config), config.settings.persona.default or PLAIN.id
     if not files:
         known, project = with_own(config, files_of(config)) | builtin_prompts().keys(), config.settings.prompts.project
         found = [_with_prompts(each, known, project) for each in read_folder(config, profiles)]
-        return Looked(files=found, profiles=profiles, default=default)
+        return CheckedPersonas(files=found, profiles=profiles, default=default)
     for file in files:
         if not file.exists():
             msg = f"there is no {str(file)!r}; name a file, such as {config.settings.persona.folder}/helper.json"
@@ -181,7 +181,7 @@ def look_at_personas(config: Config, files: Sequence[Path] = ()) -> Looked:
             msg = f"{str(file)!r} is no persona's file; its name ends with {', '.join(ENDINGS)}"
             raise InvalidInput(msg, where=str(file))
     read = settle_ids([read_file(file, name=str(file), profiles=profiles) for file in files])
-    return Looked(files=read, profiles=profiles, default=default)
+    return CheckedPersonas(files=read, profiles=profiles, default=default)
 
 
 def _with_prompts(file: PersonaFile, known: Collection[str], project: str) -> PersonaFile:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import Post
-from cuebook.records.conversation_list import Answering, PostPlace, Run, Talks
+from cuebook.records.conversation_list import Answering, ConversationSummaries, PostPlace, PostRun
 from cuebook.records.memory import Scope
 
 #: Posts of a page, other ways named at one place, and characters of the first words of each.
@@ -30,7 +30,7 @@ class Way(Struct, frozen=True):
     here: bool  # it is the one that is read
 
 
-class Transcript(Struct, frozen=True, kw_only=True):
+class TranscriptStretch(Struct, frozen=True, kw_only=True):
     """A stretch of one way through a conversation's tree, oldest first."""
 
     posts: tuple[Post, ...]
@@ -54,7 +54,7 @@ class Talking:
 
     async def find(
         self, q: str | None = None, *, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Talks:
+    ) -> ConversationSummaries:
         """List conversations, the most recent first.
 
         With `q` those that have each of its words in their id, their user or how their first post begins, in either
@@ -76,14 +76,14 @@ class Talking:
         branch: int | None = None,
         behind: int | None = None,
         around: str | None = None,
-    ) -> Transcript:
+    ) -> TranscriptStretch:
         """Read POSTS posts: of the head's path, or of the newest way through the post with seq `branch`.
 
         The newest, those behind a seq, or those around a post by its id, on a way through it. Raises NotFound.
         """
         scope, store = Scope(user=user), self._desk.store
         known = await store.conversation(scope, conversation)
-        tree = _Tree(await store.talks.runs(scope, conversation), known.head)
+        tree = _RunTree(await store.talks.runs(scope, conversation), known.head)
         middle = None
         if around:
             found = (await store.talks.places(scope, conversation, [around])).get(around)
@@ -103,7 +103,7 @@ class Talking:
         rounds = [each.round for each in posts]
         turns = await store.talks.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
         parents = [way.seq_at(start), *(each.seq for each in posts)]
-        return Transcript(
+        return TranscriptStretch(
             posts=tuple(posts),
             turns=tuple(turns),
             partings=await self._partings(scope, conversation, tree, way, parents),
@@ -122,7 +122,7 @@ class Talking:
         return await self._desk.store.talks.places(Scope(user=user), conversation, ids)
 
     async def _partings(
-        self, scope: Scope, conversation: str, tree: "_Tree", way: "_Path", parents: Sequence[int]
+        self, scope: Scope, conversation: str, tree: "_RunTree", way: "_Path", parents: Sequence[int]
     ) -> dict[int, tuple[Way, ...]]:
         """Give the ways on from posts of a way where there are several, or one that it does not take."""
         found: dict[int, list[int]] = {}
@@ -171,10 +171,10 @@ class _Path:
         return self._firsts[at] + count - 1 - self._before[at]
 
 
-class _Tree:
+class _RunTree:
     """A conversation's tree by its runs."""
 
-    def __init__(self, runs: Sequence[Run], head: int) -> None:
+    def __init__(self, runs: Sequence[PostRun], head: int) -> None:
         self._runs = runs
         self._firsts = [each.first for each in runs]
         self._behind: dict[int, list[int]] = {}  # first posts of runs by what they follow
@@ -190,7 +190,7 @@ class _Tree:
         self.leaves = sum(each.last not in self._behind for each in runs)
         self._head = self._path(head)
 
-    def _run(self, seq: int) -> Run:
+    def _run(self, seq: int) -> PostRun:
         return self._runs[bisect_right(self._firsts, seq) - 1]
 
     def _path(self, last: int) -> _Path:

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.app.json_shapes import iso
-from cuebook.app.reports.usage import Taken
+from cuebook.app.reports.usage import CallUsage
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
@@ -38,7 +38,7 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     seconds: float | None = None  # until it was answered; None while it is not, and where it passed in shadow
     first_s: float | None = None  # until its answer's first piece, where it streamed
     shadow: bool = False  # its prompt was not sent
-    spent: Taken = Taken()
+    spent: CallUsage = CallUsage()
 
 
 async def lines_of(desk: Desk, known: Conversation, user: str | None, *, last: int) -> list[LiveTurn]:

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.reports.usage import MOST, TURNS, SpentOn, Taken
+from cuebook.app.reports.usage import MOST, TURNS, CallUsage, SpentOn
 from cuebook.app.setup.compose import Within
 from cuebook.app.transcript_views.conversation_list import Talking
 from cuebook.app.transcript_views.live_turns import LiveTurn, lines_of
@@ -30,7 +30,7 @@ class Sums(Struct, frozen=True, kw_only=True, rename="camel"):
     conversations: int = 0
     turns: int = 0
     all: bool = True  # there are no others
-    taken: Taken = Taken()
+    taken: CallUsage = CallUsage()
     posts: int = 0
     memories: int = 0  # items of conversations, and memories across them
 
@@ -56,7 +56,7 @@ class Live:
         for known in recent:
             turns = await lines_of(self._desk, known, user, last=share)
             took = await self._took(known.id, turns[0].turn, turns[-1].turn, user) if turns else {}
-            found += [replace(each, spent=took.get(each.turn, Taken())) for each in turns]
+            found += [replace(each, spent=took.get(each.turn, CallUsage())) for each in turns]
         return sorted(found, key=lambda each: each.at or "", reverse=True)
 
     async def changes(self, *, user: str | None = None) -> AsyncGenerator[LiveTurn | Sums | None, None]:
@@ -110,14 +110,14 @@ class Live:
                 found = _plus(found, await self._took(known.id, known.turns - last + 1, known.turns, user))
         return replace(found, conversations=len(page.items), all=whole)
 
-    async def _took(self, conversation: str, first: int, last: int, user: str | None) -> Mapping[int, Taken]:
+    async def _took(self, conversation: str, first: int, last: int, user: str | None) -> Mapping[int, CallUsage]:
         try:
             return await self.spent.turns(conversation, first, last, user=user)
         except NotFound:
             return {}  # it was forgotten meanwhile
 
 
-def _plus(sums: Sums, took: Mapping[int, Taken]) -> Sums:
+def _plus(sums: Sums, took: Mapping[int, CallUsage]) -> Sums:
     taken = sums.taken
     for each in took.values():
         taken = taken.plus(each)

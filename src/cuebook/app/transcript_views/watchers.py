@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cuebook.app.reports.usage import SpentOn, Taken
+from cuebook.app.reports.usage import CallUsage, SpentOn
 from cuebook.app.transcript_views.live_turns import LiveTurn, lines_of
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import NotFound
@@ -156,12 +156,12 @@ class Looks:
     async def _turns(self, known: Conversation) -> list[LiveTurn]:
         return await lines_of(self._desk, known, None, last=LOOKED_AT)
 
-    async def _took(self, turn: LiveTurn) -> Taken:
+    async def _took(self, turn: LiveTurn) -> CallUsage:
         try:
             taken = await self._spent.turns(turn.conversation, turn.turn, turn.turn)
         except NotFound:
-            return Taken()  # it was forgotten meanwhile
-        return taken.get(turn.turn, Taken())
+            return CallUsage()  # it was forgotten meanwhile
+        return taken.get(turn.turn, CallUsage())
 
     def _may_see(self, user: str | None, known: Conversation) -> bool:
         """Say what the store says of who takes part."""

@@ -1,15 +1,15 @@
 """Transcripts from elsewhere: read from whatever form they have, stored in pieces, written for others."""
 
 from cuebook.app.transcripts.sniff import read_transcripts
-from cuebook.app.transcripts.store import Batch, Stored, batches_of, store_transcript
+from cuebook.app.transcripts.store import PostBatch, StoreProgress, batches_of, store_transcript
 from cuebook.app.transcripts.transcript import Question, Transcript
 from cuebook.app.transcripts.write import FORMATS, write_transcript
 
 __all__ = [
     "FORMATS",
-    "Batch",
+    "PostBatch",
     "Question",
-    "Stored",
+    "StoreProgress",
     "Transcript",
     "batches_of",
     "read_transcripts",

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from cuebook.app.transcripts.transcript import Place
+from cuebook.app.transcripts.transcript import FilePlace
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import Part, Post, PostState, Role
@@ -23,12 +23,12 @@ _ROLES: tuple[Role, ...] = get_args(Role)
 _STATES: tuple[PostState, ...] = get_args(PostState)
 
 
-def read_messages(values: list[Any], places: list[Place]) -> list[Given]:
+def read_messages(values: list[Any], places: list[FilePlace]) -> list[Given]:
     """Read OpenAI chat messages. One without an id is named by its number."""
     return [_message(value, number, place) for number, (value, place) in enumerate(zip(values, places, strict=True), 1)]
 
 
-def _message(value: object, number: int, place: Place) -> Given:
+def _message(value: object, number: int, place: FilePlace) -> Given:
     fields = dict(place.mapping(value))
     id_ = place.at("id").name(fields.pop("id", None)) or f"import-{number}"
     when = place.at("timestamp").time(fields.pop("timestamp", None))
@@ -36,12 +36,12 @@ def _message(value: object, number: int, place: Place) -> Given:
     return fields | {"id": id_} | ({} if when is None else {"timestamp": when})
 
 
-def read_posts(values: list[Any], place: Place) -> list[Given]:
+def read_posts(values: list[Any], place: FilePlace) -> list[Given]:
     """Read posts in our own form. One without an id is named by its number."""
     return [_post(place.at(n).mapping(value), n + 1, place.at(n)) for n, value in enumerate(values)]
 
 
-def _post(fields: Mapping[str, Any], number: int, place: Place) -> Given:
+def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
     for key in fields:
         if key not in _KNOWN:
             place.at(key).refuse(f"no such field; known are {', '.join(sorted(_KNOWN))}")
@@ -72,7 +72,7 @@ def _post(fields: Mapping[str, Any], number: int, place: Place) -> Given:
     )
 
 
-def _state(value: object, place: Place) -> PostState:
+def _state(value: object, place: FilePlace) -> PostState:
     said = place.text(value, "complete")
     state = next((each for each in _STATES if each == said), None)
     if state is None:
@@ -80,7 +80,7 @@ def _state(value: object, place: Place) -> PostState:
     return state
 
 
-def _wire(value: object, place: Place) -> bytes | None:
+def _wire(value: object, place: FilePlace) -> bytes | None:
     """Read a message of the wire: the object itself, or a string that holds its bytes."""
     if value is None:
         return None
@@ -89,17 +89,17 @@ def _wire(value: object, place: Place) -> bytes | None:
     return raw
 
 
-def _check_message(raw: bytes | Mapping[str, Any], place: Place) -> None:
+def _check_message(raw: bytes | Mapping[str, Any], place: FilePlace) -> None:
     try:
         said = read_message(raw)
     except InvalidInput as error:
         inside = (error.where or "").removeprefix("messages[0]")
         problem = str(error).removeprefix(f"{error.where}: ")
-        Place(place.file, place.path + inside).refuse(problem)
+        FilePlace(place.file, place.path + inside).refuse(problem)
     place.at("content").check(said.message)
 
 
-def _parts(fields: Mapping[str, Any], key: str, place: Place) -> list[Part]:
+def _parts(fields: Mapping[str, Any], key: str, place: FilePlace) -> list[Part]:
     parts: list[Part] = []
     for n, value in enumerate(place.at(key).sequence(fields.get(key) or [])):
         here = place.at(key).at(n)
@@ -113,7 +113,7 @@ def _parts(fields: Mapping[str, Any], key: str, place: Place) -> list[Part]:
     return parts
 
 
-def given(post: Post, place: Place) -> Posted:
+def given(post: Post, place: FilePlace) -> Posted:
     """Give a post of another store to this one, with its verbatim message, if it has one."""
     if post.wire is not None:
         _check_message(post.wire, place)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cuebook.app.transcripts.posts import given, id_of, read_messages, read_posts
-from cuebook.app.transcripts.transcript import Place, Question, Transcript, kind_of
+from cuebook.app.transcripts.transcript import FilePlace, Question, Transcript, kind_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
 from cuebook.records.portable import conversation_from_dict
@@ -30,7 +30,7 @@ def is_sample(value: object) -> bool:
     return isinstance(talk, Mapping) and any(_SESSION.fullmatch(str(key)) for key in talk)
 
 
-def read_sample(sample: Mapping[str, Any], place: Place, fallback: str) -> Transcript:
+def read_sample(sample: Mapping[str, Any], place: FilePlace, fallback: str) -> Transcript:
     """Read a sample: who speaks first is the user, ids are `dia_id`, each turn a second after the one before."""
     inside = place.at("conversation") if "conversation" in sample else place
     talk = inside.mapping(sample.get("conversation", sample))
@@ -54,7 +54,7 @@ def read_sample(sample: Mapping[str, Any], place: Place, fallback: str) -> Trans
     )
 
 
-def _post(turn: Mapping[str, Any], place: Place, when: float) -> Posted:
+def _post(turn: Mapping[str, Any], place: FilePlace, when: float) -> Posted:
     text = place.at("text").text(turn.get("text"), "")
     if caption := place.at("blip_caption").text(turn.get("blip_caption"), ""):
         text += f" [image: {caption}]"
@@ -63,7 +63,7 @@ def _post(turn: Mapping[str, Any], place: Place, when: float) -> Posted:
     return Posted(sender=speaker, message=text, id=id_, created_at=when)
 
 
-def _time(value: object, place: Place) -> float | None:
+def _time(value: object, place: FilePlace) -> float | None:
     """`1:56 pm on 8 May, 2023` as Unix seconds, UTC."""
     text = place.text(value, "")
     if not text:
@@ -74,7 +74,7 @@ def _time(value: object, place: Place) -> float | None:
         place.refuse(f"expected a time like 1:56 pm on 8 May, 2023, got {text!r}")
 
 
-def _questions(sample: Mapping[str, Any], place: Place, known: set[str]) -> tuple[Question, ...]:
+def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> tuple[Question, ...]:
     """Questions that turns of the conversation answer; a few ids are malformed in the original and are mended."""
     found: list[Question] = []
     for n, raw in enumerate(place.at("qa").sequence(sample.get("qa") or [])):
@@ -101,7 +101,7 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     """
     name = name or (source.name if isinstance(source, Path) else "the text")
     text = _text_of(source) if isinstance(source, Path) else source.removeprefix("\ufeff")
-    place = Place(name)
+    place = FilePlace(name)
     if not text.strip():
         place.refuse("is empty")
     stem = Path(name).stem or "import"
@@ -128,7 +128,7 @@ def _text_of(file: Path) -> str:
 # ---- the syntax -----------------------------------------------------------------------------------------------------
 
 
-def _parse(text: str, place: Place) -> tuple[Any, list[tuple[Place, Mapping[str, Any]]] | None]:
+def _parse(text: str, place: FilePlace) -> tuple[Any, list[tuple[FilePlace, Mapping[str, Any]]] | None]:
     """Parse the document, or the lines of JSONL with their places."""
     if place.file.lower().endswith(_YAML):
         return _yaml(text, place), None
@@ -159,11 +159,11 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _json_lines(text: str, place: Place) -> list[tuple[Place, Mapping[str, Any]]]:
-    lines: list[tuple[Place, Mapping[str, Any]]] = []
+def _json_lines(text: str, place: FilePlace) -> list[tuple[FilePlace, Mapping[str, Any]]]:
+    lines: list[tuple[FilePlace, Mapping[str, Any]]] = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            here = Place(place.file, f"line {number}")
+            here = FilePlace(place.file, f"line {number}")
             try:
                 value = _json(line)
             except (ValueError, RecursionError) as error:
@@ -172,7 +172,7 @@ def _json_lines(text: str, place: Place) -> list[tuple[Place, Mapping[str, Any]]
     return lines
 
 
-def _yaml(text: str, place: Place) -> Any:
+def _yaml(text: str, place: FilePlace) -> Any:
     import yaml
 
     try:
@@ -188,7 +188,7 @@ def _is_message(value: object) -> bool:
     return isinstance(value, Mapping) and "role" in value and "sendFrom" not in value
 
 
-def _several(document: Any, place: Place, stem: str) -> list[Transcript]:
+def _several(document: Any, place: FilePlace, stem: str) -> list[Transcript]:
     if not isinstance(document, list):
         return _one(document, place, stem)
     if not document:
@@ -200,7 +200,7 @@ def _several(document: Any, place: Place, stem: str) -> list[Transcript]:
     return [each for n, value in enumerate(document) for each in _one(value, place.at(n), f"{stem}-{n + 1}")]
 
 
-def _one(value: object, place: Place, stem: str) -> list[Transcript]:
+def _one(value: object, place: FilePlace, stem: str) -> list[Transcript]:
     if not isinstance(value, Mapping):
         place.refuse(f"expected an object or a list, got {kind_of(value)}; known are {_KNOWN}")
     if is_sample(value):
@@ -216,19 +216,19 @@ def _one(value: object, place: Place, stem: str) -> list[Transcript]:
     return _unknown(value, place)
 
 
-def _unknown(value: Mapping[str, Any], place: Place) -> NoReturn:
+def _unknown(value: Mapping[str, Any], place: FilePlace) -> NoReturn:
     keys = ", ".join(map(str, list(value)[:6])) or "nothing"
     place.refuse(f"is no transcript known here (it holds {keys}); known are {_KNOWN}")
 
 
-def _lines(lines: list[tuple[Place, Mapping[str, Any]]], place: Place, stem: str) -> Transcript:
+def _lines(lines: list[tuple[FilePlace, Mapping[str, Any]]], place: FilePlace, stem: str) -> Transcript:
     values, places = [value for _, value in lines], [here for here, _ in lines]
     if _is_message(values[0]):
         return Transcript(conversation=stem, posts=tuple(read_messages(values, places)), source="OpenAI messages")
-    return _posts({"posts": values}, Place(place.file), stem, bare=True)
+    return _posts({"posts": values}, FilePlace(place.file), stem, bare=True)
 
 
-def _openai(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = False) -> Transcript:
+def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool = False) -> Transcript:
     inside = place if bare else place.at("messages")
     values = value["messages"]
     if not values:
@@ -243,7 +243,7 @@ def _openai(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = F
     )
 
 
-def _posts(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = False) -> Transcript:
+def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool = False) -> Transcript:
     """Our export, the demo's form, and the body of `POST …/posts`."""
     inside = place if bare else place.at("posts")
     shape = value.get("format", FORMAT)
@@ -270,7 +270,7 @@ def _posts(value: Mapping[str, Any], place: Place, stem: str, *, bare: bool = Fa
     )
 
 
-def _parents(values: list[Mapping[str, Any]], ids: list[str], place: Place) -> dict[str, str | None]:
+def _parents(values: list[Mapping[str, Any]], ids: list[str], place: FilePlace) -> dict[str, str | None]:
     """Read the parents of a tree; nothing where each post follows the one before."""
     previous = [None, *ids[:-1]]
     parents: dict[str, str | None] = {}
@@ -282,7 +282,7 @@ def _parents(values: list[Mapping[str, Any]], ids: list[str], place: Place) -> d
     return parents if any(parents[id_] != before for id_, before in zip(ids, previous, strict=True)) else {}
 
 
-def _taskweaver(value: Mapping[str, Any], place: Place, stem: str) -> Transcript:
+def _taskweaver(value: Mapping[str, Any], place: FilePlace, stem: str) -> Transcript:
     try:
         read = conversation_from_dict(value, where=place.path)
     except InvalidInput as error:
@@ -305,7 +305,7 @@ def _taskweaver(value: Mapping[str, Any], place: Place, stem: str) -> Transcript
     )
 
 
-def _named(value: Mapping[str, Any], place: Place, *keys: str) -> str | None:
+def _named(value: Mapping[str, Any], place: FilePlace, *keys: str) -> str | None:
     for key in keys:
         if value.get(key) is not None:
             return place.at(key).name(value[key])

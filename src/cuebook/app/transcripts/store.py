@@ -17,14 +17,14 @@ from cuebook.interfaces.store import ROOT
 SIZE = 500
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class PostBatch(Struct, frozen=True, kw_only=True):
     """Consecutive posts and the post the first one follows, None for the head, ROOT for none."""
 
     posts: tuple[Given, ...]
     parent: str | None
 
 
-def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int = SIZE) -> Iterator[Batch]:
+def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int = SIZE) -> Iterator[PostBatch]:
     """Cut a transcript where a post does not follow the one before it, where `known` ids (stored already) begin or end.
 
     Known posts come too: appending them changes nothing, and says so if their content is another.
@@ -38,17 +38,17 @@ def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int
         follows = transcript.parents.get(id_, previous) if transcript.parents else previous
         is_known = id_ in known
         if batch and (follows != previous or is_known != was_known or len(batch) >= size):
-            yield Batch(posts=tuple(batch), parent=parent)
+            yield PostBatch(posts=tuple(batch), parent=parent)
             batch = []
         if not batch:
             parent = ROOT if follows is None and previous is not None else follows
         batch.append(post)
         previous, was_known = id_, is_known
     if batch:
-        yield Batch(posts=tuple(batch), parent=parent)
+        yield PostBatch(posts=tuple(batch), parent=parent)
 
 
-class Stored(Struct, frozen=True, kw_only=True):
+class StoreProgress(Struct, frozen=True, kw_only=True):
     """How far a transcript is: posts done with, and those of them that were new."""
 
     done: int = 0
@@ -64,7 +64,7 @@ def store_transcript(
     user: str | None = None,
     persona: str | None = None,
     time_zone: str | None = None,
-) -> Iterator[Stored]:
+) -> Iterator[StoreProgress]:
     """Store a transcript under a name, its own by default, telling how far it is after each piece.
 
     `time_zone` is whose days it was said on. What is stored already stays as it is. The head is the transcript's own,
@@ -77,7 +77,7 @@ def store_transcript(
     for batch in batches_of(transcript, known):
         appended = book.append(name, batch.posts, user=user, persona=persona, parent=batch.parent, time_zone=time_zone)
         done, stored, last_seq = done + len(batch.posts), stored + appended.stored, appended.last_seq
-        yield Stored(done=done, stored=stored, last_seq=last_seq)
+        yield StoreProgress(done=done, stored=stored, last_seq=last_seq)
     if transcript.head and stored and known <= set(map(id_of, transcript.posts)):
         book.conversations.move_head(name, transcript.head, user=user)
 

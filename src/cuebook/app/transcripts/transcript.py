@@ -34,18 +34,18 @@ class Transcript(Struct, frozen=True, kw_only=True):
     head: str | None = None
 
 
-class Place:
+class FilePlace:
     """A place in a file: whatever is wrong there is said with its path."""
 
     def __init__(self, file: str, path: str = "") -> None:
         self.file = file
         self.path = path
 
-    def at(self, key: str | int) -> "Place":
+    def at(self, key: str | int) -> "FilePlace":
         """Name a field, or a member of a list."""
         if isinstance(key, int):
-            return Place(self.file, f"{self.path}[{key}]")
-        return Place(self.file, f"{self.path}.{key}" if self.path else key)
+            return FilePlace(self.file, f"{self.path}[{key}]")
+        return FilePlace(self.file, f"{self.path}.{key}" if self.path else key)
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise InvalidInput naming file and place."""

@@ -38,7 +38,9 @@ def write_transcript(
         messages = [_wire(post, conversation.user) for post in posts]
         about = {"id": conversation.id, "user": conversation.user}
         return _dump({key: value for key, value in about.items() if value} | {"messages": messages}, one_line=one_line)
-    document = portable.conversation_to_dict(portable.Transcript(conversation=conversation, rounds=tuple(rounds)))
+    document = portable.conversation_to_dict(
+        portable.PortableConversation(conversation=conversation, rounds=tuple(rounds))
+    )
     return _yaml(document) if form == "taskweaver-yaml" else _dump(document, one_line=one_line)
 
 

@@ -30,7 +30,7 @@ class Judgement(Struct, frozen=True, kw_only=True, rename="camel"):
     token_usage: int  # tokens of the posts behind the summary, as they stand in prompts
 
 
-class BudgetConfig(Struct, frozen=True, kw_only=True, rename="camel"):
+class BudgetNumbers(Struct, frozen=True, kw_only=True, rename="camel"):
     """The numbers a budget comes from (C, "Configuration"), as they hold for the conversation."""
 
     max_context_tokens: int
@@ -49,7 +49,7 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
     remaining: int
     usage_percent: float
     should_compress: bool
-    config: BudgetConfig
+    config: BudgetNumbers
 
 
 class ByType(Struct, frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
     compressed: int
 
 
-class Analysis:
+class MemoryAnalysis:
     """The part of a book's memory that judges it."""
 
     _desk: Desk
@@ -120,7 +120,7 @@ def _budget(desk: Desk, tuning: Tuning, used: int) -> Budget:
         remaining=max(0, room - used),
         usage_percent=round(100 * used / max(1, room), 2),
         should_compress=used > room * tuning.compression_trigger,
-        config=BudgetConfig(
+        config=BudgetNumbers(
             max_context_tokens=limits.context_tokens,
             system_prompt_tokens=limits.system_tokens,
             response_reserve_tokens=limits.reply_tokens,

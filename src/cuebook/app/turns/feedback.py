@@ -14,7 +14,7 @@ from cuebook.interfaces.prompts import Once
 from cuebook.prompts.learn import score as score_of
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Known, Outcome
+from cuebook.records.outcome import Outcome, StoredOutcome
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Turn
 from cuebook.signals.outcome import NEUTRAL
@@ -39,7 +39,7 @@ async def give(
     comment: str,
     user: str | None,
     idempotency_key: str | None,
-) -> Known:
+) -> StoredOutcome:
     """Keep what somebody says of a turn, and teach it. Raises InvalidInput, NotFound, and Conflict while it runs."""
     said = _outcome(desk, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
     scope = Scope(user=user)
@@ -173,7 +173,7 @@ async def _turn_asking(desk: Desk, scope: Scope, conversation: str, n: int, seq:
     return None
 
 
-def to_wire(known: Known) -> dict[str, Any]:
+def to_wire(known: StoredOutcome) -> dict[str, Any]:
     """Give the word on a turn with names as on the wire. `pending`: its prompts have not learnt it yet."""
     said = known.outcome
     return {

@@ -11,7 +11,7 @@ from cuebook.engine.jobs.reflection import reflect_on
 from cuebook.engine.turn.message_signals import heard_to_wire
 from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.reflections import Call
+from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Look
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Mind, Reflection
@@ -66,13 +66,13 @@ class MindOf:
         known = await self._desk.store.conversation(scope, conversation)
         scene = await self._desk.store.scene(scope, Look(conversation=conversation, full_tokens=1, use_summary=False))
         may_run(self._desk, known, scene, metaprompt)
-        return await self._reflected(scope, conversation, Call(metaprompt, BY_HAND))
+        return await self._reflected(scope, conversation, MetapromptTask(metaprompt, BY_HAND))
 
     async def reset(self, conversation: str, *, user: str | None = None) -> MindState:
         """Make the Mind neutral again; its history stays. Raises NotFound, and InvalidInput without turns."""
-        return await self._reflected(Scope(user=user), conversation, Call("", RESET))
+        return await self._reflected(Scope(user=user), conversation, MetapromptTask("", RESET))
 
-    async def _reflected(self, scope: Scope, conversation: str, call: Call) -> MindState:
+    async def _reflected(self, scope: Scope, conversation: str, call: MetapromptTask) -> MindState:
         await self._desk.store.reflections.ask(scope, conversation, [call])
         await reflect_on(self._desk, scope, conversation)
         return await self.show(conversation, user=scope.user)

@@ -19,7 +19,7 @@ from cuebook.interfaces.store import Alignment
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Known
+from cuebook.records.outcome import StoredOutcome
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
 from cuebook.window.block_text import text_of
@@ -157,7 +157,7 @@ class Turns:
         comment: str = "",
         user: str | None = None,
         idempotency_key: str | None = None,
-    ) -> Known:
+    ) -> StoredOutcome:
         """Say how a turn was, in the place of what its user's next message says; the newest word stands.
 
         `score` from 0 to 1, or `thumb` for 1 and 0, is the sentiment of the observation made of it. The prompts that

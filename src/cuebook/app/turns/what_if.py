@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.json_shapes import window as window_shape
-from cuebook.app.prompts.reading import Reading
+from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.replay.counterfactual import Change, Counterfactual, counterfactual
+from cuebook.engine.replay.counterfactual import Counterfactual, WhatIf, counterfactual
 from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
@@ -42,7 +42,7 @@ async def what_if(
             msg = f"{where}: {len(given)} are over the limit of {MOST}"
             raise InvalidInput(msg, where=where)
     turn = await desk.store.turn(scope, conversation, n)
-    change = Change(
+    change = WhatIf(
         prompts=tuple([await _version(desk, each) for each in with_prompt]),
         as_of=None if as_of is None else await _moment(desk, scope, conversation, as_of),
         without=tuple(without),
@@ -73,7 +73,7 @@ def _block(block: Block) -> Wire:
 
 async def _version(desk: Desk, named: str) -> Version:
     reference = parse_reference(named.removeprefix("prompt:"), where="withPrompt")
-    return await Reading(desk).get(reference.slug, branch=reference.branch, version=reference.number)
+    return await PromptReading(desk).get(reference.slug, branch=reference.branch, version=reference.number)
 
 
 async def _moment(desk: Desk, scope: Scope, conversation: str, given: datetime | str | int) -> float:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from cuebook.app.demo import HITS, ReplayReport, demo_config, demo_folder, run_demo, to_wire
-from cuebook.app.gold import Asked, Told
+from cuebook.app.gold import MemoryLine, QuestionResult
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -165,7 +165,7 @@ def _question_lines(report: ReplayReport) -> Iterator[str]:
     yield f"  posts that tell the answer, among the first {HITS} hits: {_percent(evidence)}"
 
 
-def _answers(asked: Sequence[Asked]) -> Iterator[str]:
+def _answers(asked: Sequence[QuestionResult]) -> Iterator[str]:
     step = max(1, len(asked) // SHOWN)
     shown = asked[::step][:SHOWN]
     yield f"{len(shown)} of them, with what memory gives in its own words; the answer key stands in brackets"
@@ -174,7 +174,7 @@ def _answers(asked: Sequence[Asked]) -> Iterator[str]:
         yield from _given(each)
 
 
-def _given(asked: Asked) -> Iterator[str]:
+def _given(asked: QuestionResult) -> Iterator[str]:
     """Say where the answer stands, and the first hit where it is another; else a post the answer can be told from."""
     first, source = asked.first, asked.source
     if first is None and not asked.stands:
@@ -191,12 +191,12 @@ def _given(asked: Asked) -> Iterator[str]:
         yield _line(_place(source), source, _OTHERWISE)
 
 
-def _line(name: str, told: Told, verdict: str) -> str:
+def _line(name: str, told: MemoryLine, verdict: str) -> str:
     sources = f", {', '.join(told.sources)}" if told.sources else ""
     return f"    {name}{sources}: {_quote(told.text)}  {verdict}"
 
 
-def _place(told: Told) -> str:
+def _place(told: MemoryLine) -> str:
     return f"hit {told.rank}" if told.where == "hit" else told.where
 
 

@@ -10,10 +10,10 @@ import typer
 from cuebook.app.book import Cuebook
 from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, evaluate, to_wire, together
 from cuebook.app.evaluate.items import Cleanness
-from cuebook.app.evaluate.recall import Recall
+from cuebook.app.evaluate.recall import EvidenceRecall
 from cuebook.app.evaluate.replay import Survival
 from cuebook.app.forgetting import receipt_shape
-from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, Cost, Utilities, Utility, cost_to_wire
+from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, cost_to_wire
 from cuebook.app.reports.memory_use import to_wire as utility_to_wire
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
@@ -119,7 +119,7 @@ def eval_(
 
 
 def _estimate(state: State, names: list[str], asked: Any) -> None:
-    async def reckoned() -> Cost:
+    async def reckoned() -> MeasureCost:
         async with Cuebook.open(state.project(), worker=False) as book:
             return await book.memory.utility_cost(names, **asked)
 
@@ -194,7 +194,7 @@ def report_lines(report: Evaluation) -> Iterator[str]:
         yield from _current_lines(report.current_facts)
 
 
-def _recall_lines(recall: Recall) -> Iterator[str]:
+def _recall_lines(recall: EvidenceRecall) -> Iterator[str]:
     if recall.at5 is None:
         yield "evidence recall: nothing to ask, no old post of the user states a value"
         return
@@ -288,7 +288,7 @@ def utility_lines(found: Utilities) -> Iterator[str]:
         yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
 
 
-def cost_line(cost: Cost) -> str:
+def cost_line(cost: MeasureCost) -> str:
     """Say what a measure asks a model, and costs at most."""
     if not cost.calls:
         return "asks no model"

@@ -14,7 +14,7 @@ from cuebook.app.book import Cuebook
 from cuebook.app.prompts import draft as drafts
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
-from cuebook.app.prompts.lookup import Place
+from cuebook.app.prompts.lookup import VersionPlace
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, wait, write_through
@@ -105,7 +105,7 @@ def new(
         _edit(state, place, author=author, new=True)
 
 
-async def _save_file(book: Cuebook, place: Place, file: str, base: int | None, author: str) -> Version:
+async def _save_file(book: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> Version:
     draft = await drafts.draft_of(book.desk, place.slug, place.branch, new=True)
     if base not in (None, draft.base):
         msg = f"prompt {draft.slug!r} has moved on: its head is {draft.base} on {draft.branch!r}, you saw {base}"
@@ -115,7 +115,7 @@ async def _save_file(book: Cuebook, place: Place, file: str, base: int | None, a
     return made
 
 
-async def _save(book: Cuebook, place: Place, sections: dict[str, str], fields: dict[str, Any]) -> Version:
+async def _save(book: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
     """Write the fields given; the others, and the sections where none is given, stay what they were."""
     before = (await drafts.draft_of(book.desk, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
@@ -151,7 +151,7 @@ def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author 
     _edit(state, lookup.read_place(prompt, branch=branch), author=author, new=False)
 
 
-def _edit(state: State, place: Place, *, author: str, new: bool) -> None:
+def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
     draft = wait(state, lambda book: drafts.draft_of(book.desk, place.slug, place.branch, new=new))
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"

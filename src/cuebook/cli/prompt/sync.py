@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts.files import Change
+from cuebook.app.prompts.files import SyncChange
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait
@@ -46,7 +46,7 @@ def push(
         screen.say("nothing has changed on disk")
 
 
-def _pushed(each: Change) -> str:
+def _pushed(each: SyncChange) -> str:
     new = ", new" if each.state == "new" else ""
     return f"pushed{new} as {_name(each)} ({each.semver})"
 
@@ -87,7 +87,7 @@ def drift(state: State) -> None:
         raise typer.Exit(1)
 
 
-def _draw(found: Sequence[Change]) -> None:
+def _draw(found: Sequence[SyncChange]) -> None:
     for each in found:
         what = each.message or f"{each.path}: {_STANDS[each.state]} ({_name(each)})"
         screen.verdict("fail" if each.state in ("both", "registry") else "warn", each.state, what)
@@ -99,12 +99,12 @@ def _draw(found: Sequence[Change]) -> None:
         screen.say("`cuebook prompt pull` writes what changed in the book")
 
 
-def _name(each: Change) -> str:
+def _name(each: SyncChange) -> str:
     branch = "" if each.branch == MAIN else f"@{each.branch}"
     return f"{each.slug}{branch}" + (f":{each.version}" if each.version else "")
 
 
-def _wire(each: Change) -> Wire:
+def _wire(each: SyncChange) -> Wire:
     told: Wire = {
         "path": each.path,
         "slug": each.slug,

@@ -25,9 +25,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from cuebook.engine.core.desk import Desk, Looked, OnTrial
+from cuebook.engine.core.desk import Desk, OnTrial, TrialCacheEntry
 from cuebook.errors import NotFound
-from cuebook.interfaces.prompts import Event, Family
+from cuebook.interfaces.prompts import Family, PromptEvent
 from cuebook.prompts.docket import Docket
 from cuebook.prompts.rollback import Rollback
 from cuebook.prompts.trial import GuardSettings
@@ -116,7 +116,7 @@ async def _docket(desk: Desk, place: tuple[str, str], *, new: int, control: int,
             return known
 
 
-def _before(events: Sequence[Event], branch: Branch) -> tuple[int, float]:
+def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
     """Give the version that was active before the newest, 0 for none, and since when the newest counts."""
     active = before = 0
     since = math.inf
@@ -159,7 +159,7 @@ async def look(desk: Desk, branch: Branch, contest: Contest | None, *, slug: str
             share=GUARD.canary if verdict.decision == "rollback" else verdict.share,
             name=contest.docket.name,
         )
-    desk.trials[slug, branch.name] = Looked(key=_key(branch), at=desk.clock.now(), trial=trial)
+    desk.trials[slug, branch.name] = TrialCacheEntry(key=_key(branch), at=desk.clock.now(), trial=trial)
     return trial
 
 

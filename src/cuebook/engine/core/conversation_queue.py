@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from cuebook.errors import Busy
 
 
-class Lines:
+class ConversationQueue:
     """The waiting lines of this process. Across processes the store's lease does the same."""
 
     def __init__(self, most: int) -> None:

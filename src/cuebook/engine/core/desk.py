@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.engine.core.conversation_queue import Lines
-from cuebook.engine.core.drafts import Writer
+from cuebook.engine.core.conversation_queue import ConversationQueue
+from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.foreground_gate import Urgent
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.errors import NotFound
@@ -18,7 +18,7 @@ from cuebook.interfaces.embedder import Embedder
 from cuebook.interfaces.erasure import AuditStore
 from cuebook.interfaces.model import Analyzer, Model
 from cuebook.interfaces.prompts import PromptStore
-from cuebook.interfaces.store import Answered, Store
+from cuebook.interfaces.store import Store, StoredAnswer
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.docket import Docket
@@ -33,7 +33,7 @@ from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
 from cuebook.window.budget import Limits
-from cuebook.window.cache import CacheRule, CacheSimulator, Chunk
+from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
 from cuebook.window.tokens import Counter
 from cuebook.window.window import MOST_ANCHORS, common_prefix
 
@@ -60,7 +60,7 @@ class OnTrial(Struct, frozen=True, kw_only=True):
     name: str
 
 
-class Looked(Struct, frozen=True, kw_only=True):
+class TrialCacheEntry(Struct, frozen=True, kw_only=True):
     """A branch's trial as it was found at a time, None for none; `key` is the branch's head, active and marks."""
 
     key: tuple[int, int, tuple[int, ...]]
@@ -130,7 +130,7 @@ class Desk(Struct, kw_only=True):
     work_model: Model | None
     clock: Clock
     dice: Dice
-    writer: Writer
+    writer: PostFactory
     count: Counter
     limits: Limits
     key: bytes
@@ -138,7 +138,7 @@ class Desk(Struct, kw_only=True):
     default_persona: str
     persona_waits: bool  # the persona is silent before a client's own system text, unless it is asked for
     compaction: Compaction
-    lines: Lines
+    lines: ConversationQueue
     presets: Presets = NO_PRESETS
     profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
     project: str = ""  # whose own prompts stand for the others, where call and conversation name none
@@ -147,7 +147,9 @@ class Desk(Struct, kw_only=True):
     epsilon: float = 0.2
     observes: str = "auto"  # whom what the user says next teaches: auto = prompts that had others beside them, all, off
     rollback: str = "off"  # guarded | sigma | off
-    trials: dict[tuple[str, str], Looked] = field(default_factory=dict)  # by slug and branch; the store has it all
+    trials: dict[tuple[str, str], TrialCacheEntry] = field(
+        default_factory=dict
+    )  # by slug and branch; the store has it all
     dockets: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
     tunes: bool = True  # what conversations have tuned holds, and they go on tuning
     ledgers: Ledgers = field(default_factory=Ledgers)
@@ -207,7 +209,7 @@ class Desk(Struct, kw_only=True):
         """Give an Idempotency-Key as it is kept: what its client made it of is not to be read."""
         return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
 
-    async def answered(self, scope: Scope, key: Key) -> Answered | None:
+    async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
         """Tell what an Idempotency-Key stands for."""
         kept = self.kept(key)
         return await self.store.answered(scope, kept[0]) if kept else None
@@ -253,11 +255,11 @@ def prefix_ratio(before: Sequence[bytes] | None, now: Sequence[bytes]) -> float:
     return round(common_prefix(before, now) / total, 6)
 
 
-def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
+def chunks_of(window: Window, *, tools: str) -> list[CacheChunk]:
     """Give a window as the cache simulator sees it: tools, the system text, each message, the volatile text apart."""
-    chunks: list[Chunk] = []
+    chunks: list[CacheChunk] = []
     if tools:
-        chunks.append(Chunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
+        chunks.append(CacheChunk(window.tools_tokens, digest_of(tools.encode()), "tools"))
     front = [block for block in window.blocks if not block.seq and block.role in ("system", "developer")]
     marked = {anchor.after for anchor in window.anchors}
     posts = [block for block in window.blocks if block.seq]
@@ -267,13 +269,13 @@ def chunks_of(window: Window, *, tools: str) -> list[Chunk]:
         chunks += _front_chunks(front, b"".join(window.messages[:systems]), anchors=window.anchors)
     for number, block in enumerate(posts, systems):
         message, splits = block.message, block.kind == "query" and bool(volatile)
-        chunks.append(Chunk(block.tokens, message, block.role, number in marked, message, not splits))
+        chunks.append(CacheChunk(block.tokens, message, block.role, number in marked, message, not splits))
         if splits:
-            chunks.append(Chunk(sum(volatile), window.messages[number], "user"))
+            chunks.append(CacheChunk(sum(volatile), window.messages[number], "user"))
     return chunks
 
 
-def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anchor]) -> Iterator[Chunk]:
+def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anchor]) -> Iterator[CacheChunk]:
     """Yield the system text and the summary behind it, each with a marker of its own as far as markers go."""
     tokens = sum(block.tokens for block in front)
     marked = any(anchor.name in ("system", "summary") for anchor in anchors)
@@ -281,9 +283,9 @@ def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anch
     start = text.rfind(msgspec.json.encode(summary.text)[1:-1]) if summary else 0
     if summary and start > 0:
         first = marked and len(anchors) < MOST_ANCHORS
-        yield Chunk(tokens - summary.tokens, digest_of(text[:start]), "system", first, text[:start], ends=False)
+        yield CacheChunk(tokens - summary.tokens, digest_of(text[:start]), "system", first, text[:start], ends=False)
         text, tokens = text[start:], summary.tokens
-    yield Chunk(tokens, digest_of(text), "system", marked, text)
+    yield CacheChunk(tokens, digest_of(text), "system", marked, text)
 
 
 def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:

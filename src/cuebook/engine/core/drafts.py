@@ -15,11 +15,11 @@ from cuebook.memory.recall import key_text
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
 from cuebook.records.credentials import begun
 from cuebook.records.memory import NO_MODEL_LABEL
-from cuebook.records.redaction import Finding
+from cuebook.records.redaction import SecretFinding
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire import chat_messages as openai_messages
-from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.chat_messages import MessageContent, read_message
 
 _STATES: tuple[PostState, ...] = get_args(PostState)
 #: Characters of an id, or of the name of who speaks.
@@ -32,11 +32,11 @@ _EARLIEST, _LATEST = -30_610_224_000.0, 253_370_764_800.0
 _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status", "text"})
 
 
-class Redactor(Protocol):
+class SecretReplacer(Protocol):
     """Replaces secrets in text and in JSON."""
 
-    def text(self, value: str) -> tuple[str, tuple[Finding, ...]]: ...
-    def json(self, document: bytes) -> tuple[bytes, tuple[Finding, ...]]: ...
+    def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]: ...
+    def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]: ...
 
 
 class Posted(Struct, frozen=True, kw_only=True):
@@ -55,11 +55,11 @@ class Posted(Struct, frozen=True, kw_only=True):
     )
 
 
-class Writer(Struct, frozen=True):
+class PostFactory(Struct, frozen=True):
     """Makes drafts of one book: its counter, its redactor and its limit."""
 
     count: Counter
-    redactor: Redactor | None
+    redactor: SecretReplacer | None
     max_post: int
 
     def clean(self, text: str) -> str:
@@ -94,7 +94,9 @@ class Writer(Struct, frozen=True):
             wire=wire,
         )
 
-    def _said(self, posted: Posted, sender: str, *, persona: str | None, user: str | None) -> tuple[Said, bytes | None]:
+    def _said(
+        self, posted: Posted, sender: str, *, persona: str | None, user: str | None
+    ) -> tuple[MessageContent, bytes | None]:
         """Read what a caller's post says: from its message of the wire, if it has one."""
         if posted.wire is not None:
             try:
@@ -107,12 +109,12 @@ class Writer(Struct, frozen=True):
         for part in posted.parts:
             check_text(part.content, "attachments")
         name = sender if role == "user" and sender != user else None
-        return Said(role, name, posted.message, posted.parts), None
+        return MessageContent(role, name, posted.message, posted.parts), None
 
     def message(
         self,
         raw: bytes,
-        said: Said,
+        said: MessageContent,
         *,
         id: str,  # noqa: A002
         user: str | None,
@@ -146,7 +148,7 @@ class Writer(Struct, frozen=True):
 
     def draft(
         self,
-        said: Said,
+        said: MessageContent,
         *,
         id: str,  # noqa: A002
         sender: str,
@@ -186,7 +188,7 @@ class Writer(Struct, frozen=True):
             message=message,
             created_at=now,
             tokens=tokens,
-            digest=openai_messages.digest(Said(said.role, said.name, message, parts)),
+            digest=openai_messages.digest(MessageContent(said.role, said.name, message, parts)),
             parts=parts,
             wire=wire,
             small=small,
@@ -214,7 +216,7 @@ class Writer(Struct, frozen=True):
             small_tokens = weigh(decode(short(post, small, None)), self.count)
         return (small, small_tokens) if small_tokens < tokens else (None, tokens)
 
-    def _check_size(self, said: Said) -> None:
+    def _check_size(self, said: MessageContent) -> None:
         texts = [said.message, *(part.content for part in said.parts if part.type not in _DATA)]
         if (size := sum(len(text.encode()) for text in texts)) > self.max_post:
             limit = f"{self.max_post:,}; split it or raise server.max_post"
@@ -250,7 +252,7 @@ def unlearned(role: str, message: str) -> bool:
     return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
 
 
-def sender_of(said: Said, user: str | None) -> str:
+def sender_of(said: MessageContent, user: str | None) -> str:
     """Give who sends a message of the wire; `user` where it names nobody."""
     if said.role == "user":
         return said.name or user or "user"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from cuebook.engine.core.drafts import unlearned
 from cuebook.interfaces.reflections import TuningStore
-from cuebook.memory.ledger import Ledger
+from cuebook.memory.ledger import PathJudgement
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 
@@ -23,33 +23,33 @@ class Ledgers:
     """What was read lately, by the conversation's number."""
 
     def __init__(self) -> None:
-        self._held: OrderedDict[int, Ledger] = OrderedDict()
+        self._held: OrderedDict[int, PathJudgement] = OrderedDict()
         self._reading = asyncio.Lock()
 
-    async def read(self, store: TuningStore, scope: Scope, conversation: str) -> tuple[Conversation, Ledger]:
+    async def read(self, store: TuningStore, scope: Scope, conversation: str) -> tuple[Conversation, PathJudgement]:
         """Read what came since the last look, all of it anew where the head's path is another. Raises NotFound."""
         async with self._reading:
             found = await store.entries(scope, conversation, after=0, limit=0)
             no = found.conversation.no
-            ledger = self._held.get(no) or Ledger()
+            ledger = self._held.get(no) or PathJudgement()
             while True:
                 found = await store.entries(scope, conversation, after=ledger.last, limit=BATCH)
                 if found.anew or found.conversation.no != no:
-                    ledger, no = Ledger(), found.conversation.no
+                    ledger, no = PathJudgement(), found.conversation.no
                     continue
                 await aside(len(found.posts) >= BATCH // 10, _add, ledger, found.posts)
                 self._hold(no, ledger)
                 if len(found.posts) < BATCH:
                     return found.conversation, ledger
 
-    def _hold(self, no: int, ledger: Ledger) -> None:
+    def _hold(self, no: int, ledger: PathJudgement) -> None:
         self._held[no] = ledger
         self._held.move_to_end(no)
         while len(self._held) > 1 and sum(map(len, self._held.values())) > HELD:
             self._held.popitem(last=False)
 
 
-def _add(ledger: Ledger, posts: Sequence[PathPost]) -> None:
+def _add(ledger: PathJudgement, posts: Sequence[PathPost]) -> None:
     for post in posts:
         text = post.message or ""
         ledger.add(post, "" if unlearned(post.role, text) else text)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from cuebook.interfaces.memories import Matched
 from cuebook.interfaces.store import Scene
 from cuebook.memory.knowledge import KNOWLEDGE, standing
-from cuebook.memory.recall import Candidate, Corpus, Query, rank
+from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank
 from cuebook.memory.subject import memory_key, normal, said_of
 from cuebook.memory.words import day_of
 from cuebook.records.memory import Hit, Memory, Place
@@ -124,7 +124,7 @@ def _by_query(memories: Sequence[Memory], matched: Matched, query: Query, limit:
     known = {each.no: each for each in memories if each.no in wanted}
     keys = matched.keys if query.zone == UTC else {}
     candidates = [
-        Candidate(
+        RecallCandidate(
             each.no,
             "",
             each.valid_from,

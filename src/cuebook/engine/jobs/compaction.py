@@ -22,11 +22,11 @@ from cuebook.interfaces.store import Compacted, CompactionInput
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrected import corrected, untold
 from cuebook.memory.digest import write
-from cuebook.memory.links import Merged, merge, unmarked
+from cuebook.memory.links import LinkOutcome, merge, unmarked
 from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.rolling import LOOKAHEAD, Calls, backoff_s, between_steps, covered, held_together
-from cuebook.memory.schema import MEMORY_SCHEMA, Answer, compact, items_of, parse_answer
+from cuebook.memory.schema import MEMORY_SCHEMA, CompactionAnswer, compact, items_of, parse_answer
 from cuebook.memory.subject import item_id
 from cuebook.memory.words import day_of
 from cuebook.prompts.names import project_of
@@ -64,12 +64,12 @@ class Derived(Struct, frozen=True, kw_only=True):
     markdown: str
     memory_json: dict[str, object]
     tainted: str
-    merged: Merged
+    merged: LinkOutcome
     made_by: str
     prompt: str = ""
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class ModelInstruction(Struct, frozen=True, kw_only=True):
     """What a model was told, and the audit's record of it."""
 
     instruction: Instruction
@@ -121,7 +121,7 @@ async def compact_once(desk: Desk, scope: Scope, conversation: str, profile: Com
 
 async def _telling(
     desk: Desk, read: CompactionInput, lines: Sequence[Line], profile: CompactionProfile, most: int
-) -> Told | None:
+) -> ModelInstruction | None:
     """Give what the model is told, None where quotes do the pass.
 
     What was said in the conversation is no value of it: that goes in as data, and never into a system text.
@@ -146,11 +146,17 @@ async def _telling(
         project=project_of(None, read.conversation.metadata.get("project"), desk.project),
     )
     instruction = await instruct(desk, read.scope, work)
-    return Told(instruction=instruction, record=told(desk, instruction, work, conversation=read.conversation.id))
+    return ModelInstruction(
+        instruction=instruction, record=told(desk, instruction, work, conversation=read.conversation.id)
+    )
 
 
 async def _postpone(
-    desk: Desk, read: CompactionInput, profile: CompactionProfile, outcome: Outcome, told_it: Told | None = None
+    desk: Desk,
+    read: CompactionInput,
+    profile: CompactionProfile,
+    outcome: Outcome,
+    told_it: ModelInstruction | None = None,
 ) -> Outcome:
     if told_it is not None:  # it was said, though nothing came of it
         await desk.audit.append(read.scope, [told_it.record])
@@ -180,7 +186,9 @@ def _id(part: Part) -> str:
     return str(part.extra.get("callId") or "") if isinstance(part.extra, dict) else ""
 
 
-async def _derive(desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, told_it: Told | None) -> Derived:
+async def _derive(
+    desk: Desk, read: CompactionInput, lines: Sequence[Line], most: int, told_it: ModelInstruction | None
+) -> Derived:
     if told_it is not None:
         return await _by_model(desk, read, lines, most, told_it.instruction)
     return await asyncio.to_thread(_by_quotes, desk, read, lines, most)  # large posts take their time
@@ -232,13 +240,15 @@ async def _by_model(
     raise failure or InvalidInput("the model gave no answer")
 
 
-def _clean(desk: Desk, answer: Answer) -> Answer:
+def _clean(desk: Desk, answer: CompactionAnswer) -> CompactionAnswer:
     """Give an answer with its secrets replaced: a model may join what stood apart, or know some of its own."""
     memory = msgspec.json.decode(desk.writer.clean_json(msgspec.json.encode(answer.memory_json)))
-    return Answer(desk.writer.clean(answer.summary_markdown), memory)
+    return CompactionAnswer(desk.writer.clean(answer.summary_markdown), memory)
 
 
-def _from_answer(desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: Answer, name: str) -> Derived:
+def _from_answer(
+    desk: Desk, read: CompactionInput, lines: Sequence[Line], answer: CompactionAnswer, name: str
+) -> Derived:
     """Merge a model's items as found ones: what it dropped stays remembered, what it changed supersedes.
 
     Where a tool has spoken, a page may have spoken through the model: then its own words are for the fenced block, and
@@ -332,7 +342,7 @@ async def compress_by_hand(
         markdown=desk.writer.clean(text),
         memory_json=read.previous.memory_json if read.previous else _EMPTY,
         tainted=read.previous.tainted if read.previous else "",
-        merged=Merged(kept=list(read.items), added=[], ended=[]),
+        merged=LinkOutcome(kept=list(read.items), added=[], ended=[]),
         made_by="caller",
     )
     compacted = Compacted(

@@ -20,7 +20,7 @@ from cuebook.memory.knowledge import KNOWLEDGE, PERIOD_S, decayed
 from cuebook.memory.personal import matter_of
 from cuebook.memory.placed import memory_id, placed
 from cuebook.memory.quotes import LISTED, quotes_of
-from cuebook.memory.scopes import KEPT, Policy, Terms, Whose, effective, told_places
+from cuebook.memory.scopes import KEPT, Policy, PolicyTerms, Whose, effective, told_places
 from cuebook.memory.subject import normal
 from cuebook.records.conversation import ASSISTANT, Conversation
 from cuebook.records.memory import Item, Place, Scope
@@ -133,7 +133,7 @@ def _places(desk: Desk, item: Item, read: Delivering, *, now: float) -> frozense
     still = effective({}, kept, desk.memory_policy) if kept is not None else None
     found: list[frozenset[Place]] = []
     for post in (read.cited[each] for each in item.sources if read.cited[each].role == "user"):
-        for terms in post.terms or (Terms(policy=desk.memory_policy),):
+        for terms in post.terms or (PolicyTerms(policy=desk.memory_policy),):
             whose = _whose(desk, read, terms, now=now)
             policies = (terms.policy or effective({}, kept, desk.memory_policy), still)
             found += [_told(policy, whose, item, read) for policy in policies if policy is not None]
@@ -148,7 +148,7 @@ def _told(policy: Policy, whose: Whose, item: Item, read: Delivering) -> frozens
     return frozenset(place for place in found if place.kind != "organization")  # one's own life is nobody else's
 
 
-def _whose(desk: Desk, read: Delivering, terms: Terms, *, now: float) -> Whose:
+def _whose(desk: Desk, read: Delivering, terms: PolicyTerms, *, now: float) -> Whose:
     known, key = read.conversation, read.keys.get(terms.by)
     shares = terms.shared and (not terms.by or (key is not None and key.may_tell(terms.shared, now)))
     persona = terms.persona or known.persona or desk.default_persona

@@ -11,7 +11,7 @@ from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.query_vector import check_size, space_of
 from cuebook.errors import BackendError
 from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
+from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, MemoryText, Unembedded, UnembeddedPlace
 from cuebook.languages import reads
 from cuebook.memory.words import spans_of
 from cuebook.records.conversation import PathPost
@@ -226,7 +226,7 @@ class Embedding:
             return []
         return passages_of(post.sender, text)
 
-    def _texts_of(self, said: Said) -> list[str]:
+    def _texts_of(self, said: MemoryText) -> list[str]:
         """Give what of a memory is embedded: its text, with its name where that says more; likewise."""
         if not reads(self._embedder.languages, said.text):
             return []

@@ -12,8 +12,8 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.errors import Conflict
-from cuebook.interfaces.reflections import Changed, Run
-from cuebook.memory.ledger import Judged, Ledger
+from cuebook.interfaces.reflections import Changed, TuningRun
+from cuebook.memory.ledger import Judged, PathJudgement
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tuning
@@ -33,7 +33,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     conversation: Conversation
     tuning: Tuning
     updated_at: float  # of its last run, 0 before the first
-    ledger: Ledger
+    ledger: PathJudgement
     judged: Judged
     served: float | None = None  # the mean score of its newest rounds, None where too few were heard
 
@@ -94,7 +94,7 @@ async def run_once(desk: Desk, scope: Scope, conversation: str) -> Snapshot:
     raise Conflict(msg)
 
 
-def _made(desk: Desk, found: Analysis) -> Run:
+def _made(desk: Desk, found: Analysis) -> TuningRun:
     """Decide a run."""
     now, judged, ledger = desk.clock.now(), found.judged, found.ledger
     tuning, snapshot = found.tuning, None
@@ -107,7 +107,7 @@ def _made(desk: Desk, found: Analysis) -> Run:
         tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=found.served)
         tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
         snapshot = _snapshot(desk, found, tuning, after)
-    return Run(
+    return TuningRun(
         no=found.conversation.no,
         seen_seq=found.conversation.last_seq,
         before=found.updated_at,

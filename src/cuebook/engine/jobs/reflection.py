@@ -24,7 +24,7 @@ from cuebook.engine.turn.message_signals import counters_on, heard_of, judged_on
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces.model import Model, ModelRequest
-from cuebook.interfaces.reflections import Call, DueReflection, Reflecting
+from cuebook.interfaces.reflections import DueReflection, MetapromptTask, Reflecting
 from cuebook.interfaces.store import Look, Scene
 from cuebook.prompts.names import SYSTEM, project_of
 from cuebook.records.answers import mended
@@ -32,7 +32,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
-from cuebook.records.mind import NEUTRAL, Counters, Heard, Mind, Reflection, Run, Sentiment
+from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, Mind, Reflection, Sentiment, TurnSignals
 from cuebook.records.persona import Metaprompt, Tracking
 from cuebook.records.prompt import Version
 from cuebook.signals.hear import hear
@@ -40,7 +40,7 @@ from cuebook.signals.judged import SCHEMA, asked, parse_reply
 from cuebook.signals.metaprompts import (
     SELF,
     SHIPPED,
-    Asked,
+    DueMetaprompt,
     changes_of,
     metaprompts_of,
     read_answer,
@@ -137,11 +137,11 @@ async def reflect_once(desk: Desk, due: DueReflection) -> bool:
     return kept
 
 
-class _Answer(Struct, frozen=True, kw_only=True):
+class _Decision(Struct, frozen=True, kw_only=True):
     """What was decided about a metaprompt."""
 
     mind: Mind
-    run: Run
+    run: MetapromptRun
     records: tuple[Record, ...]
 
 
@@ -156,14 +156,14 @@ class _Reflecting:
         self._persona = persona_in(desk, read.conversation, read.turn)
         mode = read.turn.metadata.get("mode")
         self._tracking = tracking_in(desk, scene, self._persona, mode if isinstance(mode, str) else None)
-        first = heard_of(read.turn.metadata) or Heard()
+        first = heard_of(read.turn.metadata) or TurnSignals()
         self._judged = judged_on(read.before, first)
         self._heard = self._judged or first
 
     async def made(self) -> tuple[Reflection, list[Record]]:
         """Do what was asked for, one after another: each sees the Mind as the one before left it."""
         mind = self._read.before.mind if self._read.before else NEUTRAL
-        runs: list[Run] = []
+        runs: list[MetapromptRun] = []
         records: list[Record] = []
         calls = list(self._read.calls)
         if any(call.trigger == BY_MODEL for call in calls):
@@ -175,7 +175,7 @@ class _Reflecting:
         known = {each.id: each for each in metaprompts_of(self._persona.metaprompts, self._tracking)}
         for call in calls:
             if call.trigger == RESET:
-                run = Run(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
+                run = MetapromptRun(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
                 runs.append(_with_changes(run, mind, NEUTRAL, ""))
                 mind = NEUTRAL
                 continue
@@ -184,17 +184,19 @@ class _Reflecting:
             )
             if metaprompt is None:
                 reason = f"persona {self._persona.id!r} has no such metaprompt"
-                run = Run(metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason)
+                run = MetapromptRun(
+                    metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason
+                )
                 runs.append(run)
                 continue
-            answer = await self._answer(Asked(metaprompt=metaprompt, trigger=call.trigger), mind)
+            answer = await self._answer(DueMetaprompt(metaprompt=metaprompt, trigger=call.trigger), mind)
             mind = answer.mind
             runs.append(answer.run)
             records += answer.records
         at = self._desk.clock.now()
         return Reflection(turn=self._read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=self._judged), records
 
-    async def _answer(self, asked: Asked, mind: Mind) -> _Answer:
+    async def _answer(self, asked: DueMetaprompt, mind: Mind) -> _Decision:
         model = self._desk.work_model
         if model is None:
             return self._by_rules(asked, mind)
@@ -208,7 +210,7 @@ class _Reflecting:
             log.warning("reflection on %s goes by the rules: %s", self._read.conversation.id, reason)
             return self._by_rules(asked, mind, because=f"{model.name} could not be asked: {reason}")
         version = instruction.version
-        run = Run(
+        run = MetapromptRun(
             metaprompt=asked.metaprompt.id,
             trigger=asked.trigger,
             by=model.name,
@@ -223,18 +225,18 @@ class _Reflecting:
             run = replace(run, outcome="refused")
             log.warning("%s answered %s with what does not hold: %s", model.name, asked.metaprompt.id, reason)
         run = _with_changes(run, mind, moved, reason)
-        return _Answer(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
+        return _Decision(mind=moved, run=run, records=(rendered, self._receipt(version, run, text)))
 
-    def _by_rules(self, asked: Asked, mind: Mind, *, because: str = "") -> _Answer:
+    def _by_rules(self, asked: DueMetaprompt, mind: Mind, *, because: str = "") -> _Decision:
         moved, reason = by_rules(asked, mind, self._heard)
         reason = f"{reason}; {because}" if because else reason
-        run = Run(metaprompt=asked.metaprompt.id, trigger=asked.trigger, by=RULES, outcome="unchanged")
+        run = MetapromptRun(metaprompt=asked.metaprompt.id, trigger=asked.trigger, by=RULES, outcome="unchanged")
         run = _with_changes(run, mind, moved, reason)
-        return _Answer(mind=moved, run=run, records=(self._receipt(self._version(asked.metaprompt), run, reason),))
+        return _Decision(mind=moved, run=run, records=(self._receipt(self._version(asked.metaprompt), run, reason),))
 
     # ---- what a model is told --------------------------------------------------------------------------------------
 
-    def _work(self, asked: Asked, mind: Mind) -> Work:
+    def _work(self, asked: DueMetaprompt, mind: Mind) -> Work:
         kept = self._read.conversation.metadata.get("project")
         return Work(
             agent=REFLECTION,
@@ -244,7 +246,7 @@ class _Reflecting:
             project=project_of(None, kept, self._desk.project),
         )
 
-    async def _instruction(self, asked: Asked, work: Work) -> Instruction:
+    async def _instruction(self, asked: DueMetaprompt, work: Work) -> Instruction:
         """Give a metaprompt as it is said: a persona's own text, else the prompt of the book under its key."""
         if not asked.metaprompt.template:
             return await instruct(self._desk, self._scope, work)
@@ -269,7 +271,7 @@ class _Reflecting:
         )
         return await said_by(self._desk, model, request)
 
-    def _values(self, asked: Asked, mind: Mind) -> dict[str, str]:
+    def _values(self, asked: DueMetaprompt, mind: Mind) -> dict[str, str]:
         """Give all that a metaprompt's text may name, whichever it is."""
         heard, counters = self._heard, self._heard.counters
         noticed = [f"{event.name} ({event.severity}): {event.reason}" for event in heard.events]
@@ -289,7 +291,7 @@ class _Reflecting:
             "consecutive_neutral": str(counters.neutral),
         }
 
-    def _receipt(self, version: Version, run: Run, output: str) -> Record:
+    def _receipt(self, version: Version, run: MetapromptRun, output: str) -> Record:
         """Give the audit's record of a metaprompt that ran, whoever decided."""
         context = {
             "metaprompt": run.metaprompt,
@@ -310,12 +312,12 @@ class _Reflecting:
         return replace(record, turn=self._read.turn.n)
 
 
-def _newly(calls: Sequence[Call], asked: Sequence[Call]) -> list[Call]:
+def _newly(calls: Sequence[MetapromptTask], asked: Sequence[MetapromptTask]) -> list[MetapromptTask]:
     """Give calls that fire now that the sentiment is known, without those asked for before."""
     return [call for call in calls if call.trigger != BY_MODEL and call not in asked]
 
 
-def _with_changes(run: Run, before: Mind, after: Mind, reason: str) -> Run:
+def _with_changes(run: MetapromptRun, before: Mind, after: Mind, reason: str) -> MetapromptRun:
     changes = changes_of(before, after)
     return replace(run, outcome="moved" if changes else run.outcome, reason=reason, changes=changes)
 
@@ -357,9 +359,9 @@ ANSWER = 200
 
 async def reheard(
     desk: Desk, scope: Scope, read: Reflecting, scene: Scene, tracking: Tracking
-) -> tuple[Heard, tuple[Record, ...]]:
+) -> tuple[TurnSignals, tuple[Record, ...]]:
     """Give what was heard in a turn as a model judges it, with the audit's records. `scene` ends with its message."""
-    first = heard_of(read.turn.metadata) or Heard()
+    first = heard_of(read.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
     sentiment, records = await _judged(desk, scope, read, tracking, text)
     before = await _before(desk, scope, read, scene)

@@ -19,10 +19,10 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.desk import Desk
 from cuebook.errors import Conflict, CuebookError, InvalidInput
-from cuebook.interfaces.prompts import Event, Once
-from cuebook.prompts.docket import Talk
+from cuebook.interfaces.prompts import Once, PromptEvent
+from cuebook.prompts.docket import ConversationEvidence
 from cuebook.prompts.learn import finite
-from cuebook.prompts.rollback import UNAIDED, SigmaSettings, Verdict, allowed, sigma, talks, units
+from cuebook.prompts.rollback import UNAIDED, RollbackVerdict, SigmaSettings, allowed, sigma, talks, units
 from cuebook.prompts.select import checked
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Branch, Observation, Version
@@ -38,7 +38,7 @@ _SIGMA = SigmaSettings()
 Means = tuple[Sequence[float], Sequence[float]]
 
 
-class Watch:
+class RollbackWatch:
     """One process's look at what was observed of a tenant since its last; the first one looks at everything."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Watches:
 
     def __init__(self, of: Callable[[str], Desk]) -> None:
         self._of = of
-        self._watches: dict[str, Watch] = {}
+        self._watches: dict[str, RollbackWatch] = {}
 
     async def keep(self, desk: Desk) -> None:
         """Look at each prompt of each tenant that may be due."""
@@ -85,10 +85,10 @@ class Watches:
         """Count the prompts that were observed and not looked at since."""
         return sum([await watch.due(own) for watch, own in await self._each(desk)])
 
-    async def _each(self, desk: Desk) -> list[tuple[Watch, Desk]]:
+    async def _each(self, desk: Desk) -> list[tuple[RollbackWatch, Desk]]:
         found = [] if desk.rollback == "off" else await desk.prompts.tenants()
         return [
-            (self._watches.setdefault(each, Watch()), desk if each == DEFAULT_TENANT else self._of(each))
+            (self._watches.setdefault(each, RollbackWatch()), desk if each == DEFAULT_TENANT else self._of(each))
             for each in found
         ]
 
@@ -126,12 +126,12 @@ async def _review(desk: Desk, slug: str, branch: Branch) -> str:
     return "rollback"
 
 
-async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
+async def _take_back(desk: Desk, contest: Contest, verdict: RollbackVerdict) -> None:
     """Make the version before active, with the evidence."""
     numbers = [contest.new]
     [version] = await desk.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
     evidence = msgspec.to_builtins(verdict.evidence) | {"since": contest.docket.since}
-    event = Event(
+    event = PromptEvent(
         kind="rollback",
         branch=contest.branch,
         number=contest.new,
@@ -146,7 +146,7 @@ async def _take_back(desk: Desk, contest: Contest, verdict: Verdict) -> None:
     await desk.prompts.activate(Scope(), contest.slug, event, audit=told)
 
 
-async def _verdict(desk: Desk, contest: Contest) -> Verdict:
+async def _verdict(desk: Desk, contest: Contest) -> RollbackVerdict:
     if desk.rollback == "sigma":
         return await _by_the_past(desk, contest)
     return contest.docket.verdict() if contest.docket.by_lot else await _unaided(desk, contest)
@@ -155,7 +155,7 @@ async def _verdict(desk: Desk, contest: Contest) -> Verdict:
 # ---- sigma ----------------------------------------------------------------------------------------------------------
 
 
-async def _by_the_past(desk: Desk, contest: Contest) -> Verdict:
+async def _by_the_past(desk: Desk, contest: Contest) -> RollbackVerdict:
     """Judge by the conversations of before; other prompts are asked only where it would be taken back.
 
     A version that was cleared and does not speak is judged when it is active again.
@@ -169,7 +169,7 @@ async def _by_the_past(desk: Desk, contest: Contest) -> Verdict:
     return sigma(before, recent, _SIGMA, others=others)
 
 
-async def _unaided(desk: Desk, contest: Contest) -> Verdict:
+async def _unaided(desk: Desk, contest: Contest) -> RollbackVerdict:
     """Judge where no control was drawn beside it: by the version before, or by its own first conversations."""
     docket = contest.docket
     before = _ones(docket.said_before)
@@ -185,7 +185,7 @@ async def _unaided(desk: Desk, contest: Contest) -> Verdict:
     return sigma(means, recent, UNAIDED, others=others)
 
 
-def _ones(said: Iterable[Talk]) -> list[Talk]:
+def _ones(said: Iterable[ConversationEvidence]) -> list[ConversationEvidence]:
     """Leave out conversations in which both versions spoke."""
     return [each for each in said if each.is_one]
 

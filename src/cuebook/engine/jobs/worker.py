@@ -10,7 +10,7 @@ from cuebook.engine.core.foreground_gate import STANDS_BACK_S
 from cuebook.engine.jobs.compaction import FAILURES, Outcome, compact_once
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import CuebookError
-from cuebook.interfaces.store import Due
+from cuebook.interfaces.store import DueConversation
 from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.rolling import backoff_s, least_backlog
 from cuebook.memory.rolling import due as due_for
@@ -27,7 +27,7 @@ BATCH = 100
 REST_S = 0.25
 
 
-class Place(NamedTuple):
+class ConversationKey(NamedTuple):
     """A conversation."""
 
     tenant: str
@@ -113,8 +113,8 @@ class Worker:
 
         A pass that fails is tried again at once, by rules in the end; one that has nothing to win is left alone.
         """
-        tries: dict[Place, int] = {}
-        refused: set[Place] = set()
+        tries: dict[ConversationKey, int] = {}
+        refused: set[ConversationKey] = set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), self._working:
                 await self._desk.expire()
@@ -135,7 +135,7 @@ class Worker:
         counts = {"compaction": len(left)} | {chore.name: await chore.due() for chore in self._desk.chores}
         return {kind: count for kind, count in counts.items() if count}
 
-    async def _pass(self, due: Due, profile: CompactionProfile) -> Outcome:
+    async def _pass(self, due: DueConversation, profile: CompactionProfile) -> Outcome:
         """Do one pass. Whatever it fails with puts this conversation off, and no other."""
         desk, scope = self._desk, Scope(due.tenant)
         try:
@@ -149,11 +149,11 @@ class Worker:
         await desk.store.postpone(scope, due.conversation, until=until, failed=True, mark=due.mark)
         return "failed"
 
-    async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[Due, CompactionProfile]]:
+    async def _due(self, *, hurry: bool, conversation: str | None) -> list[tuple[DueConversation, CompactionProfile]]:
         """Find what is due now, the largest backlog first."""
         least = least_backlog(self._desk.compaction)
-        found: list[tuple[Due, CompactionProfile]] = []
-        last: Due | None = None
+        found: list[tuple[DueConversation, CompactionProfile]] = []
+        last: DueConversation | None = None
         while True:
             page = await self._desk.store.due(limit=BATCH, least=least, after=last, conversation=conversation)
             profiles = ((due, self.profile_if_due(due, hurry=hurry)) for due in page)
@@ -162,7 +162,7 @@ class Worker:
                 return found
             last = page[-1]
 
-    def profile_if_due(self, due: Due, *, hurry: bool) -> CompactionProfile | None:
+    def profile_if_due(self, due: DueConversation, *, hurry: bool) -> CompactionProfile | None:
         """Give the profile of a conversation whose pass is due now."""
         desk = self._desk
         profile = choose(desk.compaction, due.mode or None)
@@ -180,6 +180,6 @@ class Worker:
         return profile if verdict.reason == "due" else None
 
 
-def place_of(due: Due) -> Place:
+def place_of(due: DueConversation) -> ConversationKey:
     """Give the conversation that is due."""
-    return Place(due.tenant, due.conversation)
+    return ConversationKey(due.tenant, due.conversation)

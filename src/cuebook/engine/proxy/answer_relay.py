@@ -6,16 +6,16 @@ from typing import Any
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.proxy.chat_stream import Heard, Hearing
 from cuebook.engine.proxy.local_answer import Head
-from cuebook.engine.turn.step import Step
+from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayAnswer
 from cuebook.records.conversation import CALL
-from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.chat_stream import ByteLines
 
 
 async def relay_answer(
-    reply: RelayAnswer, step: Step, heard: Hearing | None = None
+    reply: RelayAnswer, step: OpenStep, heard: Hearing | None = None
 ) -> AsyncGenerator[Head | bytes, None]:
     """Give an answer's head and its body's bytes; the last of them come when it is durable.
 
@@ -41,7 +41,7 @@ async def relay_answer(
         await reply.aclose()
 
 
-async def _keep_whole(step: Step, heard: Hearing, status: int, body: bytes) -> None:
+async def _keep_whole(step: OpenStep, heard: Hearing, status: int, body: bytes) -> None:
     """Keep an answer that came in one piece; an error ends the turn as failed, its query stays."""
     if status < 400:
         heard.take(body)
@@ -51,7 +51,7 @@ async def _keep_whole(step: Step, heard: Hearing, status: int, body: bytes) -> N
 class Ear:
     """Relays a stream and hears what it says."""
 
-    def __init__(self, step: Step, heard: Hearing) -> None:
+    def __init__(self, step: OpenStep, heard: Hearing) -> None:
         self._step = step
         self._heard = heard
         self._kept = False
@@ -103,7 +103,7 @@ class Ear:
             await keep(self._step, self._heard, broken=broken)
 
 
-async def keep(step: Step, heard: Hearing, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
+async def keep(step: OpenStep, heard: Hearing, *, broken: str = "", nothing: str = "the stream held no answer") -> None:
     """End a step by what was heard: the whole answer, or what came of it."""
     wire = heard.message()
     said = _read(wire)
@@ -126,12 +126,12 @@ async def keep(step: Step, heard: Hearing, *, broken: str = "", nothing: str = "
         )
 
 
-def partly(heard: Hearing) -> Said | None:
+def partly(heard: Hearing) -> MessageContent | None:
     """Give what came of an answer; None where that says nothing, or cannot be read."""
     return _read(heard.message())
 
 
-def _read(wire: bytes | None) -> Said | None:
+def _read(wire: bytes | None) -> MessageContent | None:
     try:
         return read_message(wire) if wire else None
     except InvalidInput:

@@ -18,13 +18,13 @@ from cuebook.engine.proxy.answer_relay import relay_answer
 from cuebook.engine.proxy.chat_stream import Heard, Hearing
 from cuebook.engine.proxy.idempotent_replay import tell, told_before
 from cuebook.engine.proxy.local_answer import Head, answer
-from cuebook.engine.proxy.request import Call, Place, Request, key_of, place_of, read_request
-from cuebook.engine.proxy.shadow_ledger import Ledger, reckoned
+from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, key_of, place_of, read_request
+from cuebook.engine.proxy.shadow_ledger import CallAccounting, reckoned
 from cuebook.engine.turn.compare import frozen_volatile
 from cuebook.engine.turn.opening import Intent, Opened, open_step
 from cuebook.engine.turn.plan import Wish
 from cuebook.engine.turn.prompt_logs import logging_of
-from cuebook.engine.turn.step import Step
+from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import Conflict
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.interfaces.store import Look, Scene
@@ -44,11 +44,11 @@ _REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
 _encode = msgspec.json.Encoder().encode
 
 
-class Going(Struct, frozen=True, kw_only=True):
+class OutgoingRequest(Struct, frozen=True, kw_only=True):
     """What is to go up: a request as it was read and came, and its opened step. `model` stands for the request's."""
 
     request: Request
-    call: Call
+    call: RelayCall
     opened: Opened
     model: str | None = None
 
@@ -56,8 +56,8 @@ class Going(Struct, frozen=True, kw_only=True):
 class Wire(Struct, frozen=True, kw_only=True):
     """How requests of a wire are read as chat completions, what goes up for one, and how its answer is heard."""
 
-    read: Callable[[Desk, Call], Request]
-    outgoing: Callable[[Desk, Upstream, Going], RelayRequest]
+    read: Callable[[Desk, RelayCall], Request]
+    outgoing: Callable[[Desk, Upstream, OutgoingRequest], RelayRequest]
     hears: Callable[[], Hearing]
     breaks: Callable[[Desk, Upstream, str], bool]  # whether cache breakpoints go up to a model
     tells: Callable[..., Iterator[Head | bytes]] = tell  # an answer that is stored, once more
@@ -68,11 +68,11 @@ async def relay(
     desk: Desk,
     upstream: Upstream | None,
     scope: Scope,
-    call: Call,
+    call: RelayCall,
     *,
     model: str | None,
     wire: Wire | None = None,
-    ledger: Ledger | None = None,
+    ledger: CallAccounting | None = None,
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer a chat completion: the head first, then the body's bytes. The last of them come when the turn is durable.
 
@@ -102,12 +102,12 @@ async def relay(
             return
         if opened.side and desk.first_aside((scope.tenant, conversation)):
             log.info("a request of conversation %s continues nothing there: it is kept beside it", conversation)
-        async with Step(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
+        async with OpenStep(desk, opened.lease, opened.renders if wire.says else (), zone=opened.zone) as step:
             step.on_closed = logging_of(desk, opened) if wire.says else None
             if upstream is None:
                 answers = answer(desk, opened, step, stream=request.stream, counts=request.wants_usage)
             else:
-                going = Going(request=request, call=call, opened=opened, model=model)
+                going = OutgoingRequest(request=request, call=call, opened=opened, model=model)
                 if ledger is not None and place is not None:
                     marks = wire.breaks(desk, upstream, model or request.model)
                     step.metadata |= await reckoned(ledger, desk, request, place, opened, began=began, marks=marks)
@@ -144,7 +144,7 @@ def _nothing(conversation: str) -> NoReturn:
 # ---- what a request means -------------------------------------------------------------------------------------------
 
 
-async def _place(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
+async def _place(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
     return await place_of(desk, scope, request, call)
 
 
@@ -152,7 +152,7 @@ def meaning(
     desk: Desk,
     scope: Scope,
     request: Request,
-    call: Call,
+    call: RelayCall,
     conversation: str,
     *,
     key: Key | None = None,
@@ -208,7 +208,7 @@ def unsaid(intend: Callable[[], Awaitable[Intent]]) -> Callable[[], Awaitable[In
     return intended
 
 
-def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
+def _drafts(desk: Desk, request: Request, place: HistoryPlace) -> tuple[Draft, ...]:
     drafts: list[Draft] = []
     for each in request.history[place.first_new :]:
         id_, now = desk.dice.new_id("post"), desk.clock.now()
@@ -220,7 +220,9 @@ def _drafts(desk: Desk, request: Request, place: Place) -> tuple[Draft, ...]:
     return tuple(drafts)
 
 
-async def _waiting(desk: Desk, scope: Scope, request: Request, place: Place, drafts: Sequence[Draft]) -> Turn | None:
+async def _waiting(
+    desk: Desk, scope: Scope, request: Request, place: HistoryPlace, drafts: Sequence[Draft]
+) -> Turn | None:
     """Give the turn that waits for the tool results that come now, or that are stored already."""
     if place.side or place.parent == 0 or any(draft.role != TOOL for draft in drafts):
         return None
@@ -232,7 +234,7 @@ async def _waiting(desk: Desk, scope: Scope, request: Request, place: Place, dra
     return turn if turn is not None and turn.waiting and turn.reply_seq == (asked or scene.parent) else None
 
 
-def _asked_by(request: Request, place: Place) -> int | None:
+def _asked_by(request: Request, place: HistoryPlace) -> int | None:
     """Give the post whose calls the stored results at a history's end answer; None where it does not end so."""
     number = len(request.history) - 1
     while number >= 0 and request.history[number].role == TOOL:
@@ -243,7 +245,7 @@ def _asked_by(request: Request, place: Place) -> int | None:
 def _wish(
     desk: Desk,
     request: Request,
-    place: Place,
+    place: HistoryPlace,
     drafts: tuple[Draft, ...],
     frozen: tuple[Text, ...] | None,
     *,
@@ -280,7 +282,7 @@ def _wish(
 # ---- what goes upstream ---------------------------------------------------------------------------------------------
 
 
-def _outgoing(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+def _outgoing(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     request, call, model = going.request, going.call, going.model
     body = body_of(request, going.opened, model=model, breakpoints=breaks(desk, upstream, model or request.model))
     return RelayRequest(method="POST", path="/chat/completions", headers=call.headers, body=body, query=call.query)

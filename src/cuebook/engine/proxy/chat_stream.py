@@ -75,7 +75,7 @@ class Hearing(Protocol):
         ...
 
 
-class Text:
+class GrowingText:
     """A text that grows by pieces, joined when it is asked for."""
 
     def __init__(self, text: str) -> None:
@@ -183,10 +183,10 @@ def _merge(held: dict[str, Any], delta: dict[str, Any]) -> None:
     for name, value in delta.items():
         old = held.get(name)
         if isinstance(value, str) and name not in _WHOLE:
-            if isinstance(old, Text):
+            if isinstance(old, GrowingText):
                 old.add(value)
             elif value or old is None:
-                held[name] = Text(value)
+                held[name] = GrowingText(value)
         elif isinstance(value, dict):
             if not isinstance(old, dict):
                 held[name] = old = {}

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from cuebook.interfaces.store import Alignment, Spot
+from cuebook.interfaces.store import Alignment, PostSpot
 
 #: A run further down counts only from this length on: a single "ok" says nothing about where it stands.
 TAIL = 2
@@ -53,7 +53,7 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     where it begins that line. Anything else continues nothing: it is stored on the side, at the root. So is a call that
     was on the side before and that nothing has answered since.
     """
-    tree = _Tree(alignment)
+    tree = _AlignmentTree(alignment)
     run = tree.longest(alignment.places)
     if run is None:
         return Continuation(alignment, side=True)
@@ -114,7 +114,7 @@ def same_items(found: Sequence[Alignment], messages: int, *, since: float) -> Co
     return same[0] if len(same) == 1 else None
 
 
-class _Tree:
+class _AlignmentTree:
     """An alignment as a tree to walk in."""
 
     def __init__(self, alignment: Alignment) -> None:
@@ -211,7 +211,7 @@ class _Tree:
         number, depth = 0, 0
         for run in runs:
             members = self.members(run)
-            first: Spot = self._posts[members[-1][1]]
+            first: PostSpot = self._posts[members[-1][1]]
             between, posts = run.first - number, first.depth - 1 - depth
             if between and between >= posts:
                 return kept

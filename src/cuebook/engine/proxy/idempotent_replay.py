@@ -12,7 +12,7 @@ from cuebook.engine.proxy.local_answer import Head, event_of, head_of
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import POLL_S
 from cuebook.errors import KeyReused
-from cuebook.interfaces.store import Answered
+from cuebook.interfaces.store import StoredAnswer
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Step, Turn, Usage
 from cuebook.window.post_forms import whole
@@ -25,7 +25,7 @@ _encode = msgspec.json.Encoder().encode
 _NOTHING = b'{"role":"assistant","content":""}'
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class StoredReply(Struct, frozen=True, kw_only=True):
     """An answer as it is stored: its choices' messages, and the step that gave it."""
 
     conversation: str
@@ -35,7 +35,7 @@ class Told(Struct, frozen=True, kw_only=True):
     messages: tuple[bytes, ...]
 
 
-async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> Told | None:
+async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> StoredReply | None:
     """Give the answer a key stands for, waited for while it is spoken; None for a new key, and where none was given.
 
     Raises KeyReused where the key came with another request.
@@ -52,10 +52,10 @@ async def told_before(desk: Desk, scope: Scope, key: Key, request: Request) -> T
         return None
     messages = await _choices(desk, scope, answered.conversation, step, most=request.choices)
     no = (await desk.store.conversation(scope, answered.conversation)).no
-    return Told(conversation=answered.conversation, no=no, turn=turn, step=step, messages=messages)
+    return StoredReply(conversation=answered.conversation, no=no, turn=turn, step=step, messages=messages)
 
 
-async def _ended(desk: Desk, scope: Scope, answered: Answered) -> tuple[Turn, Step]:
+async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> tuple[Turn, Step]:
     """Wait for the step a key stands for; one whose process went away is ended."""
     while True:
         turn = await desk.store.turn(scope, answered.conversation, answered.turn)
@@ -75,7 +75,7 @@ async def _choices(desk: Desk, scope: Scope, conversation: str, step: Step, *, m
     return tuple(whole(each, None) for each in (reply, *others) if each is reply or each.id.startswith(f"{reply.id}-"))
 
 
-def tell(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+def tell(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
     """Give a stored answer in the form of the wire; with `estimate` its usage is counted where nobody told it."""
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
@@ -95,7 +95,7 @@ def tell(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterato
         yield _whole(frame, told.messages, reasons, usage)
 
 
-def told_head(told: Told, request: Request) -> Head:
+def told_head(told: StoredReply, request: Request) -> Head:
     """Give the head of a stored answer."""
     place: Any = {"conversation": told.conversation, "turn": told.turn.n, "step": told.step.n}
     return head_of(**place, stream=request.stream, tokens=told.step.manifest.tokens)
@@ -138,7 +138,7 @@ def _finish(message: bytes) -> str:
     return "tool_calls" if said.get("tool_calls") else "function_call" if said.get("function_call") else "stop"
 
 
-def counted(desk: Desk, told: Told, *, estimate: bool) -> Usage | None:
+def counted(desk: Desk, told: StoredReply, *, estimate: bool) -> Usage | None:
     """Give what the provider counted; where it said nothing None, or with `estimate` what we count."""
     found = told.step.usage
     if found is None or found.input is None or found.output is None:
@@ -149,7 +149,7 @@ def counted(desk: Desk, told: Told, *, estimate: bool) -> Usage | None:
     return found
 
 
-def _usage(desk: Desk, told: Told, *, estimate: bool) -> dict[str, Any] | None:
+def _usage(desk: Desk, told: StoredReply, *, estimate: bool) -> dict[str, Any] | None:
     found = counted(desk, told, estimate=estimate)
     if found is None:
         return None

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.opening import Opened
-from cuebook.engine.turn.step import Step
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.turn import speak
 
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +31,7 @@ class Head(Struct, frozen=True, kw_only=True):
 
 
 async def answer(
-    desk: Desk, opened: Opened, step: Step, *, stream: bool, counts: bool = False
+    desk: Desk, opened: Opened, step: OpenStep, *, stream: bool, counts: bool = False
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer by the book's own model, or by what was recalled where there is none.
 
@@ -64,7 +64,7 @@ async def answer(
     yield _encode({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def finish_of(step: Step) -> str:
+def finish_of(step: OpenStep) -> str:
     """Give why an answer of the book's own model ended."""
     reasons = step.metadata.get("answer", {}).get("finishReasons") or ["stop"]
     return str(reasons[0])

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.proxy.chat_completions import Going, Wire
+from cuebook.engine.proxy.chat_completions import OutgoingRequest, Wire
 from cuebook.engine.proxy.chat_stream import Heard, message_of
-from cuebook.engine.proxy.idempotent_replay import Told, counted, told_head
+from cuebook.engine.proxy.idempotent_replay import StoredReply, counted, told_head
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages_window import body_of
-from cuebook.engine.proxy.request import Call, Request, read_request
+from cuebook.engine.proxy.request import RelayCall, Request, read_request
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.turn import Usage
@@ -31,7 +31,7 @@ from cuebook.wire.chat_stream import Events, read_event
 # ---- repeated requests ----------------------------------------------------------------------------------------------
 
 
-def tell_message(desk: Desk, told: Told, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
+def tell_message(desk: Desk, told: StoredReply, request: Request, *, estimate: bool) -> Iterator[Head | bytes]:
     """Give a stored answer of Anthropic's wire once more."""
     about = told.turn.metadata.get("answer", {})
     about = about if about.get("step") == told.step.n else {}
@@ -71,14 +71,14 @@ _THEIRS = "anthropic-"
 _KEY, _BEARER = "x-api-key", "authorization"
 
 
-def read_as_chat(desk: Desk, call: Call) -> Request:
+def read_as_chat(desk: Desk, call: RelayCall) -> Request:
     """Read a request whose answer comes of another wire. Raises InvalidInput, also for what that cannot carry."""
     request = read_messages(desk, call)
     chat_fields(_fields.decode(call.body))
     return msgspec.structs.replace(request, fields={**request.fields, "stream_options": Raw(b'{"include_usage":true}')})
 
 
-def count_messages(desk: Desk, call: Call) -> int:
+def count_messages(desk: Desk, call: RelayCall) -> int:
     """Estimate the tokens of a request as it stands. Raises InvalidInput."""
     request = read_messages(desk, call)
     history = sum(weigh(msgspec.json.decode(each.raw), desk.count) for each in request.history)
@@ -86,7 +86,7 @@ def count_messages(desk: Desk, call: Call) -> int:
     return history + front + (desk.count(request.tools) if request.tools else 0)
 
 
-def _as_chat(_: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+def _as_chat(_: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     """Give the window as a chat completion."""
     call = going.call
     fields = chat_fields(_fields.decode(call.body))
@@ -211,7 +211,7 @@ class NotReadError(InvalidInput):
     """A request of Anthropic's wire that nobody here can read."""
 
 
-class _Named(msgspec.Struct):
+class _MessagesModel(msgspec.Struct):
     model: str = ""
 
 
@@ -236,7 +236,7 @@ def marked(desk: Desk, upstream: Upstream, request: RelayRequest) -> RelayReques
     if request.method != "POST" or request.path != PATH or desk.breakpoints == "off":
         return request
     try:
-        model = msgspec.json.decode(request.body, type=_Named).model
+        model = msgspec.json.decode(request.body, type=_MessagesModel).model
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return request
     rule = _rule(upstream, model)
@@ -253,7 +253,7 @@ def lasts_an_hour(desk: Desk) -> bool:
 # ---- what is asked --------------------------------------------------------------------------------------------------
 
 
-def read_messages(desk: Desk, call: Call) -> Request:
+def read_messages(desk: Desk, call: RelayCall) -> Request:
     """Read a request as the chat completion that means the same.
 
     Raises NotReadError where that cannot be, and InvalidInput for what its headers say.
@@ -299,21 +299,21 @@ def user_of(fields: Mapping[str, Raw]) -> str:
 # ---- what goes upstream ---------------------------------------------------------------------------------------------
 
 
-def _window(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+def _window(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     named = going.model or going.request.model
     rule, tokens = _rule(upstream, named), going.opened.planned.window.tokens
     marks = breaks(desk, upstream, named) and not (rule is not None and tokens < rule.minimum)
     return _sent(going.call, body_of(going, marks=marks, hour=lasts_an_hour(desk)))
 
 
-def _as_it_came(desk: Desk, upstream: Upstream, going: Going) -> RelayRequest:
+def _as_it_came(desk: Desk, upstream: Upstream, going: OutgoingRequest) -> RelayRequest:
     body, model = going.call.body, going.model
     if model is not None:
         body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
     return marked(desk, upstream, _sent(going.call, body))
 
 
-def _sent(call: Call, body: bytes) -> RelayRequest:
+def _sent(call: RelayCall, body: bytes) -> RelayRequest:
     return RelayRequest(method="POST", path=PATH, headers=call.headers, body=body, query=call.query)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.engine.proxy.chat_completions import Going
+from cuebook.engine.proxy.chat_completions import OutgoingRequest
 from cuebook.engine.proxy.request import Request
 from cuebook.engine.turn.opening import Opened
 from cuebook.engine.turn.plan import Planned
@@ -31,7 +31,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 _raws = msgspec.json.Decoder(list[Raw])
 
 
-class _Message(Struct):
+class _OutgoingMessage(Struct):
     """A message on its way up: its blocks, and of which of the client's it is made, -1 where it is not of one alone."""
 
     role: str
@@ -41,7 +41,7 @@ class _Message(Struct):
     changed: bool = False
 
 
-def body_of(going: Going, *, marks: bool, hour: bool = False) -> bytes:
+def body_of(going: OutgoingRequest, *, marks: bool, hour: bool = False) -> bytes:
     """Give a request's body with the window in the place of its system text and messages; all else keeps its bytes.
 
     One that holds the window as it came keeps all of them.
@@ -85,11 +85,13 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
 # ---- the path -------------------------------------------------------------------------------------------------------
 
 
-def _messages(request: Request, opened: Opened, front: int) -> tuple[list[_Message], dict[int, tuple[int, int]]]:
+def _messages(
+    request: Request, opened: Opened, front: int
+) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
     """Give what goes up of the path; and by number of the window's message where its last stable block stands."""
     planned = opened.planned
     sheet = planned.sheet
-    messages: list[_Message] = []
+    messages: list[_OutgoingMessage] = []
     places: dict[int, tuple[int, int]] = {}
     for number, placed in enumerate(sheet.partition.kept, front):
         seq, chat, recalled = placed.post.seq, planned.messages[number], ""
@@ -109,14 +111,14 @@ def _messages(request: Request, opened: Opened, front: int) -> tuple[list[_Messa
             messages[last].blocks.append({"type": "text", "text": recalled})
             messages[last].changed = True
         for at, raw in enumerate(turned.behind, turned.at + 1) if turned is not None else ():
-            messages.append(_Message(SYSTEM, read_reminders(raw), at=at, pieces=1))
+            messages.append(_OutgoingMessage(SYSTEM, read_reminders(raw), at=at, pieces=1))
     if messages and messages[0].role == ASSISTANT:
-        messages.insert(0, _Message("user", [{"type": "text", "text": LEFT_OUT}], changed=True))
+        messages.insert(0, _OutgoingMessage("user", [{"type": "text", "text": LEFT_OUT}], changed=True))
         places = {number: (at + 1, block) for number, (at, block) in places.items()}
     return messages, places
 
 
-def _add(messages: list[_Message], role: str, blocks: list[Any], *, at: int = -1) -> None:
+def _add(messages: list[_OutgoingMessage], role: str, blocks: list[Any], *, at: int = -1) -> None:
     """Add what a post says: to the message before it where one of both is ours, or both are of the same."""
     if role == "user" and messages and messages[-1].role == SYSTEM and at != messages[-1].at + 1:
         said: list[Any] = []
@@ -130,7 +132,7 @@ def _add(messages: list[_Message], role: str, blocks: list[Any], *, at: int = -1
         if at != last.at:
             last.at, last.changed = -1, True
     elif blocks or at >= 0:  # an empty one of the client's is for the provider to judge
-        messages.append(_Message(role, blocks, at=at, pieces=1))
+        messages.append(_OutgoingMessage(role, blocks, at=at, pieces=1))
 
 
 def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
@@ -143,7 +145,7 @@ def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
     return _encode(message | {"content": said.removesuffix(JOIN)}), f"<recalled {fence}>{recalled}"
 
 
-def _written(request: Request, own: Sequence[Raw], messages: Sequence[_Message]) -> list[bytes] | None:
+def _written(request: Request, own: Sequence[Raw], messages: Sequence[_OutgoingMessage]) -> list[bytes] | None:
     """Give the messages' bytes, the client's own where all of one goes up as it came; None where all do."""
     pieces = _pieces(request.turned)
     as_came = [each.at >= 0 and not each.changed and each.pieces == pieces[each.at] for each in messages]
@@ -169,7 +171,7 @@ def _pieces(turned: Sequence[Turned]) -> dict[int, int]:
 def _mark(
     planned: Planned,
     system: list[Any],
-    messages: Sequence[_Message],
+    messages: Sequence[_OutgoingMessage],
     places: Mapping[int, tuple[int, int]],
     mark: Mapping[str, str],
 ) -> list[Any]:
@@ -184,7 +186,7 @@ def _mark(
     return system
 
 
-def _mark_block(message: _Message, last: int, mark: Mapping[str, str]) -> None:
+def _mark_block(message: _OutgoingMessage, last: int, mark: Mapping[str, str]) -> None:
     """Mark the last block up to a number that can carry a marker."""
     for number in range(last, -1, -1):
         block = message.blocks[number]

@@ -26,7 +26,7 @@ from cuebook.records.memory import Scope
 from cuebook.window.window import ClientSystem, client_system
 from cuebook.wire import chat_messages as openai_messages
 from cuebook.wire.anthropic_messages import Turned
-from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.responses_items import may_be_ours
 
 #: Answers looked for when a history comes without a conversation id, from the newest on.
@@ -45,7 +45,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 _raws = msgspec.json.Decoder(list[Raw])
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class RelayCall(Struct, frozen=True, kw_only=True):
     """A chat-completions request as it came."""
 
     body: bytes
@@ -74,17 +74,17 @@ class Call(Struct, frozen=True, kw_only=True):
         return self.headers.get("x-stainless-retry-count", "0") != "0"
 
 
-class Spoken(Struct, frozen=True):
+class ResentMessage(Struct, frozen=True):
     """A message of a request: as it came, its role, the digest of what would be stored, whether it holds secrets."""
 
     raw: bytes
     role: str
     digest: bytes
     secret: bool
-    read: Said | None = None  # where it was read for this request, and holds no secret
+    read: MessageContent | None = None  # where it was read for this request, and holds no secret
 
     @property
-    def said(self) -> Said:
+    def said(self) -> MessageContent:
         """What it says."""
         return self.read or read_message(self.raw)
 
@@ -95,7 +95,7 @@ class Request(Struct, frozen=True, kw_only=True):
     fields: dict[str, Raw]
     client: tuple[ClientSystem, ...]
     live_client: tuple[ClientSystem, ...]
-    history: tuple[Spoken, ...]
+    history: tuple[ResentMessage, ...]
     model: str
     conversation: str | None
     user: str | None
@@ -124,7 +124,7 @@ class Request(Struct, frozen=True, kw_only=True):
         return isinstance(options, dict) and options.get("include_usage") is True
 
 
-def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
+def key_of(desk: Desk, call: RelayCall, request: Request) -> Key | None:
     """Give the Idempotency-Key of a call with its request's digest, None without one.
 
     A stream and an answer in one piece are the same request.
@@ -141,7 +141,7 @@ def key_of(desk: Desk, call: Call, request: Request) -> Key | None:
     return call.idempotency_key, desk.request_digest(b"\x00".join([places, *sorted(asked)]))  # no JSON holds a NUL
 
 
-def read_request(desk: Desk, call: Call) -> Request:
+def read_request(desk: Desk, call: RelayCall) -> Request:
     """Read a request; whatever is not ours to judge is left to the upstream.
 
     Raises InvalidInput naming the field, NotFound for an organization that is not the caller's.
@@ -189,14 +189,14 @@ def read_request(desk: Desk, call: Call) -> Request:
     )
 
 
-def _organization(call: Call, metadata: Mapping[str, Any]) -> str | None:
+def _organization(call: RelayCall, metadata: Mapping[str, Any]) -> str | None:
     named = call.organization or _text(metadata.get("organization_id"))
     if named and call.organizations is not None and named not in call.organizations:
         raise no_organization(named)
     return named or None
 
 
-def _control(call: Call, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """Give what a request says of its memory: in a header, or in `metadata`, whose values OpenAI wants as strings."""
     where = "X-Memory-Control"
     given: Any = call.memory_control
@@ -231,16 +231,16 @@ def _charged(desk: Desk, fields: Mapping[str, Raw]) -> tuple[str, str]:
     return clean.decode(), live.decode() if clean != live else ""
 
 
-def _spoken(desk: Desk, raw: bytes, number: int) -> Spoken:
+def _spoken(desk: Desk, raw: bytes, number: int) -> ResentMessage:
     """Read a message; one that came before, byte for byte, is known by its digest."""
     name = digest_of(raw)
     known = desk.heard.get(name)
     if known is not None:
-        return Spoken(raw, *known)
+        return ResentMessage(raw, *known)
     clean = desk.writer.clean_json(raw)
     said = read_message(clean, index=number)
     known = desk.keep_heard(name, (said.role, openai_messages.digest(said), clean is not raw))
-    return Spoken(raw, *known, None if clean is not raw else said)
+    return ResentMessage(raw, *known, None if clean is not raw else said)
 
 
 def _value(fields: Mapping[str, Raw], name: str) -> Any:
@@ -254,7 +254,7 @@ def _text(value: object) -> str:
 # ---- where a request continues --------------------------------------------------------------------------------------
 
 
-class Place(Struct, frozen=True, kw_only=True):
+class HistoryPlace(Struct, frozen=True, kw_only=True):
     """Where a request's new messages go."""
 
     conversation: str
@@ -266,24 +266,26 @@ class Place(Struct, frozen=True, kw_only=True):
     begins: bool = False  # a conversation whose client sends all of it each time
 
 
-async def place_of(desk: Desk, scope: Scope, request: Request, call: Call) -> Place:
+async def place_of(desk: Desk, scope: Scope, request: Request, call: RelayCall) -> HistoryPlace:
     """Find the stored path a resent history continues."""
     history = request.history
     named = request.conversation
     if call.server_history:
         owner = request.user or scope.user
-        return Place(conversation=named or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
+        return HistoryPlace(conversation=named or desk.dice.new_id("conv"), parent=call.parent, owner=owner)
     digests = [each.digest for each in history]
     answers = frozenset(n for n, each in enumerate(history) if each.role == ASSISTANT)
     if named is not None:
         found = await desk.store.align(scope, digests, conversation=named)
         if found and found[0].conversation.last_seq:
             return _place(continue_at(found[0], answers))
-        return Place(conversation=named, owner=request.user or scope.user, begins=True)
+        return HistoryPlace(conversation=named, owner=request.user or scope.user, begins=True)
     return await _recognised(desk, scope, request, call, answers)
 
 
-async def _recognised(desk: Desk, scope: Scope, request: Request, call: Call, answers: frozenset[int]) -> Place:
+async def _recognised(
+    desk: Desk, scope: Scope, request: Request, call: RelayCall, answers: frozenset[int]
+) -> HistoryPlace:
     """Find the path a history that names no conversation continues; else a new one begins."""
     history = request.history
     digests = [each.digest for each in history]
@@ -301,7 +303,7 @@ async def _recognised(desk: Desk, scope: Scope, request: Request, call: Call, an
     found = _unnamed(every) if sought else []
     if continuation := same_conversation(found, answers):
         return _place(continuation)
-    return Place(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
+    return HistoryPlace(conversation=desk.dice.new_id("conv"), owner=request.user or scope.user, begins=True)
 
 
 def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
@@ -309,8 +311,8 @@ def _unnamed(found: Sequence[Alignment]) -> list[Alignment]:
     return [each for each in found if not may_be_ours(each.conversation.id)]
 
 
-def _place(continuation: Continuation) -> Place:
-    return Place(
+def _place(continuation: Continuation) -> HistoryPlace:
+    return HistoryPlace(
         conversation=continuation.alignment.conversation.id,
         parent=continuation.parent,
         first_new=continuation.first_new,

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from cuebook.engine.core.desk import Desk
-from cuebook.engine.proxy.request import Call
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Lease
 from cuebook.records.turn import Usage
@@ -142,7 +142,7 @@ def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
 
 
-class Answers:
+class AnswerIds:
     """Answers that passed, by the ids their provider gave them: which step of which turn each is."""
 
     def __init__(self, most: int = MOST_ANSWERS) -> None:
@@ -156,7 +156,7 @@ class Answers:
             while len(self._known) > self._most:
                 self._known.popitem(last=False)
 
-    async def as_chat(self, desk: Desk, call: Call) -> Call:
+    async def as_chat(self, desk: Desk, call: RelayCall) -> RelayCall:
         """Give a request as the chat completion that means the same, all that was said before it in it.
 
         Raises InvalidInput where a chat completion has no words for it, or what it continues is not known here.

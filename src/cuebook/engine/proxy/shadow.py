@@ -25,12 +25,12 @@ from cuebook.engine.proxy.chat_completions import CHAT, Wire, meaning, unsaid
 from cuebook.engine.proxy.local_answer import Head
 from cuebook.engine.proxy.messages import MESSAGES
 from cuebook.engine.proxy.messages import PATH as MESSAGES_PATH
-from cuebook.engine.proxy.request import Call, Place, Request, place_of
+from cuebook.engine.proxy.request import HistoryPlace, RelayCall, Request, place_of
 from cuebook.engine.proxy.responses_stream import PATH as RESPONSES_PATH
-from cuebook.engine.proxy.responses_stream import Answers, ResponseHeard
-from cuebook.engine.proxy.shadow_ledger import Ledger, cut_short
+from cuebook.engine.proxy.responses_stream import AnswerIds, ResponseHeard
+from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.turn.opening import Intent, open_step
-from cuebook.engine.turn.step import Step
+from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.records.memory import Scope
@@ -103,7 +103,7 @@ class Overheard(Struct, kw_only=True):
     """A call that passed, and the copy of its answer; grown in place."""
 
     desk: Desk
-    call: Call
+    call: RelayCall
     wire: Wire
     at: float  # when it came, in Unix seconds
     status: int = 0  # 0: the upstream gave no answer
@@ -119,8 +119,8 @@ class Shadow:
 
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
-        self._ledger = Ledger(upstream)
-        self._answers = Answers()
+        self._ledger = CallAccounting(upstream)
+        self._answers = AnswerIds()
         self._most, self._most_bytes = most, most_bytes
         self._waiting: deque[Overheard] = deque()
         self._held = 0  # bytes of calls that pass or wait
@@ -167,7 +167,9 @@ class Shadow:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    async def pass_on(self, desk: Desk, request: RelayRequest, call: Call | None) -> AsyncGenerator[Head | bytes, None]:
+    async def pass_on(
+        self, desk: Desk, request: RelayRequest, call: RelayCall | None
+    ) -> AsyncGenerator[Head | bytes, None]:
         """Give an upstream's answer to a request, byte for byte; `call` is what is kept of it, None for nothing.
 
         Raises UpstreamError.
@@ -308,7 +310,7 @@ class Shadow:
             opened = await open_step(desk, scope, unsaid(meant), waits=False)
             if opened is None:
                 return
-            async with Step(desk, opened.lease, zone=opened.zone, timed=False) as step:
+            async with OpenStep(desk, opened.lease, zone=opened.zone, timed=False) as step:
                 marks = heard.wire.breaks(desk, self._upstream, request.model)
                 refused = heard.status if heard.status >= HTTPStatus.BAD_REQUEST else 0
                 reckoned = partial(
@@ -350,7 +352,7 @@ def _unless_forgotten(
     return intended
 
 
-async def _truncated(desk: Desk, scope: Scope, request: Request, place: Place) -> tuple[int, ...]:
+async def _truncated(desk: Desk, scope: Scope, request: Request, place: HistoryPlace) -> tuple[int, ...]:
     """Give the stored posts whose places new messages take that are their shortened forms."""
     new = request.history[place.first_new :]
     if not place.parent or not new or place.side:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.desk import Desk, chunks_of
-from cuebook.engine.proxy.request import Place, Request
+from cuebook.engine.proxy.request import HistoryPlace, Request
 from cuebook.engine.turn.opening import Opened
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.model import Upstream
@@ -21,7 +21,7 @@ from cuebook.records.digest import digest_of
 from cuebook.records.turn import SHADOW
 from cuebook.records.usage import Reckoned, Shadowed
 from cuebook.window.anchors import FIELD
-from cuebook.window.cache import CacheRule, CacheSimulator, CacheUse, Chunk, rule_for
+from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheUse, rule_for
 from cuebook.window.post_forms import weigh
 
 #: Conversations whose caches go on being simulated; of others both rows begin anew, cold.
@@ -46,7 +46,7 @@ class _Rows(Struct):
     ours: CacheSimulator
 
 
-class Ledger:
+class CallAccounting:
     """Reckons calls one after another, in the order they come."""
 
     def __init__(self, upstream: Upstream) -> None:
@@ -59,7 +59,7 @@ class Ledger:
         self,
         desk: Desk,
         request: Request,
-        place: Place,
+        place: HistoryPlace,
         opened: Opened,
         *,
         now: float,
@@ -75,7 +75,15 @@ class Ledger:
             return self._entry(desk, request, place, opened, now=now, marks=marks, refused=refused)
 
     def _entry(
-        self, desk: Desk, request: Request, place: Place, opened: Opened, *, now: float, marks: bool, refused: int
+        self,
+        desk: Desk,
+        request: Request,
+        place: HistoryPlace,
+        opened: Opened,
+        *,
+        now: float,
+        marks: bool,
+        refused: int,
     ) -> Shadowed:
         body = bytes(request.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
@@ -87,11 +95,11 @@ class Ledger:
         if rule is not None:
             rows = self._rows_of(desk, opened, rule)
             tools_marked = _MARKS[1].decode() in tools
-            chunks = [Chunk(tool_tokens, digest_of(tools.encode()), "tools", tools_marked)] if tools else []
+            chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", tools_marked)] if tools else []
             own = {n for n, each in enumerate(request.turned, len(raws) - len(request.turned)) if each.marked}
             for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
                 marked = n in own or any(mark in raw for mark in _MARKS)
-                chunks.append(Chunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
+                chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
             own_marks = rule.name in _MARKED_ALONE
             client = _reckoned(rows.client, chunks, now, explicit=own_marks)
             placed = chunks_of(window, tools=request.tools)
@@ -131,7 +139,14 @@ class Ledger:
 
 
 async def reckoned(
-    ledger: Ledger, desk: Desk, request: Request, place: Place, opened: Opened, *, began: float, marks: bool
+    ledger: CallAccounting,
+    desk: Desk,
+    request: Request,
+    place: HistoryPlace,
+    opened: Opened,
+    *,
+    began: float,
+    marks: bool,
 ) -> dict[str, Any]:
     """Give what a turn's metadata say of a call that is about to go up; `began`: its `perf_counter` when it came."""
     entry = partial(ledger.entry, desk, request, place, opened, now=desk.clock.now(), marks=marks)
@@ -145,7 +160,9 @@ def _rule(desk: Desk, upstream: Upstream, model: str) -> CacheRule | None:
     return None if desk.cache_rule is None else rule_for(model, upstream.base_url) or desk.cache_rule
 
 
-def _reckoned(simulator: CacheSimulator, chunks: Sequence[Chunk], now: float, *, explicit: bool) -> Reckoned | None:
+def _reckoned(
+    simulator: CacheSimulator, chunks: Sequence[CacheChunk], now: float, *, explicit: bool
+) -> Reckoned | None:
     try:
         use: CacheUse = simulator.request(chunks, now, explicit=explicit)
     except InvalidInput:
@@ -153,7 +170,7 @@ def _reckoned(simulator: CacheSimulator, chunks: Sequence[Chunk], now: float, *,
     return Reckoned(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
 
 
-def _posts(opened: Opened, place: Place) -> dict[str, Any]:
+def _posts(opened: Opened, place: HistoryPlace) -> dict[str, Any]:
     """Count the posts stored before a call by which prompt holds them."""
     scene, planned = opened.scene, opened.planned
     sent = set(place.seqs.values())

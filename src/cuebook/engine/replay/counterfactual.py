@@ -18,7 +18,7 @@ from cuebook.engine.replay.prompt_impact import Versions
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, Recorded, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.plan import Planned
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.interfaces.memories import Asked, Known, MemoryLook
+from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryQuery
 from cuebook.interfaces.model import ModelRequest
 from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Whose, read_places
 from cuebook.prompts.names import parse_reference
@@ -33,7 +33,7 @@ SUMMARIES = 200
 _POST, _PROMPT = "post:", "prompt:"
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class WhatIf(Struct, frozen=True, kw_only=True):
     """What is to be other: prompts in these versions, memory as of a time (Unix seconds), these sources not there."""
 
     prompts: tuple[Version, ...] = ()
@@ -60,7 +60,7 @@ class Counterfactual(Struct, frozen=True, kw_only=True):
 
 
 async def counterfactual(
-    desk: Desk, scope: Scope, recorded: Recorded, change: Change, *, ask: bool = False
+    desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf, *, ask: bool = False
 ) -> Counterfactual:
     """Decide a recorded window with a change, and compare; with `ask` the book's model answers it too.
 
@@ -95,7 +95,7 @@ def compared(was: Planned, would: Planned) -> Counterfactual:
     )
 
 
-async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: Change) -> Recorded:
+async def changed(desk: Desk, scope: Scope, recorded: Recorded, change: WhatIf) -> Recorded:
     """Give what a turn would have been decided on. Raises InvalidInput, NotFound."""
     other = recorded
     if change.as_of is not None:
@@ -204,11 +204,15 @@ async def _memories_at(desk: Desk, scope: Scope, recorded: Recorded, when: float
     query = recorded.query
     text = query.text if query else ""
     limit = MemoryLook().limit
-    asked = Asked(text=text, dense=await sense(desk, text) if text else None, at=when, limit=limit, standing=limit)
+    asked = MemoryQuery(
+        text=text, dense=await sense(desk, text) if text else None, at=when, limit=limit, standing=limit
+    )
     found = await desk.store.memories.find(scope, places, asked)
     held = tuple(replace(each, valid_to=None) for each in found.memories if _held(each, when))
     fields = {name: getattr(found, name) for name in found.__struct_fields__} | {"memories": held}
-    scene = replace(recorded.scene, known=Known(policy=policy, places=places, settings=settings, **fields), told={})
+    scene = replace(
+        recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
+    )
     every, hits = desk.review_every, desk.recall_hits
     return retrieve(scene, query, turn=turn.n, every=every, hits=hits, count=desk.count) or Retrieved()
 

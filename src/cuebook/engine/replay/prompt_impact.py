@@ -32,7 +32,7 @@ Gone = tuple[str, int]
 _PROMPT = "prompt:"
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class VersionFront(Struct, frozen=True, kw_only=True):
     """A turn's front with a version in place; `unsaid` says why it could not be said there."""
 
     front: tuple[Text, ...]
@@ -71,7 +71,7 @@ class Versions:
         """Whether one of them, or a prompt that follows them, stood in front of a window."""
         return any([await self._find(text.source, "after") is not None for text in manifest.front])
 
-    async def said(self, recorded: Recorded, side: Literal["before", "after"]) -> Said:
+    async def said(self, recorded: Recorded, side: Literal["before", "after"]) -> VersionFront:
         """Give a turn's front with one of them in place."""
         persona = _persona_of(self._desk, recorded)
         mode = recorded.turn.metadata.get("mode")
@@ -97,7 +97,7 @@ class Versions:
             if told.strip():
                 tokens += self._desk.count(told)
                 front.append(replace(text, text=told, tokens=0))
-        return Said(front=tuple(front), tokens=tokens, unsaid=unsaid)
+        return VersionFront(front=tuple(front), tokens=tokens, unsaid=unsaid)
 
     async def _find(self, source: str, side: Literal["before", "after"]) -> Resolved | CuebookError | None:
         """Give what stands in a block's place; None where the block has nothing to do with them."""

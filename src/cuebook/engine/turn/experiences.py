@@ -107,7 +107,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     asked: tuple[bytes, ...] = ()  # the messages a model was asked with
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class SelectedExperiences(Struct, frozen=True, kw_only=True):
     """What was chosen among the offered: each with its score, the chosen in their order, and who decided."""
 
     chosen: tuple[str, ...]
@@ -127,7 +127,7 @@ async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model
     if not candidates:
         return Advice()
     project = project_of(ask.project, known.metadata.get("project") if known else None, desk.project)
-    query = Query(
+    query = ExperienceQuery(
         text=desk.writer.clean(ask.text), context=context_of(scene.path), project=project, conversation=ask.conversation
     )
     choice = await choose_for(desk, scope, persona, query, candidates, asks_model=asks_model)
@@ -136,7 +136,7 @@ async def advise(desk: Desk, scope: Scope, scene: Scene, ask: Ask, *, asks_model
     return Advice(texts=texts, metadata=told_of(choice), asked=_asked(choice))
 
 
-class Query(Struct, frozen=True, kw_only=True):
+class ExperienceQuery(Struct, frozen=True, kw_only=True):
     """What experiences are chosen for: what is asked, its secrets replaced, and what was said before it."""
 
     text: str
@@ -145,11 +145,11 @@ class Query(Struct, frozen=True, kw_only=True):
     conversation: str = ""
 
 
-def _asked(choice: Choice) -> tuple[bytes, ...]:
+def _asked(choice: SelectedExperiences) -> tuple[bytes, ...]:
     return choice.selected.messages if choice.selected else ()
 
 
-def told_of(choice: Choice) -> dict[str, Any]:
+def told_of(choice: SelectedExperiences) -> dict[str, Any]:
     """Give `metadata.experienceSelection`; nothing where nothing was chosen and nothing failed."""
     if not (choice.chosen or choice.instead):
         return {}
@@ -169,13 +169,19 @@ def clean(desk: Desk, experience: Experience) -> Experience:
 
 
 async def choose_for(
-    desk: Desk, scope: Scope, persona: Persona, query: Query, candidates: Sequence[Experience], *, asks_model: bool
-) -> Choice:
+    desk: Desk,
+    scope: Scope,
+    persona: Persona,
+    query: ExperienceQuery,
+    candidates: Sequence[Experience],
+    *,
+    asks_model: bool,
+) -> SelectedExperiences:
     """Choose among the offered: by the model where there is one, else by meaning, else by words."""
     closeness, akin = await _closeness(desk, query.text, candidates)
     scored = score(query.text, candidates, closeness, akin=akin)
     without = choose(scored, most=desk.experience_most)
-    plain = Choice(
+    plain = SelectedExperiences(
         chosen=tuple(each.exp_id for each in without if each.chosen),
         scored=tuple(without),
         by="words" if closeness is None else "meaning",
@@ -197,7 +203,7 @@ async def choose_for(
         )
         for each in scored
     )
-    return Choice(chosen=chosen, scored=judged, by=selected.by, selected=selected)
+    return SelectedExperiences(chosen=chosen, scored=judged, by=selected.by, selected=selected)
 
 
 def _reason(name: str, chosen: Sequence[str], named: Sequence[str], shown: set[str]) -> str:
@@ -287,7 +293,7 @@ def context_of(path: Sequence[PathPost]) -> str:
 
 
 async def _selected(
-    desk: Desk, scope: Scope, persona: Persona, query: Query, shown: Sequence[Experience], *, asks: bool
+    desk: Desk, scope: Scope, persona: Persona, query: ExperienceQuery, shown: Sequence[Experience], *, asks: bool
 ) -> Selected | None:
     """Give what the model chose for this before, else ask it where that is allowed."""
     model = desk.experience_model
@@ -325,7 +331,7 @@ async def _selected(
     return found
 
 
-def _messages(instruction: str, listed: str, query: Query) -> tuple[bytes, bytes]:
+def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[bytes, bytes]:
     """Give what a model is told: what was said in the conversation as data, never in the system text."""
     asked = query.text if len(query.text) <= ASKED else f"{query.text[:ASKED]} … {query.text[-SHOWN:]}"
     before = "" if listed in instruction else f"{listed}\n\n"

@@ -21,7 +21,7 @@ from cuebook.engine.core.prompt_reading import resolved_of, select_from
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
-from cuebook.interfaces.reflections import Call
+from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
 from cuebook.memory.words import day_of
 from cuebook.prompts.inherit import text_of
@@ -31,7 +31,7 @@ from cuebook.prompts.presets import Profile, ProfileState, route
 from cuebook.prompts.template import render
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
-from cuebook.records.mind import Heard
+from cuebook.records.mind import TurnSignals
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, Resolved, Version
 from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Manifest
@@ -65,8 +65,10 @@ class Front(Struct, frozen=True, kw_only=True):
     renders: tuple[Record, ...] = ()  # what the audit keeps of them
     asked: tuple[bytes, ...] = ()  # what a model was asked with that chose among experiences
     mind: Text | None = None  # the state of mind the path is in, where the persona asks for one and it says anything
-    calls: tuple[Call, ...] = ()  # what the reflection on the turn is to do
-    heard: Heard | None = None  # of the message that is answered, where it is a fresh turn and somebody wants to know
+    calls: tuple[MetapromptTask, ...] = ()  # what the reflection on the turn is to do
+    heard: TurnSignals | None = (
+        None  # of the message that is answered, where it is a fresh turn and somebody wants to know
+    )
 
 
 async def front_of(

@@ -24,7 +24,7 @@ from cuebook.memory.scopes import SPOKEN_WITH
 from cuebook.prompts.learn import score
 from cuebook.prompts.select import ALIASES
 from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
-from cuebook.records.mind import Counters, Event, Heard, Reflection, Sentiment
+from cuebook.records.mind import Counters, Event, Reflection, Sentiment, TurnSignals
 from cuebook.records.outcome import Outcome
 from cuebook.records.persona import Persona, Tracking
 from cuebook.records.turn import Ask
@@ -53,7 +53,7 @@ _MARKS: Final = (b'"code_error"', b'"execution_status"')
 
 async def hear_turn(
     desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], *, aside: bool = False
-) -> Heard | None:
+) -> TurnSignals | None:
     """Hear the message a turn answers; None where nobody wants to know, and for a request beside the path."""
     if aside:
         return None
@@ -104,7 +104,7 @@ def counters_on(scene: Scene) -> Counters:
     return (judged_on(scene.reflection, heard) or heard).counters
 
 
-def judged_on(reflected: Reflection | None, heard: Heard) -> Heard | None:
+def judged_on(reflected: Reflection | None, heard: TurnSignals) -> TurnSignals | None:
     """Give what a model judged of the very message that was heard, also where it was answered anew or reflected on
     again since; None where none did.
     """
@@ -113,7 +113,7 @@ def judged_on(reflected: Reflection | None, heard: Heard) -> Heard | None:
     return judged if judged and (judged.counters.turns, judged.counters.at) == (own.turns, own.at) else None
 
 
-def signals_for(ask: Ask, heard: Heard | None) -> dict[str, float]:
+def signals_for(ask: Ask, heard: TurnSignals | None) -> dict[str, float]:
     """Give the signals prompts are chosen by: the caller's own before those that were read, name by name.
 
     Of those that were read the ones that are 0 are left out: a signal nobody names is 0.
@@ -155,14 +155,14 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
     return tuple(found[-TRACE:])
 
 
-def with_heard(front: Front, heard: Heard | None) -> Front:
+def with_heard(front: Front, heard: TurnSignals | None) -> Front:
     """Give what stands in front of a turn with what was heard in it, which its metadata tells too."""
     if heard is None:
         return front
     return msgspec.structs.replace(front, heard=heard, metadata={**front.metadata, SENTIMENT: heard_to_wire(heard)})
 
 
-def heard_to_wire(heard: Heard) -> dict[str, Any]:
+def heard_to_wire(heard: TurnSignals) -> dict[str, Any]:
     """Give `metadata.sentiment`: what A tells of it, why, and what the next turn needs."""
     sentiment = heard.sentiment
     return {
@@ -181,7 +181,7 @@ def heard_to_wire(heard: Heard) -> dict[str, Any]:
     }
 
 
-def heard_of(metadata: Mapping[str, Any]) -> Heard | None:
+def heard_of(metadata: Mapping[str, Any]) -> TurnSignals | None:
     """Read what was heard in a turn from its metadata; None where nothing was, or where it cannot be read."""
     told = metadata.get(SENTIMENT)
     if not isinstance(told, dict):
@@ -191,7 +191,7 @@ def heard_of(metadata: Mapping[str, Any]) -> Heard | None:
         events = [
             {"name": name, **reasons.get(name, {})} for name in msgspec.convert(told.get("events", []), list[str])
         ]
-        return Heard(
+        return TurnSignals(
             sentiment=msgspec.convert({key: told[key] for key in _SAID if key in told}, Sentiment),
             counters=msgspec.convert(told.get("counters", {}), Counters),
             events=msgspec.convert(events, tuple[Event, ...]),
@@ -262,7 +262,7 @@ async def _drift(desk: Desk, text: str, earlier: Sequence[str]) -> float | None:
 
 
 def outcome_before(
-    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: Heard | None
+    desk: Desk, scene: Scene, ask: Ask, drafts: Sequence[Draft], heard: TurnSignals | None
 ) -> tuple[int, Outcome] | None:
     """Give what a new message says of the turn it goes on from, with that turn's number; None where it says nothing.
 

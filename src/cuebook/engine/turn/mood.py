@@ -8,10 +8,10 @@ from cuebook.engine.core.desk import Desk
 from cuebook.engine.turn.front import Front
 from cuebook.engine.turn.message_signals import heard_of, persona_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.reflections import Call
+from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
 from cuebook.records.conversation import Conversation
-from cuebook.records.mind import NEUTRAL, Heard, Mind
+from cuebook.records.mind import NEUTRAL, Mind, TurnSignals
 from cuebook.records.persona import Persona, Tracking
 from cuebook.records.turn import Ask, Dropped
 from cuebook.signals.metaprompts import NOTED_AS, SHIPPED, fires, metaprompts_of, told
@@ -50,7 +50,7 @@ def _is_by_hand(scene: Scene) -> bool:
     return scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
 
 
-def is_heard(scene: Scene, heard: Heard) -> bool:
+def is_heard(scene: Scene, heard: TurnSignals) -> bool:
     """Whether the turn before on the path heard the same message."""
     before = heard_of(scene.last_turn.metadata) if scene.last_turn else None
     return before is not None and before.counters.turns == heard.counters.turns
@@ -94,14 +94,14 @@ def fit_mind(said: Text | None, room: int, count: Counter) -> tuple[list[Text], 
     return [], [Dropped(kind="mind", source=said.source, tokens=whole, reason=reason)], room
 
 
-def calls_of(persona: Persona, tracking: Tracking, heard: Heard) -> tuple[Call, ...]:
+def calls_of(persona: Persona, tracking: Tracking, heard: TurnSignals) -> tuple[MetapromptTask, ...]:
     """Give what the reflection on a turn does: which metaprompts run, and whether a model is asked for its sentiment.
 
     Where it is, what was noticed is known only then, and metaprompts for events fire behind it.
     """
     asked = fires(metaprompts_of(persona.metaprompts, tracking), events=heard.events, turns=heard.counters.turns)
-    calls = tuple(Call(each.metaprompt.id, each.trigger) for each in asked)
-    return (Call("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
+    calls = tuple(MetapromptTask(each.metaprompt.id, each.trigger) for each in asked)
+    return (MetapromptTask("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
 
 
 def may_run(desk: Desk, conversation: Conversation, scene: Scene, metaprompt: str) -> None:

@@ -43,7 +43,7 @@ from cuebook.memory.scopes import (
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from cuebook.records.mind import Heard
+from cuebook.records.mind import TurnSignals
 from cuebook.records.turn import ASKED, SHADOW, Ask, Turn
 from cuebook.window.partition import reach
 from cuebook.window.tuning_marks import in_force, moves, newest
@@ -172,7 +172,7 @@ async def decide(desk: Desk, scope: Scope, intent: Intent) -> tuple[Scene, Plann
     return scene, plan_tuned(desk, scene, wish, turn=number, goes_on=turn), front, number
 
 
-async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: Heard | None) -> Front:
+async def _front(desk: Desk, scene: Scene, intent: Intent, number: int, heard: TurnSignals | None) -> Front:
     """Say what stands in front of a round's first step; a persona that is silent has no state of mind either."""
     if intent.relayed and is_silent(desk, scene, intent.ask, own_text=intent.own_text):
         return with_heard(Front(metadata={SILENT: True}), heard)

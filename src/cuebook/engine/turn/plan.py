@@ -21,7 +21,7 @@ from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
 from cuebook.records.turn import Dropped, Window
 from cuebook.window.budget import Allotment, Limits, allot
-from cuebook.window.manifest import Remembered, anchored, dropped_ranges, remember
+from cuebook.window.manifest import StoredManifest, anchored, dropped_ranges, remember
 from cuebook.window.partition import Partition, least, partition
 from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
@@ -73,7 +73,7 @@ class Planned(Struct, frozen=True, kw_only=True):
 
     window: Window  # as stored and shown
     messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
-    remembered: Remembered
+    remembered: StoredManifest
     query_seq: int
     hits: tuple[Hit, ...]
     quotes: tuple[Hit, ...]

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from datetime import UTC, tzinfo
 
 from cuebook.engine.core.drafts import unlearned
-from cuebook.memory.recall import Candidate, Corpus, Query, rank
+from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank
 from cuebook.memory.shown import excerpt
 from cuebook.memory.words import day_of
 from cuebook.records.memory import Hit, SearchResult
@@ -26,7 +26,7 @@ def rank_found(
         return []  # most often: a window shows all of a path that is not long
     by_place = {(each.no << 32) | each.seq: each for each in found.found}
     candidates = [
-        Candidate(
+        RecallCandidate(
             place,
             each.sender,
             each.created_at,

@@ -18,7 +18,7 @@ from cuebook.interfaces.store import Closing, Lease
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.turn import TurnState, Usage
-from cuebook.wire.chat_messages import Said, read_message
+from cuebook.wire.chat_messages import MessageContent, read_message
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class BrokenOffError(BackendError):
     """An answer ended before it was whole."""
 
 
-class Step:
+class OpenStep:
     """A step between `open` and `close`.
 
     Leaving the context without `finish` closes it with what had come: as failed when an error ended it, as interrupted
@@ -47,7 +47,7 @@ class Step:
         self._renders = renders
         self.text: list[str] = []
         #: What has come so far, where that is more than text.
-        self.so_far: Callable[[], Said | None] | None = None
+        self.so_far: Callable[[], MessageContent | None] | None = None
         #: What is kept of the answer in the turn's metadata.
         self.metadata: dict[str, Any] = {}
         #: Is called with the reply's seq, 0 for none, once all of it is stored.
@@ -142,14 +142,14 @@ class Step:
     def _partial(self, state: TurnState) -> Draft | None:
         """Give what has come so far, None where nothing has; of what goes on no half of a key."""
         said = self.so_far() if self.so_far else None
-        said = said or Said(ASSISTANT, None, "".join(self.text))
+        said = said or MessageContent(ASSISTANT, None, "".join(self.text))
         if state != "finished":
-            said = Said(said.role, said.name, self._desk.writer.settled(said.message), said.parts)
+            said = MessageContent(said.role, said.name, self._desk.writer.settled(said.message), said.parts)
         return self._draft(said, self._reply_id, state, None) if said.message or said.parts else None
 
     def _draft(
         self,
-        said: Said,
+        said: MessageContent,
         id_: str,
         state: TurnState,
         wire: bytes | None,
@@ -158,7 +158,7 @@ class Step:
     ) -> Draft:
         text = said.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         draft = self._desk.writer.draft(
-            Said(said.role, said.name, text, said.parts),
+            MessageContent(said.role, said.name, text, said.parts),
             id=id_,
             sender=ASSISTANT,
             recipient=recipient_of(ASSISTANT),

@@ -17,10 +17,10 @@ from cuebook.engine.turn.opening import POLL_S, Intent, Opened, decide, open_ste
 from cuebook.engine.turn.plan import Wish, path_of
 from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.reply_metadata import metadata_of
-from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, Step
+from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep
 from cuebook.errors import BackendError, KeyReused
 from cuebook.interfaces.model import ModelRequest
-from cuebook.interfaces.store import Answered, Scene
+from cuebook.interfaces.store import Scene, StoredAnswer
 from cuebook.memory.recall import read_query
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import NO_MODEL, Scope
@@ -52,7 +52,7 @@ async def stream(desk: Desk, scope: Scope, ask: Ask, *, request_digest: bytes = 
             for chunk in await repeat(desk, scope, ask, key):
                 yield chunk
             return
-        async with Step(desk, opened.lease, opened.renders, zone=opened.zone) as step:
+        async with OpenStep(desk, opened.lease, opened.renders, zone=opened.zone) as step:
             step.on_closed = logging_of(desk, opened)
             yield _chunk("METADATA_UPDATE", opened)
             async with aclosing(speak(desk, opened, step)) as texts:
@@ -154,7 +154,7 @@ async def repeat(desk: Desk, scope: Scope, ask: Ask, key: Key | None) -> list[Ch
     ]
 
 
-async def _ended(desk: Desk, scope: Scope, answered: Answered) -> Turn:
+async def _ended(desk: Desk, scope: Scope, answered: StoredAnswer) -> Turn:
     """Wait for the turn a key stands for."""
     while True:
         turn = await desk.store.turn(scope, answered.conversation, answered.turn)
@@ -164,7 +164,7 @@ async def _ended(desk: Desk, scope: Scope, answered: Answered) -> Turn:
         await asyncio.sleep(POLL_S)
 
 
-async def speak(desk: Desk, opened: Opened, step: Step) -> AsyncGenerator[str, None]:
+async def speak(desk: Desk, opened: Opened, step: OpenStep) -> AsyncGenerator[str, None]:
     """Let the model answer, piece by piece; behind the last one the answer is durable. Raises what the model does."""
     lease, quotes = opened.lease, opened.planned.quotes
     request = ModelRequest(

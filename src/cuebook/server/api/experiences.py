@@ -18,7 +18,7 @@ RoleQuery = Annotated[
 ]
 
 
-class SelectBody(In, frozen=True, kw_only=True):
+class SelectExperiencesBody(In, frozen=True, kw_only=True):
     """What a user says, and to whom: a persona's id, or a role; the default persona unless given."""
 
     query: Text
@@ -56,11 +56,11 @@ async def list_experiences(
 
 @post(
     "/api/experiences/select",
-    dto=JsonBody[SelectBody],
+    dto=JsonBody[SelectExperiencesBody],
     status_code=200,
     responses=answers(ExperienceChoice),
 )
-async def select_experiences(request: AnyRequest, data: JSONBody[SelectBody]) -> Response[bytes]:
+async def select_experiences(request: AnyRequest, data: JSONBody[SelectExperiencesBody]) -> Response[bytes]:
     """Choose for a query as a turn does, and say why of each. A model is asked where one chooses; nothing is stored."""
     return json_of(await book_of(request).experiences.select(data.query, role=data.role))
 

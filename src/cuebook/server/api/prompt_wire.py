@@ -93,7 +93,7 @@ class Written(_Out, frozen=True, kw_only=True):
     digest: str
 
 
-class Summary(Written, frozen=True, kw_only=True):
+class VersionSummary(Written, frozen=True, kw_only=True):
     """A version without its texts. `head`: the newest; `active`: what is used; `rolledBack`: not explored."""
 
     type: str
@@ -122,7 +122,7 @@ class ParamAnswer(_Out, frozen=True, kw_only=True):
     description: str
 
 
-class VersionAnswer(Summary, frozen=True, kw_only=True):
+class VersionAnswer(VersionSummary, frozen=True, kw_only=True):
     """A version. With `resolve` sections and parameters are merged with its ancestors'; `lineage` names all of them."""
 
     sections: dict[str, str]
@@ -196,7 +196,7 @@ class PromptPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
 class VersionPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
     """Versions, `main` first, oldest first."""
 
-    items: list[Summary]
+    items: list[VersionSummary]
 
 
 class BranchPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):

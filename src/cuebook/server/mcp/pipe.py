@@ -48,12 +48,12 @@ async def _serve(settings: Config, user: str | None) -> None:
     if task is not None:
         with suppress(NotImplementedError):  # on Windows the program just ends
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    given: Any = Lines(sys.stdin.fileno())
+    given: Any = LineReader(sys.stdin.fileno())
     async with book, stdio_server(stdin=given) as (reads, writes), ending(unasked):
         await server.run(reads, writes, options)
 
 
-class Lines:
+class LineReader:
     """The lines of a file descriptor, each read when the one before it was taken."""
 
     def __init__(self, descriptor: int) -> None:

@@ -14,7 +14,7 @@ from cuebook.server.mcp.speak import new_server, speak_on_request
 from cuebook.server.route_parts import UserQuery
 
 
-class Spoken(ASGIResponse):
+class ProtocolAnswer(ASGIResponse):
     """An answer that a server of the protocol gives."""
 
     __slots__ = ("_largest", "_server")
@@ -29,11 +29,11 @@ class Spoken(ASGIResponse):
 
 
 @post("/mcp", include_in_schema=False)
-async def speak(request: AnyRequest, user_id: UserQuery = None) -> Spoken:
+async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswer:
     """Answer a message of the protocol; what may be asked in it is the caller's key's to say."""
     _ = user_id  # read with the caller's key and the headers
     server = new_server(_ASKING)
-    return Spoken(server, largest=request.app.state.book.config.settings.server.max_body)
+    return ProtocolAnswer(server, largest=request.app.state.book.config.settings.server.max_body)
 
 
 async def _later(context: Any) -> Asker:

@@ -78,7 +78,7 @@ class Remember(In, frozen=True, kw_only=True):
     user: User = None
 
 
-class Remembered(Out, frozen=True, kw_only=True):
+class RememberResult(Out, frozen=True, kw_only=True):
     """Where it is kept: `id` names the memory, `conversationId` and `seq` the post."""
 
     kept: str
@@ -90,7 +90,7 @@ class Remembered(Out, frozen=True, kw_only=True):
     seq: int | None = None
 
 
-class Recall(In, frozen=True, kw_only=True):
+class RecallArguments(In, frozen=True, kw_only=True):
     """What to look for."""
 
     query: Annotated[Text, Meta(description="A question, or words.")]
@@ -120,7 +120,7 @@ class Forget(In, frozen=True, kw_only=True):
     user: User = None
 
 
-class Candidate(Out, frozen=True, kw_only=True):
+class MemoryCandidate(Out, frozen=True, kw_only=True):
     """A memory that may be meant."""
 
     id: str
@@ -128,11 +128,11 @@ class Candidate(Out, frozen=True, kw_only=True):
     category: str
 
 
-class Forgotten(Out, frozen=True, kw_only=True):
+class ForgetResult(Out, frozen=True, kw_only=True):
     """The signed receipt of what went; or, for a query, what may be meant, and nothing was forgotten."""
 
     receipt: dict[str, Any] | None = None
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[MemoryCandidate, ...] = ()
 
 
 class Why(In, frozen=True, kw_only=True):
@@ -144,7 +144,7 @@ class Why(In, frozen=True, kw_only=True):
     user: User = None
 
 
-class Block(Out, frozen=True, kw_only=True):
+class PromptBlock(Out, frozen=True, kw_only=True):
     """A block of a prompt; `text` is its beginning unless all of it was asked for."""
 
     kind: str
@@ -164,7 +164,7 @@ class Explained(Out, frozen=True, kw_only=True):
     reply: str
     tokens: int | None
     budget: int | None
-    blocks: list[Block]
+    blocks: list[PromptBlock]
     dropped: list[dict[str, Any]]
     why: list[str]
     replay: str
@@ -179,7 +179,7 @@ class History(In, frozen=True, kw_only=True):
     user: User = None
 
 
-class Said(Out, frozen=True, kw_only=True):
+class TranscriptPost(Out, frozen=True, kw_only=True):
     """A post; `cut` where its message goes on."""
 
     id: str
@@ -191,11 +191,11 @@ class Said(Out, frozen=True, kw_only=True):
     cut: bool = False
 
 
-class Transcript(Out, frozen=True, kw_only=True):
+class TranscriptResult(Out, frozen=True, kw_only=True):
     """Posts of the path that leads to the conversation's head, oldest first."""
 
     conversation_id: str
-    posts: list[Said]
+    posts: list[TranscriptPost]
 
 
 @cache

@@ -87,10 +87,10 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
         asker.book, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
     )
     if kept.memory is None:
-        said = schemas.Remembered(kept="conversation", conversation_id=kept.conversation, seq=kept.seq)
+        said = schemas.RememberResult(kept="conversation", conversation_id=kept.conversation, seq=kept.seq)
         return f"Kept as post {kept.seq} of conversation {kept.conversation}.", _wire(said)
     memory = kept.memory
-    told = schemas.Remembered(
+    told = schemas.RememberResult(
         kept="memory",
         id=memory.id,
         category=memory.category,
@@ -100,7 +100,7 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
     return f"Remembered as {memory.id} ({memory.category}).", _wire(told)
 
 
-async def recall(asker: Asker, given: schemas.Recall) -> Answer:
+async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
     """Find what was said or is known."""
     asker.caller.check_organization(given.organization)
     hits = await by_hand.recall(
@@ -130,15 +130,15 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         raise InvalidInput(msg, where="ids")
     if given.ids is None:
         found = await by_hand.meant(asker.book, given.query or "", conversation=given.conversation, user=user)
-        shown = [schemas.Candidate(id=each.id, text=each.text, category=each.category) for each in found]
+        shown = [schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in found]
         if not shown:
-            return "Nothing was forgotten: no memory answers this.", _wire(schemas.Forgotten())
+            return "Nothing was forgotten: no memory answers this.", _wire(schemas.ForgetResult())
         listed = "\n".join(f"{each.id}: {each.text}" for each in shown)
         said = "Nothing was forgotten yet. Ask which of these are meant, then call forget with their ids:"
-        return f"{said}\n{listed}", _wire(schemas.Forgotten(candidates=tuple(shown)))
+        return f"{said}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(shown)))
     receipt = await by_hand.forget(asker.book, given.ids, user=user, reason=given.reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
-    told = schemas.Forgotten(receipt=receipt_shape(receipt))
+    told = schemas.ForgetResult(receipt=receipt_shape(receipt))
     return f"Forgotten for good ({counts or 'there was nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(told)
 
 
@@ -164,7 +164,7 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
         tokens=window["tokens"] if window else None,
         budget=window["budget"] if window else None,
         blocks=[
-            schemas.Block(**{**_block(each), "text": _beginning(each["text"], given.full)})
+            schemas.PromptBlock(**{**_block(each), "text": _beginning(each["text"], given.full)})
             for each in (window["blocks"] if window else ())
         ],
         dropped=window["dropped"] if window else [],
@@ -187,7 +187,7 @@ async def history(asker: Asker, given: schemas.History) -> Answer:
     user = asker.user(given.user)
     posts = await asker.book.conversations.posts(given.conversation, user=user, last=given.last)
     said = [
-        schemas.Said(
+        schemas.TranscriptPost(
             id=each.id,
             seq=each.seq,
             send_from=each.sender,
@@ -199,7 +199,7 @@ async def history(asker: Asker, given: schemas.History) -> Answer:
         for each in posts
     ]
     lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in said]
-    told = schemas.Transcript(conversation_id=given.conversation, posts=said)
+    told = schemas.TranscriptResult(conversation_id=given.conversation, posts=said)
     return "\n".join(lines) or "Nothing was said yet.", _wire(told)
 
 
@@ -212,7 +212,7 @@ TOOLS: Final = {
         " kept as knowledge of the user; the same again makes it surer, the same key with another text replaces it.",
         needs="editor",
         takes=schemas.Remember,
-        gives=schemas.Remembered,
+        gives=schemas.RememberResult,
         run=remember,
         hints={"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
     ),
@@ -221,7 +221,7 @@ TOOLS: Final = {
         about="Find what was said before or is remembered, best first, each with the posts it comes from. Use it before"
         " answering what depends on earlier conversations.",
         needs="viewer",
-        takes=schemas.Recall,
+        takes=schemas.RecallArguments,
         gives=schemas.Recalled,
         run=recall,
         hints=_READS,
@@ -233,7 +233,7 @@ TOOLS: Final = {
         " user confirms.",
         needs="editor",
         takes=schemas.Forget,
-        gives=schemas.Forgotten,
+        gives=schemas.ForgetResult,
         run=forget,
         hints={"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
         long="Forgetting",
@@ -253,7 +253,7 @@ TOOLS: Final = {
         about="Read the newest posts of a conversation, oldest first.",
         needs="viewer",
         takes=schemas.History,
-        gives=schemas.Transcript,
+        gives=schemas.TranscriptResult,
         run=history,
         hints=_READS,
     ),

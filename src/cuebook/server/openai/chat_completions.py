@@ -14,14 +14,14 @@ from litestar.response.base import ASGIResponse
 from msgspec import Raw, Struct
 
 from cuebook import Cuebook
-from cuebook.app.book import Call, Head, RelayRequest
+from cuebook.app.book import Head, RelayCall, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
 from cuebook.records.key import holds_token
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.authorization import AnyRequest, book_of, caller_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.error_responses import Failure, failure_of
-from cuebook.server.guard import PASS_THROUGH, Place, name_in
+from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.streaming import Headers, Start, Streamed, encoded
 
@@ -88,12 +88,12 @@ def sends_new(request: AnyRequest) -> bool:
     return history == "server"
 
 
-def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> Call:
+def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str | None) -> RelayCall:
     """Give a chat completion as it came, with who asks and what its headers say. Raises Denied, InvalidInput."""
     scope = request.scope
-    place: Place = scope["state"]["place"]
+    place: WireAddress = scope["state"]["place"]
     caller = caller_of(request)
-    return Call(
+    return RelayCall(
         body=body,
         headers=_headers(scope["headers"]),
         conversation=place.conversation or header(scope, b"x-conversation-id"),
@@ -203,7 +203,7 @@ async def other(request: AnyRequest) -> ASGIResponse:
 async def pass_through(request: AnyRequest) -> ASGIResponse:
     """Pass a request to the upstream as it came. Raises NotFound where there is none."""
     book, scope = book_of(request), request.scope
-    place: Place = scope["state"]["place"]
+    place: WireAddress = scope["state"]["place"]
     if not book.upstream_url:
         if place.methods and scope["method"] not in place.methods:
             raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})

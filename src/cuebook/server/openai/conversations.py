@@ -11,7 +11,7 @@ from msgspec import Struct, json
 from cuebook.app.proxy.openai_conversations import Order
 from cuebook.server.api import types as wire
 from cuebook.server.authorization import AnyRequest, book_of, check_first, idempotency_key, user_of
-from cuebook.server.guard import Place, name_in
+from cuebook.server.guard import WireAddress, name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.openai.chat_completions import pass_through
 
@@ -43,7 +43,7 @@ class ItemsAsked(Struct, frozen=True):
 
 def asked_by(request: AnyRequest) -> str | None:
     """Give who asks."""
-    place: Place = request.scope["state"]["place"]
+    place: WireAddress = request.scope["state"]["place"]
     return user_of(request, place.user)
 
 

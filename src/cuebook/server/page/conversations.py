@@ -12,7 +12,7 @@ from cuebook.app import json_shapes as shapes
 from cuebook.app.forgetting import preview_shape
 from cuebook.app.transcript_views.live_turns import kinds_of
 from cuebook.app.turns.mood import mind_shape
-from cuebook.records.conversation_list import Talk
+from cuebook.records.conversation_list import ConversationSummary
 from cuebook.records.turn import Turn
 from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.api.forgetting import would_forget
@@ -86,7 +86,7 @@ async def conversation(
     )
 
 
-def _listed(talk: Talk) -> dict[str, Any]:
+def _listed(talk: ConversationSummary) -> dict[str, Any]:
     known, said = talk.conversation, " ".join(talk.said.split())
     return {
         "id": known.id,

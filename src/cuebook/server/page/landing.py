@@ -52,7 +52,7 @@ def page(title: str, body: str) -> bytes:
     return text.encode()
 
 
-class Listing(OpenAPIRenderPlugin):
+class ReferencePage(OpenAPIRenderPlugin):
     """The OpenAPI document as a page to read. Litestar's own pages all load scripts from elsewhere."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
 from cuebook.app.prompts import views as prompt_views
 from cuebook.app.prompts.impact import MOST_TURNS
-from cuebook.app.prompts.learning import Course, Event
+from cuebook.app.prompts.learning import Course, PromptEvent
 from cuebook.errors import CuebookError
 from cuebook.server.authorization import AnyRequest, book_of, user_of
 from cuebook.server.guard import name_in
@@ -33,7 +33,7 @@ _ARMS: Final = {"baseline": "before", "window": "since", "control": "beside it",
 _BETS: Final = {"began": "by how conversations began", "whole": "by whole conversations"}
 
 
-async def taken_back(book: Cuebook, slug: str, undone: Sequence[Event]) -> list[dict[str, Any]]:
+async def taken_back(book: Cuebook, slug: str, undone: Sequence[PromptEvent]) -> list[dict[str, Any]]:
     """Give the newest rollbacks, each with its figures and pictures. Raises NotFound."""
     return [
         _shown(each, await book.prompts.course(slug, each) if each.evidence else None)
@@ -41,7 +41,7 @@ async def taken_back(book: Cuebook, slug: str, undone: Sequence[Event]) -> list[
     ]
 
 
-def _shown(event: Event, course: Course | None) -> dict[str, Any]:
+def _shown(event: PromptEvent, course: Course | None) -> dict[str, Any]:
     told, new, old = event.evidence, f"{event.branch}:{event.number}", f"{event.branch}:{event.to}"
     shown: dict[str, Any] = {
         "what": new,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from cuebook.app.json_shapes import iso
-from cuebook.app.transcript_views.conversation_list import Transcript
+from cuebook.app.transcript_views.conversation_list import TranscriptStretch
 from cuebook.records.conversation import CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.conversation_list import Answering
 from cuebook.records.memory import Summary
@@ -23,12 +23,12 @@ _BYTES: Final = ("audio", "file")
 _UNITS: Final = ((1_000_000, "MB"), (1_000, "kB"))
 
 
-def entries_of(told: Transcript, summary: Summary | None) -> list[dict[str, Any]]:
+def entries_of(told: TranscriptStretch, summary: Summary | None) -> list[dict[str, Any]]:
     """Give what stands in a transcript, oldest first, each with what it `is`: post, ways, turn or reach."""
     return list(_entries(told, summary))
 
 
-def _entries(told: Transcript, summary: Summary | None) -> Iterator[dict[str, Any]]:
+def _entries(told: TranscriptStretch, summary: Summary | None) -> Iterator[dict[str, Any]]:
     reach = summary.upto_seq if summary and (told.current or summary.upto_seq <= told.shared) else 0
     answered = {seq: (turn, step) for turn in told.turns for seq, step in turn.replies.items()}
     silent = {turn.query_seq: turn for turn in told.turns if not turn.replies}

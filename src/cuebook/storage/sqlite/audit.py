@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.prompts.chain import link
-from cuebook.records.audit import GENESIS, Checkpoint, Record, Text, unreadable
+from cuebook.records.audit import GENESIS, Checkpoint, CommittedText, Record, unreadable
 from cuebook.records.memory import Scope
-from cuebook.storage.sqlite.base import SQL, Run, one, run
+from cuebook.storage.sqlite.base import SQL, SnapshotRunner, one, run
 
 _record = msgspec.json.Decoder(Record).decode
-_texts = msgspec.json.Decoder(dict[str, Text]).decode
+_texts = msgspec.json.Decoder(dict[str, CommittedText]).decode
 _checkpoint = msgspec.json.Decoder(Checkpoint).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 class SqliteAudit:
     """The audit of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 

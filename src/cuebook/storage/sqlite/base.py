@@ -70,7 +70,7 @@ T = TypeVar("T")
 SQL: Final = load_statements()
 
 
-class Run(Protocol):
+class SnapshotRunner(Protocol):
     """How a store runs something on a connection: in one snapshot, or in one transaction."""
 
     def __call__(self, work: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]: ...

@@ -7,14 +7,14 @@ from typing import Final
 
 import msgspec
 
-from cuebook.records.conversation_list import Answering, PostPlace, Run, Talk, Talks
+from cuebook.records.conversation_list import Answering, ConversationSummaries, ConversationSummary, PostPlace, PostRun
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest, Usage
 from cuebook.records.usage import Shadowed, ShadowedCall, Spent
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite import rows as records
 from cuebook.storage.sqlite.base import SQL, one, rows
-from cuebook.storage.sqlite.base import Run as Reader
+from cuebook.storage.sqlite.base import SnapshotRunner as Reader
 from cuebook.storage.sqlite.reads import read_cursor
 from cuebook.storage.sqlite.rows import Row
 
@@ -38,14 +38,16 @@ class SqliteTalks:
 
         return await self._read(read)
 
-    async def find(self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None) -> Talks:
+    async def find(
+        self, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
+    ) -> ConversationSummaries:
         """List conversations, the most recent first; with `words` those that have each. Raises InvalidInput."""
         return await self._read(lambda connection: _found(connection, scope, words, limit=limit, cursor=cursor))
 
-    async def runs(self, scope: Scope, conversation: str) -> list[Run]:
+    async def runs(self, scope: Scope, conversation: str) -> list[PostRun]:
         """Give the runs of a conversation's tree, by their first post. Raises NotFound."""
 
-        def read(connection: sqlite3.Connection) -> list[Run]:
+        def read(connection: sqlite3.Connection) -> list[PostRun]:
             known = base.need(connection, scope, conversation)
             return _runs(connection, scope.tenant, known["no"], known["last_seq"])
 
@@ -83,7 +85,7 @@ class SqliteTalks:
 
 def _found(
     connection: sqlite3.Connection, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
-) -> Talks:
+) -> ConversationSummaries:
     """List conversations who asks takes part in, the most recent first; with `words` those that have each."""
     before, before_no = read_cursor(cursor)
     wanted = [each.casefold() for each in words]
@@ -96,7 +98,7 @@ def _found(
             break
     shown = found[:limit]
     more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
-    return Talks(tuple(_talk(connection, row) for row in shown), more)
+    return ConversationSummaries(tuple(_talk(connection, row) for row in shown), more)
 
 
 def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
@@ -117,12 +119,12 @@ def _all(connection: sqlite3.Connection, scope: Scope, before: float, before_no:
         before, before_no = found[-1]["updated_at"], found[-1]["no"]
 
 
-def _talk(connection: sqlite3.Connection, row: Row) -> Talk:
+def _talk(connection: sqlite3.Connection, row: Row) -> ConversationSummary:
     tenant, no = row["tenant"], row["no"]
     ways = _runs(connection, tenant, no, row["last_seq"])
     followed = {each.parent for each in ways}
     last = one(connection, "turn_newest", tenant=tenant, no=no)
-    return Talk(
+    return ConversationSummary(
         conversation=records.conversation(row),
         said=row["said"],
         branches=sum(each.last not in followed for each in ways),
@@ -132,14 +134,14 @@ def _talk(connection: sqlite3.Connection, row: Row) -> Talk:
     )
 
 
-def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[Run]:
+def _runs(connection: sqlite3.Connection, tenant: str, no: int, last_seq: int) -> list[PostRun]:
     """Give the runs of a tree, by their first post: at the cost of how many there are, not of the posts."""
-    found: list[Run] = []
+    found: list[PostRun] = []
     while last_seq:
         row = connection.execute(SQL["run_of"], {"tenant": tenant, "no": no, "seq": last_seq}).fetchone()
         if row is None:
             break
-        found.append(Run(row[0], last_seq, row[1]))
+        found.append(PostRun(row[0], last_seq, row[1]))
         last_seq = row[0] - 1
     return found[::-1]
 

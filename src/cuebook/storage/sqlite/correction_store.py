@@ -15,7 +15,7 @@ from cuebook.storage.sqlite import base, derived, memories, reads
 from cuebook.storage.sqlite import rows as records
 from cuebook.storage.sqlite.base import (
     SQL,
-    Run,
+    SnapshotRunner,
     corrections_of,
     current_epoch,
     keep_corrections,
@@ -40,7 +40,7 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 class SqliteCorrections:
     """The corrections of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 

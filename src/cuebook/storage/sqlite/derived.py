@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 
-from cuebook.interfaces.store import Compacted, CompactionInput, Due
+from cuebook.interfaces.store import Compacted, CompactionInput, DueConversation
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.storage.failpoints import Failpoints
@@ -21,12 +21,12 @@ LARGEST = (1 << 63) - 1
 
 
 def due(
-    connection: sqlite3.Connection, *, limit: int, least: int, behind: Due | None, conversation: str | None
-) -> list[Due]:
+    connection: sqlite3.Connection, *, limit: int, least: int, behind: DueConversation | None, conversation: str | None
+) -> list[DueConversation]:
     """Conversations with at least so many posts behind no summary and nothing open, the most first, from one on."""
     place = (behind.backlog, behind.no) if behind else (LARGEST, 0)
     values = {"limit": limit, "least": least, "id": conversation, "backlog": place[0], "no": place[1]}
-    return [Due(*row) for row in connection.execute(SQL["due"], values)]
+    return [DueConversation(*row) for row in connection.execute(SQL["due"], values)]
 
 
 def compaction(

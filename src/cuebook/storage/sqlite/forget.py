@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from cuebook.errors import BackendError
 from cuebook.interfaces.erasure import Erasing
-from cuebook.records.audit import Record, Text
+from cuebook.records.audit import CommittedText, Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
 from cuebook.records.digest import digest_of
-from cuebook.records.erasure import Going, Receipt, Staying, Target, Touched, WouldForget, no_receipt, salted
+from cuebook.records.erasure import MemoryToErase, Receipt, Staying, Target, Touched, WouldForget, no_receipt, salted
 from cuebook.records.memory import Correction, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage.failpoints import Failpoints
 from cuebook.storage.sqlite import base
-from cuebook.storage.sqlite.base import Run, one, raise_epoch, rows, run
+from cuebook.storage.sqlite.base import SnapshotRunner, one, raise_epoch, rows, run
 from cuebook.storage.sqlite.correction_store import conversation_of, forgotten
-from cuebook.storage.sqlite.memories import Taken, take, unlearn
+from cuebook.storage.sqlite.memories import ErasedMemories, take, unlearn
 from cuebook.storage.sqlite.prompts import nameless
 from cuebook.storage.sqlite.redact import Redacted, redact, redact_posts, stop
 from cuebook.storage.sqlite.rows import Row
@@ -34,7 +34,7 @@ from cuebook.storage.sqlite.writes import take_out
 
 
 _record = msgspec.json.Decoder(Record).decode
-_texts = msgspec.json.Decoder(dict[str, Text]).decode
+_texts = msgspec.json.Decoder(dict[str, CommittedText]).decode
 _observation = msgspec.json.Decoder(Observation).decode
 #: Senders that are roles: who has such a name is told by their own conversations alone.
 ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
@@ -126,12 +126,12 @@ class Taking:
         if counts and row["lease_until"]:
             self.running.add(row["no"])
 
-    def took(self, taken: Taken) -> None:
+    def took(self, taken: ErasedMemories) -> None:
         """Note what was taken of memories."""
         self.more.update(taken.counts)
         self._told_of(taken)
 
-    def _told_of(self, taken: Taken) -> None:
+    def _told_of(self, taken: ErasedMemories) -> None:
         self.running |= taken.running
         self.gone += taken.gone
         self._others += taken.anew
@@ -248,7 +248,13 @@ class SqliteErasure:
     """The erasure of a SQLite store. `emptied` leaves nothing in its files, `unclean` says if something may be."""
 
     def __init__(
-        self, read: Run, write: Run, *, emptied: Empties, unclean: Callable[[], bool], failpoints: Failpoints
+        self,
+        read: SnapshotRunner,
+        write: SnapshotRunner,
+        *,
+        emptied: Empties,
+        unclean: Callable[[], bool],
+        failpoints: Failpoints,
     ) -> None:
         self._read = read
         self._write = write
@@ -314,7 +320,7 @@ class SqliteErasure:
 # ---- what is taken --------------------------------------------------------------------------------------------------
 
 
-class _Named(Struct, frozen=True):
+class _ErasureSubject(Struct, frozen=True):
     """What a forget names, as it was found."""
 
     conversations: list[Row]
@@ -326,17 +332,17 @@ class _Named(Struct, frozen=True):
         return [*self.conversations, *{row["no"]: row for row, _ in self.told}.values()]
 
 
-def _find(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> _Named:
+def _find(connection: sqlite3.Connection, scope: Scope, erasing: Erasing) -> _ErasureSubject:
     target = erasing.target
     named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
-    return _Named(
+    return _ErasureSubject(
         list(_named_rows(connection, scope, named)),
         _named_memories(connection, scope, target),
         [(row, each) for each in erasing.corrections if (row := conversation_of(connection, scope, each.conversation))],
     )
 
 
-def _erase(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, named: _Named) -> Taking:
+def _erase(connection: sqlite3.Connection, scope: Scope, erasing: Erasing, named: _ErasureSubject) -> Taking:
     target = erasing.target
     taking = Taking(connection, scope, now=erasing.now)
     for row in named.conversations if target.kind == "conversation" else ():
@@ -400,7 +406,7 @@ def _would_forget(connection: sqlite3.Connection, scope: Scope, erasing: Erasing
             conversations=tuple(taking.touched[:NAMED]),
             more_conversations=len(taking.touched[NAMED:]),
             memories=tuple(
-                Going(memory_id=row["id"], scope=row["kind"], category=row["category"], text=row["text"])
+                MemoryToErase(memory_id=row["id"], scope=row["kind"], category=row["category"], text=row["text"])
                 for row in seen[:NAMED]
             ),
             more_memories=len(taking.gone) - len(seen[:NAMED]),

@@ -13,7 +13,7 @@ from cuebook.records.key import Key
 from cuebook.records.memory import Scope
 from cuebook.records.organization import OrganizationChange, OrganizationSettings, changed
 from cuebook.storage.sqlite.audit import chained
-from cuebook.storage.sqlite.base import Run, one, rows, run
+from cuebook.storage.sqlite.base import SnapshotRunner, one, rows, run
 from cuebook.storage.sqlite.rows import Row
 
 _settings = msgspec.json.Decoder(OrganizationSettings).decode
@@ -22,7 +22,7 @@ _settings = msgspec.json.Decoder(OrganizationSettings).decode
 class SqliteKeys:
     """The keys of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
@@ -84,7 +84,7 @@ class SqliteKeys:
 class SqliteOrganizations:
     """The settings of organizations in a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.interfaces.memories import Asked, Known, Matched, MemoryLook, PlaceChange
+from cuebook.interfaces.memories import Matched, MemoryContext, MemoryLook, MemoryQuery, PlaceChange
 from cuebook.memory.links import nearest
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Whose, effective, read_places
@@ -19,7 +19,7 @@ from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest
 from cuebook.storage.sqlite.base import SQL, bar_epoch, is_barred, one, raise_epoch, rows, run, unuse
 from cuebook.storage.sqlite.rows import Row
-from cuebook.storage.sqlite.search import Kept, Told, rarest_words, words_at
+from cuebook.storage.sqlite.search import OwnerMatches, SearchCache, rarest_words, words_at
 from cuebook.storage.sqlite.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 
 #: A place of so many memories is read whole where something comes to it; of a larger one,
@@ -40,11 +40,11 @@ def known(
     scope: Scope,
     look: MemoryLook,
     row: Row | None,
-    kept: Kept,
+    kept: SearchCache,
     *,
     dense: Dense | None = None,
     keep: Sequence[str] = (),
-) -> Known:
+) -> MemoryContext:
     """Read what a turn may know from other conversations. `row` is its conversation, if there is one.
 
     `dense` is its query's vector; `keep` are ids of memories it said before.
@@ -60,15 +60,15 @@ def known(
     if others and not _all_of(connection, scope.tenant, look.organization, others):
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
-        return Known(policy=policy, settings=settings)
-    asked = Asked(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
+        return MemoryContext(policy=policy, settings=settings)
+    asked = MemoryQuery(text=look.text, dense=dense, limit=look.limit, standing=look.limit)
     found = find(connection, scope.tenant, places, asked, kept)
     memories = list(found.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = memories_of(connection, rows(connection, "memory_by_id", tenant=scope.tenant, id=id_))
         memories += [each for each in again if each.place in places]
     fields = msgspec.structs.asdict(found) | {"memories": tuple(memories)}
-    return Known(policy=policy, places=places, settings=settings, **fields)
+    return MemoryContext(policy=policy, places=places, settings=settings, **fields)
 
 
 def _all_of(connection: sqlite3.Connection, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
@@ -83,7 +83,9 @@ def used(connection: sqlite3.Connection, tenant: str, nos: Sequence[int], *, by:
         run(connection, "memory_used", tenant=tenant, nos=json.dumps(list(nos)), by=by, now=now)
 
 
-def find(connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: Asked, kept: Kept) -> Matched:
+def find(
+    connection: sqlite3.Connection, tenant: str, places: Sequence[Place], asked: MemoryQuery, kept: SearchCache
+) -> Matched:
     """Give memories of places that answer what is asked, by words and by meaning, and those that stand by themselves.
 
     Each place is searched by itself: whatever others hold costs nothing and moves nothing.
@@ -96,7 +98,7 @@ def find(connection: sqlite3.Connection, tenant: str, places: Sequence[Place], a
     known: dict[int, Row] = {}
     close: dict[Place, Close] = {}
     for place in places:
-        told = matching(connection, tenant, place, asked, kept, query=query) if query else Told()
+        told = matching(connection, tenant, place, asked, kept, query=query) if query else OwnerMatches()
         held, frequencies = held + told.held, frequencies + Counter(told.frequencies)
         keys |= told.keys
         near = _close(connection, tenant, place, asked, kept)
@@ -138,8 +140,8 @@ def _add_newer(connection: sqlite3.Connection, tenant: str, known: dict[int, Row
 
 
 def matching(
-    connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, kept: Kept, *, query: Query
-) -> Told:
+    connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, kept: SearchCache, *, query: Query
+) -> OwnerMatches:
     """Find a place's memories that share words with a query, among those that hold, or held at a time.
 
     A small place is looked through: full text would walk over the words of everybody's memories to it.
@@ -152,18 +154,22 @@ def matching(
     query, counts = rarest_words(connection, here, query, token)
     match = match_expression(query, token)
     if match is None:
-        return Told(held=here.held, frequencies=counts)
+        return OwnerMatches(held=here.held, frequencies=counts)
     at = {} if asked.at is None else {"at": asked.at}
     name = "memory_find" if asked.at is None else "memory_find_at"
     found = connection.execute(SQL[name], {"match": match, "limit": asked.limit} | at).fetchall()
-    return Told([no for (no,) in found], here.held, counts)
+    return OwnerMatches([no for (no,) in found], here.held, counts)
 
 
-def _close(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, kept: Kept) -> Close | None:
+def _close(
+    connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, kept: SearchCache
+) -> Close | None:
     return kept.matrices.close(connection, tenant, scope_of_place(place), asked.dense) if asked.dense else None
 
 
-def _closest(connection: sqlite3.Connection, tenant: str, place: Place, asked: Asked, close: Close | None) -> list[Row]:
+def _closest(
+    connection: sqlite3.Connection, tenant: str, place: Place, asked: MemoryQuery, close: Close | None
+) -> list[Row]:
     """Give the rows of a place's memories that are closest to the query in meaning, closest first."""
     if close is None:
         return []
@@ -339,7 +345,7 @@ def generation(connection: sqlite3.Connection, values: Mapping[str, str]) -> int
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
-class Taken(Struct):
+class ErasedMemories(Struct):
     """What was taken: counts by kind, and the conversations in which a turn that says a memory is running."""
 
     counts: Counter[str]
@@ -350,7 +356,9 @@ class Taken(Struct):
     sources: int = 0  # posts that stay without bringing one back
 
 
-def unlearn(connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str] | None = None) -> Taken:
+def unlearn(
+    connection: sqlite3.Connection, tenant: str, no: int, posts: Collection[str] | None = None
+) -> ErasedMemories:
     """Forget what came from a conversation, or from some of its posts (ids)."""
     found: dict[int, Row] = {}
     counts: Counter[str] = Counter()
@@ -369,7 +377,7 @@ def unlearn(connection: sqlite3.Connection, tenant: str, no: int, posts: Collect
     return taken
 
 
-def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, anew: bool) -> Taken:
+def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, anew: bool) -> ErasedMemories:
     """Remove memories, and their words from windows that said them.
 
     `anew`: what is left of their sources is delivered again. Else their sources never bring them back.
@@ -405,7 +413,7 @@ def take(connection: sqlite3.Connection, tenant: str, found: Iterable[Row], *, a
         run(connection, "place_changed", **place)
     for no in sorted(again):
         deliver_anew(connection, tenant, no)
-    taken = Taken(Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred)
+    taken = ErasedMemories(Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred)
     if gone:
         _from_windows(connection, tenant, list(gone.values()), taken)
         run(connection, "optimize_memory_text")
@@ -422,7 +430,7 @@ def _place_of(row: Row) -> dict[str, str]:
     return place_values(row["tenant"], Place(row["kind"], row["owner"]))
 
 
-def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], taken: Taken) -> None:
+def _from_windows(connection: sqlite3.Connection, tenant: str, gone: list[Row], taken: ErasedMemories) -> None:
     """Take memories' words from the windows that said them."""
     names = {f"memory:{row['id']}" for row in gone}
     owners = {_owner(row) for row in gone}

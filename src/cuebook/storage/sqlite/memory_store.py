@@ -5,9 +5,9 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cuebook.interfaces.memories import Asked, Cited, Delivered, Delivering, Matched, PlaceChange
+from cuebook.interfaces.memories import Cited, Delivered, Delivering, Matched, MemoryQuery, PlaceChange
 from cuebook.memory.knowledge import FIRST, REPEAT
-from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, Terms, read_policy
+from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
 from cuebook.records.conversation import Post
 from cuebook.records.key import Key
 from cuebook.records.memory import Item, Memory, Place, Scope
@@ -15,7 +15,7 @@ from cuebook.storage.sqlite import base, derived, memories, reads
 from cuebook.storage.sqlite import rows as records
 from cuebook.storage.sqlite.base import (
     SQL,
-    Run,
+    SnapshotRunner,
     corrections_of,
     current_epoch,
     keep_corrections,
@@ -27,7 +27,7 @@ from cuebook.storage.sqlite.base import (
 from cuebook.storage.sqlite.correction_store import SqliteCorrections
 from cuebook.storage.sqlite.keys import key_record
 from cuebook.storage.sqlite.rows import Row
-from cuebook.storage.sqlite.search import Kept
+from cuebook.storage.sqlite.search import SearchCache
 from cuebook.storage.sqlite.tree import Runs, after, on_path, runs_to
 
 # ---- deliveries -----------------------------------------------------------------------------------------------------
@@ -95,10 +95,10 @@ def _cited(connection: sqlite3.Connection, row: Row, ids: Iterable[str]) -> Mapp
     posts = rows(connection, "posts_cited", tenant=tenant, no=no, ids=json.dumps(sorted(ids)))
     company: list[tuple[int, int]] = json.loads(row["company"])
     began = _began(connection, row)
-    known: dict[int, tuple[Terms, ...]] = {}
+    known: dict[int, tuple[PolicyTerms, ...]] = {}
     found: dict[str, Cited] = {}
     for post in posts:
-        terms: tuple[Terms, ...] = ()
+        terms: tuple[PolicyTerms, ...] = ()
         if post["role"] == "user":
             if post["round"] not in known:
                 known[post["round"]] = _terms(connection, tenant, no, post["round"])
@@ -117,7 +117,7 @@ def _began(connection: sqlite3.Connection, row: Row) -> str | None:
     return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
 
 
-def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) -> tuple[Terms, ...]:
+def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) -> tuple[PolicyTerms, ...]:
     """Read under which terms a round was said: of its own turns, else of the turn that brought it, else of the last
     one before it.
     """
@@ -130,12 +130,12 @@ def _terms(connection: sqlite3.Connection, tenant: str, no: int, round_: int) ->
         return tuple(_read(turn) for turn in answered)
     last = one(connection, "turn_round_before", round=round_, **place)
     before = rows(connection, "turns_terms", round=last["round"], **place, **_TERMS)[-1:] if last else []
-    return tuple(Terms(policy=_read(turn).policy) for turn in before)  # what it told whom was its own words only
+    return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # what it told whom was its own words only
 
 
-def _read(turn: Row) -> Terms:
+def _read(turn: Row) -> PolicyTerms:
     policy = Policy(**read_policy(json.loads(turn["policy"]))) if turn["policy"] else None
-    return Terms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "", by=turn["by"] or "")
+    return PolicyTerms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "", by=turn["by"] or "")
 
 
 def _key(connection: sqlite3.Connection, tenant: str, id_: str) -> Key | None:
@@ -270,7 +270,7 @@ def _lose(connection: sqlite3.Connection, tenant: str, no: int, lost: Sequence[R
 class SqliteMemories:
     """The memories of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run, kept: Kept) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner, kept: SearchCache) -> None:
         self._read = read
         self._write = write
         self._kept = kept
@@ -336,7 +336,7 @@ class SqliteMemories:
 
         return await self._read(read)
 
-    async def find(self, scope: Scope, places: Sequence[Place], asked: Asked) -> Matched:
+    async def find(self, scope: Scope, places: Sequence[Place], asked: MemoryQuery) -> Matched:
         """Give memories of places that answer what is asked, by words and by meaning, and those that stand."""
         return await self._read(lambda c: memories.find(c, scope.tenant, places, asked, self._kept))
 

@@ -9,11 +9,11 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.prompts import DueOutcome, Lesson, Once
 from cuebook.memory.copies import Quoted
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Known, Outcome, Taught
+from cuebook.records.outcome import Outcome, StoredOutcome, Taught
 from cuebook.storage.failpoints import Failpoints
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite.audit import chained
-from cuebook.storage.sqlite.base import Run, bound, one, rows, run
+from cuebook.storage.sqlite.base import SnapshotRunner, bound, one, rows, run
 from cuebook.storage.sqlite.prompts import observed, revised
 from cuebook.storage.sqlite.rows import Row
 
@@ -25,15 +25,15 @@ _encode = msgspec.json.Encoder().encode
 class SqliteOutcomes:
     """The outcomes of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run, failpoints: Failpoints) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner, failpoints: Failpoints) -> None:
         self._read = read
         self._write = write
         self._failpoints = failpoints
 
-    async def get(self, scope: Scope, conversation: str, turn: int) -> Known | None:
+    async def get(self, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
         """Give a turn's outcome."""
 
-        def read(connection: sqlite3.Connection) -> Known | None:
+        def read(connection: sqlite3.Connection) -> StoredOutcome | None:
             row = base.need(connection, scope, conversation)
             return _known(connection, row["tenant"], row["no"], turn)
 
@@ -49,7 +49,9 @@ class SqliteOutcomes:
 
         return await self._read(read)
 
-    async def give(self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None) -> Known:
+    async def give(
+        self, scope: Scope, conversation: str, turn: int, outcome: Outcome, *, once: Once | None
+    ) -> StoredOutcome:
         """Put an outcome in the place of what stands."""
         return await self._write(
             lambda c: bound(c, scope, once, lambda: _give(c, base.need(c, scope, conversation), turn, outcome))
@@ -60,11 +62,11 @@ class SqliteOutcomes:
         return await self._read(lambda c: [DueOutcome(**row) for row in rows(c, "outcomes_due", limit=limit)])
 
     async def fold(
-        self, scope: Scope, conversation: str, turn: int, known: Known, lessons: Sequence[Lesson]
-    ) -> Known | None:
+        self, scope: Scope, conversation: str, turn: int, known: StoredOutcome, lessons: Sequence[Lesson]
+    ) -> StoredOutcome | None:
         """Fold an outcome in, once."""
 
-        def write(connection: sqlite3.Connection) -> Known | None:
+        def write(connection: sqlite3.Connection) -> StoredOutcome | None:
             row = base.find(connection, scope, conversation)
             if row is None or row["no"] != known.no:
                 return None
@@ -90,11 +92,11 @@ def forget(connection: sqlite3.Connection, row: Row, user: str | None, quoted: Q
     return sum(run(connection, "outcome_delete", **place, turn=turn).rowcount for turn in gone)
 
 
-def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> Known | None:
+def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> StoredOutcome | None:
     row = one(connection, "outcome_get", tenant=tenant, no=no, turn=turn)
     if row is None:
         return None
-    return Known(
+    return StoredOutcome(
         outcome=_outcome(row["body"]),
         due=bool(row["due"]),
         revision=row["revision"],
@@ -103,7 +105,7 @@ def _known(connection: sqlite3.Connection, tenant: str, no: int, turn: int) -> K
     )
 
 
-def _give(connection: sqlite3.Connection, row: Row, turn: int, outcome: Outcome) -> Known:
+def _give(connection: sqlite3.Connection, row: Row, turn: int, outcome: Outcome) -> StoredOutcome:
     place = {"tenant": row["tenant"], "no": row["no"]}
     found = one(connection, "turn_get", **place, n=turn)
     if found is None:
@@ -123,11 +125,11 @@ def _fold(
     connection: sqlite3.Connection,
     row: Row,
     turn: int,
-    known: Known,
+    known: StoredOutcome,
     lessons: Sequence[Lesson],
     *,
     failpoints: Failpoints,
-) -> Known | None:
+) -> StoredOutcome | None:
     tenant, no = row["tenant"], row["no"]
     stands = _known(connection, tenant, no, turn)
     if stands is None or not stands.due or stands.revision != known.revision:

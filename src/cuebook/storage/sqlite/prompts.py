@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import DEPTH, Event, EventKind, Family, FamilyPage, Once, Write
+from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, Once, PromptEvent, Write
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
@@ -17,10 +17,10 @@ from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
 from cuebook.storage.sqlite.audit import chained
-from cuebook.storage.sqlite.base import SQL, Run, bound, one, retold, rows, run
+from cuebook.storage.sqlite.base import SQL, SnapshotRunner, bound, one, retold, rows, run
 
 _version = msgspec.json.Decoder(Version).decode
-_event = msgspec.json.Decoder(Event).decode
+_event = msgspec.json.Decoder(PromptEvent).decode
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +31,7 @@ _NO_NUMBER = 2**63
 class SqlitePrompts:
     """The prompt book of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
@@ -82,7 +82,7 @@ class SqlitePrompts:
                 by=label.moved_by,
                 at=label.moved_at,
             )
-            event = Event(
+            event = PromptEvent(
                 kind="label",
                 branch=label.branch,
                 number=label.number,
@@ -98,7 +98,7 @@ class SqlitePrompts:
         return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
     async def activate(
-        self, scope: Scope, slug: str, event: Event, *, audit: Record | None = None, once: Once | None = None
+        self, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None, once: Once | None = None
     ) -> Branch:
         """Make another version active: `rollback` marks the one before, `clear` takes the mark away."""
 
@@ -109,7 +109,9 @@ class SqlitePrompts:
 
         return await self._write(lambda c: bound(c, scope, once, lambda: write(c)))
 
-    async def events(self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100) -> list[Event]:
+    async def events(
+        self, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
+    ) -> list[PromptEvent]:
         """Give what was done, the newest first."""
         name = "prompt_events" if branch is None else "prompt_events_on"
         values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
@@ -246,7 +248,7 @@ def _numbered(
     return [_version(row["body"]) for row in found if row is not None]
 
 
-def _note(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> None:
+def _note(connection: sqlite3.Connection, tenant: str, slug: str, event: PromptEvent) -> None:
     body = _encode(event)
     run(connection, "prompt_event_insert", tenant=tenant, slug=slug, body=body, branch=event.branch, kind=event.kind)
 
@@ -291,7 +293,7 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
     run(connection, "prompt_version_insert", **place, number=number, body=_encode(stored))
     run(connection, "prompt_branch_put", **place, head=number, active=number)
     kind: EventKind = "branch" if write.begins else "write"
-    event = Event(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
+    event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
     _note(connection, tenant, version.slug, event)
     if write.audit:
         chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
@@ -299,7 +301,7 @@ def _save(connection: sqlite3.Connection, tenant: str, write: Write, by: str, no
     return stored
 
 
-def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: Event) -> Branch:
+def _activate(connection: sqlite3.Connection, tenant: str, slug: str, event: PromptEvent) -> Branch:
     place = {"tenant": tenant, "slug": slug, "branch": event.branch}
     marked = _need(connection, tenant, slug, event.branch, event.number)["rolled_back"]
     stands = one(connection, "prompt_branch_get", **place)

@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.memories import Known
+from cuebook.interfaces.memories import MemoryContext
 from cuebook.interfaces.prompts import DEPTH
-from cuebook.interfaces.store import Alignment, Look, Page, Scene, Spot
+from cuebook.interfaces.store import Alignment, Look, PageOfConversations, PostSpot, Scene
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.conversation import PathPost, Post, RoundState
 from cuebook.records.memory import Scope, Summary
@@ -52,7 +52,7 @@ _LARGEST = (1 << 63) - 1  # number SQLite can hold
 
 
 def scene(
-    connection: sqlite3.Connection, scope: Scope, look: Look, remembered: search.Kept, paths: Paths | None = None
+    connection: sqlite3.Connection, scope: Scope, look: Look, remembered: search.SearchCache, paths: Paths | None = None
 ) -> Scene:
     """Read everything a turn decides on, in one snapshot. `paths` holds what was read lately."""
     row = base.find(connection, scope, look.conversation)
@@ -104,10 +104,10 @@ def _known(
     scope: Scope,
     look: Look,
     row: Row | None,
-    remembered: search.Kept,
+    remembered: search.SearchCache,
     *,
     said: Sequence[str] = (),
-) -> Known | None:
+) -> MemoryContext | None:
     """Read what a turn may know from other conversations, if it asks; `said` are ids of memories it said before."""
     if look.memory is None:
         return None
@@ -276,7 +276,7 @@ def texts(connection: sqlite3.Connection, scope: Scope, digests: Sequence[str]) 
     return kept
 
 
-def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> Page:
+def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: str | None) -> PageOfConversations:
     """List conversations who asks takes part in, the most recent first."""
     limit = max(1, limit)
     before, before_no = read_cursor(cursor)
@@ -292,7 +292,7 @@ def page(connection: sqlite3.Connection, scope: Scope, *, limit: int, cursor: st
     )
     shown = found[:limit]
     more = f"{shown[-1]['updated_at']!r}:{shown[-1]['no']}" if len(found) > limit else None
-    return Page(tuple(records.conversation(row) for row in shown), more)
+    return PageOfConversations(tuple(records.conversation(row) for row in shown), more)
 
 
 def read_cursor(cursor: str | None) -> tuple[float, int]:
@@ -338,20 +338,20 @@ def _places(connection: sqlite3.Connection, row: Row, digests: Sequence[bytes]) 
     tenant, no, head = row["tenant"], row["no"], row["head"]
     asked = list(dict.fromkeys(digests))
     known: dict[bytes, list[int]] = {digest: [] for digest in asked}
-    posts: dict[int, Spot] = {}
+    posts: dict[int, PostSpot] = {}
     follows: dict[int, int] = {}  # run -> the post it follows
     values = {"tenant": tenant, "no": no, "digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
     # One row of JSON: a read of each row would hand the interpreter to another thread, and wait to get it back.
     here = json.loads(connection.execute(SQL["posts_by_digests"], values).fetchone()[0])
     for at, seq, parent, depth, run, run_parent in sorted(here):
         known[asked[at]].append(seq)
-        posts[seq] = Spot(parent, depth, run)
+        posts[seq] = PostSpot(parent, depth, run)
         follows[run] = run_parent
     if head and head not in posts:
         seq, parent, depth, run, run_parent = connection.execute(
             SQL["spot_of"], {"tenant": tenant, "no": no, "seq": head}
         ).fetchone()
-        posts[seq], follows[run] = Spot(parent, depth, run), run_parent
+        posts[seq], follows[run] = PostSpot(parent, depth, run), run_parent
     places = tuple(tuple(known[digest]) for digest in digests)
     return Alignment(records.conversation(row), places, posts, _runs_up(connection, tenant, no, follows))
 

@@ -21,7 +21,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, Manifest
 from cuebook.storage.sqlite import outcomes
 from cuebook.storage.sqlite.base import SQL, lose_corrections, need, one, raise_epoch, rows, run, unuse
-from cuebook.storage.sqlite.memories import Taken, deliver_anew, unlearn
+from cuebook.storage.sqlite.memories import ErasedMemories, deliver_anew, unlearn
 from cuebook.storage.sqlite.rows import Row, decode_body, decode_parts
 from cuebook.storage.sqlite.tree import SHIFT, tip_at
 from cuebook.storage.sqlite.turns import end_expired
@@ -38,7 +38,7 @@ class Redacted(Struct, frozen=True):
     counts: Mapping[str, int]
     turns: frozenset[int]
     quoted: Quoted
-    taken: Taken  # what was taken of memories
+    taken: ErasedMemories  # what was taken of memories
 
 
 def redact(
@@ -62,7 +62,7 @@ def redact(
     ]
     going = _Going(posts, gone, rounds, quoted, user)
     counts: Counter[str] = Counter()
-    taken = Taken(Counter(), set())
+    taken = ErasedMemories(Counter(), set())
     if own:
         stop(connection, row, now=now)
         row = need(connection, Scope(tenant), row["id"])
@@ -123,7 +123,7 @@ class _Going(Struct, frozen=True):
 
 def _take(
     connection: sqlite3.Connection, row: Row, going: _Going, *, weigh: Callable[[PathPost], int]
-) -> tuple[Counter[str], Taken]:
+) -> tuple[Counter[str], ErasedMemories]:
     """Take the words of posts with all that came of them; answers with counts by kind, and what of memories went."""
     tenant, no = row["tenant"], row["no"]
     ids = {post["id"] for post in going.gone}
@@ -136,7 +136,9 @@ def _take(
     return Counter(counts) + taken.counts, taken
 
 
-def _done(connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], taken: Taken) -> Redacted:
+def _done(
+    connection: sqlite3.Connection, row: Row, going: _Going, counts: Counter[str], taken: ErasedMemories
+) -> Redacted:
     """Settle a conversation whose words went."""
     tenant, no = row["tenant"], row["no"]
     counts += Counter(outcomes=outcomes.forget(connection, row, going.user, going.quoted))

@@ -8,7 +8,7 @@ from itertools import islice, takewhile
 import msgspec
 
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.reflections import Call, DueReflection, Reflecting
+from cuebook.interfaces.reflections import DueReflection, MetapromptTask, Reflecting
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
@@ -16,7 +16,7 @@ from cuebook.records.turn import TurnOn
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite import rows as records
 from cuebook.storage.sqlite.audit import chained
-from cuebook.storage.sqlite.base import Run, current_epoch, one, rows, run
+from cuebook.storage.sqlite.base import SnapshotRunner, current_epoch, one, rows, run
 from cuebook.storage.sqlite.rows import Row
 from cuebook.storage.sqlite.tree import Runs, on_path, runs_to
 
@@ -68,13 +68,13 @@ def read_turn(connection: sqlite3.Connection, row: Row) -> TurnOn:
 _NUMBERS = 1_000_000  # reflections of one turn that can be told apart in a place
 _encode = msgspec.json.Encoder().encode
 _reflection = msgspec.json.Decoder(Reflection).decode
-_calls = msgspec.json.Decoder(tuple[Call, ...]).decode
+_calls = msgspec.json.Decoder(tuple[MetapromptTask, ...]).decode
 
 
 class SqliteReflections:
     """The reflections of a SQLite store."""
 
-    def __init__(self, read: Run, write: Run) -> None:
+    def __init__(self, read: SnapshotRunner, write: SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
@@ -124,7 +124,7 @@ class SqliteReflections:
 
         return await self._write(write)
 
-    async def ask(self, scope: Scope, conversation: str, calls: Sequence[Call]) -> int:
+    async def ask(self, scope: Scope, conversation: str, calls: Sequence[MetapromptTask]) -> int:
         """Ask for a reflection by hand."""
 
         def write(connection: sqlite3.Connection) -> int:
@@ -162,7 +162,7 @@ class SqliteReflections:
         return await self._read(read)
 
 
-def ask(connection: sqlite3.Connection, row: Row, turn: int, calls: Sequence[Call]) -> None:
+def ask(connection: sqlite3.Connection, row: Row, turn: int, calls: Sequence[MetapromptTask]) -> None:
     """Ask for a reflection on a turn; with no calls nothing is asked."""
     if calls:
         said = _encode(tuple(calls)).decode()

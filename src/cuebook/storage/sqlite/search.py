@@ -26,7 +26,7 @@ SMALL_PLACE = 1_000
 PLACES = 64
 
 
-class Told(Struct, frozen=True):
+class OwnerMatches(Struct, frozen=True):
     """What words say of a place: memories that share some with a query, the most first, how many there are, and in how
     many each of the query's words stands. `keys` are their search keys, where they are held.
     """
@@ -48,14 +48,14 @@ class Words(Struct):
     keys: Mapping[int, str] = {}
     counts: dict[str, int] = {}
 
-    def sharing(self, query: Query, limit: int) -> Told:
+    def sharing(self, query: Query, limit: int) -> OwnerMatches:
         """Find memories of a small place."""
         holding = self.holding or {}
         counts = {term: len(holding[term]) for term in query.terms if term in holding}
         shared = Counter(no for term in counts for no in holding[term])
         best = sorted(((count, no) for no, count in shared.items()), reverse=True)
         found = [no for _, no in best[:limit]]
-        return Told(found, self.held, counts, {no: self.keys[no] for no in found})
+        return OwnerMatches(found, self.held, counts, {no: self.keys[no] for no in found})
 
 
 class PlaceWords:
@@ -167,7 +167,7 @@ JOINED = 1_000
 REMEMBERED = 20_000
 
 
-class Kept:
+class SearchCache:
     """What searches remember: vectors, and in how many posts of a conversation words stand.
 
     Counts change slowly, and counting costs their posts.
@@ -205,7 +205,9 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
     return chosen
 
 
-def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, kept: Kept) -> SearchResult:
+def search(
+    connection: sqlite3.Connection, conversation: Row, runs: Runs, look: SearchLook, kept: SearchCache
+) -> SearchResult:
     """Find posts of one path, each with its neighbours."""
     no, posts = conversation["no"], conversation["last_seq"]
     query = read_query(look.text, speakers=json.loads(conversation["speakers"]))
@@ -230,7 +232,7 @@ def search(connection: sqlite3.Connection, conversation: Row, runs: Runs, look: 
     )
 
 
-def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, kept: Kept) -> Close | None:
+def _close(connection: sqlite3.Connection, conversation: Row, look: SearchLook, kept: SearchCache) -> Close | None:
     """Compare the query's vector, if it has one, with those of a conversation."""
     if look.dense is None:
         return None
@@ -251,7 +253,7 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
     return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
 
-def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: Kept) -> SearchResult:
+def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook, kept: SearchCache) -> SearchResult:
     """Find posts of all of a user's conversations and those they were let into, or of all where nobody is named.
 
     Each on its head's path. Vectors are looked at in the conversations full text names, and in the user's newest.
@@ -291,7 +293,7 @@ def search_owned(connection: sqlite3.Connection, scope: Scope, look: SearchLook,
 
 
 def _closest(
-    connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: Kept
+    connection: sqlite3.Connection, scope: Scope, numbers: Iterable[int], look: SearchLook, kept: SearchCache
 ) -> dict[int, tuple[Row, Runs, Close | None, list[int]]]:
     """Give conversations that still are there, each with its path and its share of the CLOSEST posts of them all."""
     found: dict[int, tuple[Row, Runs, Close | None, list[int]]] = {}

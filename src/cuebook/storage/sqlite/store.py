@@ -15,19 +15,19 @@ import msgspec
 from cuebook.errors import BackendError
 from cuebook.interfaces.store import (
     Alignment,
-    Answered,
     Appended,
     Batch,
     Closing,
     Compacted,
     CompactionInput,
-    Due,
+    DueConversation,
     Lease,
     Look,
     Opening,
-    Page,
+    PageOfConversations,
     Scene,
     SearchLook,
+    StoredAnswer,
 )
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, RoundState
@@ -48,7 +48,7 @@ from cuebook.storage.sqlite.reflections import SqliteReflections
 from cuebook.storage.sqlite.rows import conversation as conversation_record
 from cuebook.storage.sqlite.tree import Paths, runs_to
 from cuebook.storage.sqlite.tuning import SqliteTuning
-from cuebook.storage.sqlite.turns import Terms, Watch, expire, overdue_turns
+from cuebook.storage.sqlite.turns import LeaseTerms, LeaseWatch, expire, overdue_turns
 from cuebook.storage.sqlite.vectors import SqliteVectors
 from cuebook.storage.sqlite.writer import Writer, explain, translate
 
@@ -83,9 +83,9 @@ class SqliteStore:
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
         self._unclean = False  # file or log may hold what was forgotten
-        self._kept = search.Kept()
+        self._kept = search.SearchCache()
         self._holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
-        self._watch = Watch()
+        self._watch = LeaseWatch()
         self.paths = Paths() if self.path != MEMORY else None
         self.prompts = SqlitePrompts(self._read, self._write)
         self.outcomes = SqliteOutcomes(self._read, self._write, self._failpoints)
@@ -169,7 +169,7 @@ class SqliteStore:
         """Find where a resent history lies."""
         return await self._read(lambda c: reads.align(c, scope, digests, conversation=conversation, anchors=anchors))
 
-    async def answered(self, scope: Scope, key: str) -> Answered | None:
+    async def answered(self, scope: Scope, key: str) -> StoredAnswer | None:
         """Tell what an Idempotency-Key stands for."""
         own = base.own_key(scope, key)
         row = await self._read(lambda c: base.one(c, "idempotency_get", tenant=scope.tenant, key=own))
@@ -177,8 +177,8 @@ class SqliteStore:
             return None
         turn, response = row["turn"], row["response"]
         if not turn:
-            return Answered(row["digest"], row["id"], response=response)
-        return Answered(row["digest"], row["id"], turn, step=int(response or 1))
+            return StoredAnswer(row["digest"], row["id"], response=response)
+        return StoredAnswer(row["digest"], row["id"], turn, step=int(response or 1))
 
     # reading
 
@@ -186,7 +186,7 @@ class SqliteStore:
         """One conversation."""
         return await self._read(lambda c: conversation_record(base.need(c, scope, conversation)))
 
-    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page:
+    async def conversations(self, scope: Scope, *, limit: int, cursor: str | None = None) -> PageOfConversations:
         """Conversations, the most recent first."""
         return await self._read(lambda c: reads.page(c, scope, limit=limit, cursor=cursor))
 
@@ -313,7 +313,7 @@ class SqliteStore:
         With `lease_s` those too whose lease a wrong clock gave and nobody renews for so long, with `wait_s` those that
         wait for results in a conversation where nothing was said for so long.
         """
-        terms = Terms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
+        terms = LeaseTerms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         if self._unclean:
             await self._emptied(0)
         found = await self._read(lambda c: overdue_turns(c, self._holders, self._watch, terms))
@@ -322,8 +322,8 @@ class SqliteStore:
         return await self._write(lambda c: expire(c, found, terms, self._failpoints))
 
     async def due(
-        self, *, limit: int = 100, least: int = 1, after: Due | None = None, conversation: str | None = None
-    ) -> list[Due]:
+        self, *, limit: int = 100, least: int = 1, after: DueConversation | None = None, conversation: str | None = None
+    ) -> list[DueConversation]:
         """Conversations with posts behind no summary."""
         return await self._read(
             lambda c: derived.due(c, limit=limit, least=least, behind=after, conversation=conversation)

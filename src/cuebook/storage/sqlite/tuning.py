@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from cuebook.interfaces.reflections import Changed, Entries, Run, Tuned
+from cuebook.interfaces.reflections import Changed, Entries, Tuned, TuningRun
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Snapshot, Tally, Totals, Tuning
+from cuebook.records.tuning import Snapshot, Tally, Tuning, TuningTotals
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite.base import SQL, one, rows, run
 from cuebook.storage.sqlite.rows import Row
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 class SqliteTuning:
     """The tunings of a SQLite store."""
 
-    def __init__(self, read: base.Run, write: base.Run) -> None:
+    def __init__(self, read: base.SnapshotRunner, write: base.SnapshotRunner) -> None:
         self._read = read
         self._write = write
 
@@ -51,7 +51,7 @@ class SqliteTuning:
 
         return await self._read(read)
 
-    async def keep(self, scope: Scope, conversation: str, run: Run) -> bool:
+    async def keep(self, scope: Scope, conversation: str, run: TuningRun) -> bool:
         """Keep what a run leaves; False where another run was first, or the conversation is gone."""
         return await self._write(lambda c: _keep(c, scope, conversation, run))
 
@@ -75,15 +75,15 @@ class SqliteTuning:
 
         return await self._read(read)
 
-    async def totals(self, scope: Scope, conversation: str | None) -> Totals:
+    async def totals(self, scope: Scope, conversation: str | None) -> TuningTotals:
         """Give what all runs came to. Raises NotFound."""
 
-        def read(connection: sqlite3.Connection) -> Totals:
+        def read(connection: sqlite3.Connection) -> TuningTotals:
             whose = _whose(connection, scope, conversation)
             sums = rows(connection, "tuning_totals", **whose)[0]
             newest = one(connection, "tuning_latest", **whose)
             current = _tuning(newest["parameters"]) if newest else None
-            return Totals(runs=sums["runs"], tokens_saved=sums["saved"], current=current)
+            return TuningTotals(runs=sums["runs"], tokens_saved=sums["saved"], current=current)
 
         return await self._read(read)
 
@@ -130,7 +130,7 @@ def _entries(connection: sqlite3.Connection, row: Row, *, after: int, limit: int
     return Entries(conversation=conversation_record(row), posts=tuple(found), anew=anew)
 
 
-def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, made: Run) -> bool:
+def _keep(connection: sqlite3.Connection, scope: Scope, conversation: str, made: TuningRun) -> bool:
     row = base.find(connection, scope, conversation)
     if row is None or row["no"] != made.no:
         return False

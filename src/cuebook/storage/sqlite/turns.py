@@ -279,7 +279,7 @@ def _kept(connection: sqlite3.Connection, row: Row, partial: bytes | None) -> Dr
 SLACK_S = 1.0
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class LeaseTerms(Struct, frozen=True, kw_only=True):
     """When a turn is over: how long a lease lasts, and how long results are waited for; None does not ask."""
 
     now: float
@@ -303,7 +303,7 @@ class Seen(Struct, frozen=True):
     since: float
 
 
-class Watch:
+class LeaseWatch:
     """Leases of clocks that were wrong, as this store has seen them stand."""
 
     def __init__(self) -> None:
@@ -322,7 +322,7 @@ class Watch:
         return {no for no, each in seen.items() if now - each.since > lease_s}
 
 
-def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: Watch, terms: Terms) -> Overdue:
+def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
     """Find turns that are over, of leases those that ended first."""
     held = rows(connection, "leases_held")
     names = {row["lease_holder"] for row in held}
@@ -333,7 +333,7 @@ def overdue_turns(connection: sqlite3.Connection, holders: Holders, watch: Watch
     return Overdue(list(compress(held, ended))[: terms.limit], _left(connection, terms))
 
 
-def _left(connection: sqlite3.Connection, terms: Terms) -> list[Row]:
+def _left(connection: sqlite3.Connection, terms: LeaseTerms) -> list[Row]:
     """Find turns that wait in vain. A conversation changed at a time to come was changed by a clock that was wrong."""
     if terms.wait_s is None:
         return []
@@ -341,7 +341,7 @@ def _left(connection: sqlite3.Connection, terms: Terms) -> list[Row]:
     return rows(connection, "turns_left", before=before, after=after, limit=terms.limit)
 
 
-def expire(connection: sqlite3.Connection, found: Overdue, terms: Terms, failpoints: Failpoints) -> int:
+def expire(connection: sqlite3.Connection, found: Overdue, terms: LeaseTerms, failpoints: Failpoints) -> int:
     """End turns found overdue, as interrupted with what their checkpoints had kept, unless they went on since."""
     ended, now = 0, terms.now
     for due in found.leases:

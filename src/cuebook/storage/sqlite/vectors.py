@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, Said, Unembedded, UnembeddedPlace
+from cuebook.interfaces.vectors import Embedded, EmbeddedPlace, MemoryText, Unembedded, UnembeddedPlace
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage.sqlite import base
 from cuebook.storage.sqlite.base import SQL, current_epoch, one, run
@@ -207,10 +207,10 @@ def places_due(connection: sqlite3.Connection, model: str, *, since: float, limi
     return [UnembeddedPlace(tenant, Place(kind, owner), upto, said) for tenant, kind, owner, upto, said in found]
 
 
-def said(connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int) -> list[Said]:
+def said(connection: sqlite3.Connection, tenant: str, place: Place, *, after: int, limit: int) -> list[MemoryText]:
     """Read what a place's memories say, behind a text."""
     values = {"tenant": tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
-    return [Said(*each) for each in connection.execute(SQL["memories_said"], values)]
+    return [MemoryText(*each) for each in connection.execute(SQL["memories_said"], values)]
 
 
 def keep_of_place(connection: sqlite3.Connection, tenant: str, embedded: EmbeddedPlace) -> bool:
@@ -251,7 +251,7 @@ def scopes_of(connection: sqlite3.Connection, tenant: str, user: str, model: str
 class SqliteVectors:
     """The vectors of a SQLite store."""
 
-    def __init__(self, read: base.Run, write: base.Run) -> None:
+    def __init__(self, read: base.SnapshotRunner, write: base.SnapshotRunner) -> None:
         self._read, self._write = read, write
 
     async def due(self, model: str, *, since: float = 0.0, limit: int = 100) -> list[Unembedded]:
@@ -266,7 +266,7 @@ class SqliteVectors:
         """Places with memories without vectors, the newest first."""
         return await self._read(lambda c: places_due(c, model, since=since, limit=limit))
 
-    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[Said]:
+    async def said(self, scope: Scope, place: Place, *, after: int, limit: int) -> list[MemoryText]:
         """Read what a place's memories say, behind a text, in the order it came."""
         return await self._read(lambda c: said(c, scope.tenant, place, after=after, limit=limit))
 

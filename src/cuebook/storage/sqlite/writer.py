@@ -23,7 +23,7 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _TAKEN = ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
 
 
-class Request(Generic[T]):
+class WriteRequest(Generic[T]):
     """One write: a function of the connection, and the future its result goes to."""
 
     __slots__ = ("future", "run")
@@ -38,7 +38,7 @@ class _GivenUpError(Exception):
 
 
 #: A request with its result or what it failed with.
-Outcome = tuple[Request[Any], Any, BaseException | None]
+Outcome = tuple[WriteRequest[Any], Any, BaseException | None]
 
 
 def translate(error: sqlite3.Error) -> CuebookError:
@@ -77,7 +77,7 @@ class Writer:
     def __init__(self, connect: Callable[[], sqlite3.Connection], failpoints: Failpoints) -> None:
         self._connect = connect
         self._failpoints = failpoints
-        self._requests: queue.SimpleQueue[Request[Any] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[WriteRequest[Any] | None] = queue.SimpleQueue()
         self._gate = threading.Lock()  # what is queued was queued before the end
         self._closed = False
         self.commits = 0
@@ -88,7 +88,7 @@ class Writer:
 
     def submit(self, run: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Queue a write; the future is done when it is durable."""
-        request = Request(run)
+        request = WriteRequest(run)
         with self._gate:
             if self._closed:
                 raise _closed()
@@ -121,7 +121,7 @@ class Writer:
             self._refuse_rest()
             connection.close()
 
-    def _gather(self, first: Request[Any]) -> tuple[list[Request[Any]], bool]:
+    def _gather(self, first: WriteRequest[Any]) -> tuple[list[WriteRequest[Any]], bool]:
         batch = [first]
         while len(batch) < BATCH:
             try:
@@ -145,7 +145,7 @@ class Writer:
             if request is not None and request.future.set_running_or_notify_cancel():
                 request.future.set_exception(_closed())
 
-    def _commit(self, connection: sqlite3.Connection, batch: Sequence[Request[Any]]) -> None:
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[WriteRequest[Any]]) -> None:
         """Run a batch in one transaction; where SQLite gives up all of it (a full disk), each request in its own."""
         waiting = [request for request in batch if request.future.set_running_or_notify_cancel()]
         try:
@@ -158,7 +158,7 @@ class Writer:
                     request.future.set_exception(explain(error))
             raise
 
-    def _together(self, connection: sqlite3.Connection, requests: Sequence[Request[Any]]) -> bool:
+    def _together(self, connection: sqlite3.Connection, requests: Sequence[WriteRequest[Any]]) -> bool:
         """Run requests, commit once, then answer all. False when nothing stands and each should be tried alone."""
         outcomes: list[Outcome] = []
         begun = committed = False
@@ -187,7 +187,7 @@ class Writer:
         return True
 
 
-def _run(connection: sqlite3.Connection, request: Request[Any], *, alone: bool) -> Outcome:
+def _run(connection: sqlite3.Connection, request: WriteRequest[Any], *, alone: bool) -> Outcome:
     """Run one request; one that fails takes back what it did, and its neighbours in the transaction stand."""
     if not alone:
         connection.execute("SAVEPOINT request")
